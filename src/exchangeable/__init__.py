@@ -1,0 +1,45 @@
+"""Is this data still exchangeable (i.i.d.)? Conformal test martingales with a guarantee, exact and fast.
+
+    example --Measure--> rank --theta--> p --Bet--> log f(p) --sum--> log S --Alarm--> bool
+
+Enter where you stand: with examples (``Monitor``), with p-values (``Martingale``), with evidence (``alarms``).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from exchangeable import alarms, bets, measures
+from exchangeable.martingale import Martingale
+from exchangeable.monitor import Monitor
+from exchangeable.protocols import Path, Rank, Ranks, Step
+from exchangeable.pvalues import PValues, thetas
+
+if TYPE_CHECKING:
+    from exchangeable import datasets, paper, plots
+
+__all__ = [
+    "Martingale",
+    "Monitor",
+    "PValues",
+    "Path",
+    "Rank",
+    "Ranks",
+    "Step",
+    "alarms",
+    "bets",
+    "datasets",
+    "measures",
+    "paper",
+    "plots",
+    "thetas",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in {"datasets", "paper", "plots"}:  # heavier, so only when asked for
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

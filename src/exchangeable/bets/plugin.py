@@ -1,0 +1,48 @@
+"""The paper's new bet: a density estimate of the past p-values, plugged in."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from exchangeable import kernels
+from exchangeable.protocols import Floats, many_p, one_p
+
+
+class Plugin:
+    """Bets the kernel density estimate of the past p-values: finds any departure from uniformity, given time.
+
+    Gaussian kernel on the extended sample {-p_i, p_i, 2 - p_i}, Silverman's bandwidth as R's ``bw.nrd0`` on that
+    sample, ``h = 0.9 min(sd, IQR/1.34) (3n)^(-1/5)``, cut to [0, 1] and normalised to integral one; the first bet is 1.
+
+    While h > 0.14 (the first 1,300 to 3,000 steps) sums are direct, O(n) a step; then O(1/h) a step, about 1
+    microsecond, in constant memory (1.2 MB). The two agree to 1e-9 in log S after 10,000 steps. Where Silverman's rule
+    takes the interquartile branch (strongly U-shaped p-values) quartiles come from a grid of 65,536 intervals that
+    know how many p-values they hold and their mean, and the agreement is 1e-3 in log S after 10,000 steps.
+
+    >>> bet = Plugin()
+    >>> bet.extend([0.1, 0.1, 0.1]).round(3)
+    array([0.   , 0.381, 0.274])
+    >>> round(bet.log_density(0.9), 3)
+    -0.601
+
+    Reference: Fedorova et al. (2012), section 3.3.
+    """
+
+    def __init__(self) -> None:
+        self._state: tuple[Floats, ...] = kernels.plugin.fresh()
+
+    def log_density(self, p: float) -> float:
+        """Log of the betting function at p."""
+        return float(kernels.plugin.log_density(*self._state, one_p(p)))
+
+    def update(self, p: float) -> None:
+        """Learn p."""
+        self.extend([one_p(p)])
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Bet on each p, then learn it."""
+        values = many_p(p)
+        gains = np.empty(len(values))
+        kernels.plugin.extend(*self._state, values, gains)
+        return gains

@@ -1,0 +1,18 @@
+"""The compiled loops: pure functions on arrays. Each module is imported, and so compiled, on first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from exchangeable.kernels import jumper, mixture, nearest, plugin, summation
+
+__all__ = ["jumper", "mixture", "nearest", "plugin", "summation"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.{name}")

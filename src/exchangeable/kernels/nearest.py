@@ -1,0 +1,153 @@
+"""Nearest same-label and other-label distances, kept exact while examples arrive.
+
+A float32 matrix product gives every inner product at BLAS speed; with the error bound below it is only a *filter*:
+wherever it cannot rule out that a nearest distance falls, the distance is computed directly in float64. What is stored
+and compared is therefore always the direct float64 value, whatever the filter said.
+
+**The bound.** Let ``u = 2**-24``, ``f_i`` the float32 copy of the centred and scaled row, ``N_i = |f_i|**2``. The inner
+product of ``d`` terms is off by at most ``d u |f_i| |f_j|`` in any order of summation, the copies by ``u`` a coordinate,
+the three float32 operations of the test by a few ``u``; all of it is below ``(d + 32) u (N_i + N_j)`` plus an
+underflow term. ``slack = (2 d + 64) u`` is twice that. With ``low_i = (1 - slack) N_i - tiny``,
+
+    low_i + low_j - 2 f_i.f_j  <=  scale**2 |x_i - x_j|**2 .
+
+Rows too large for float32 have ``low = -inf``: they always go to the direct distance.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+CHUNK = 128
+UP = 2.0**-22  # more than float32 rounding takes away
+
+
+@njit(cache=True, nogil=True)
+def _leaf(a, b, eight):  # type: ignore[no-untyped-def]
+    """Sum of squared differences over at most 128 coordinates, added in the order in which NumPy adds them."""
+    whole = len(a) - len(a) % 8
+    eight = eight[:8]
+    eight[:] = 0.0
+    for start in range(0, whole, 8):
+        left = a[start : start + 8]
+        right = b[start : start + 8]
+        for k in range(len(eight)):
+            difference = left[k] - right[k]
+            eight[k] += difference * difference
+    total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]))
+    for k in range(whole, len(a)):
+        total += (a[k] - b[k]) * (a[k] - b[k])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def squared_distance(a, b, eight):  # type: ignore[no-untyped-def]
+    """``((a - b) ** 2).sum()`` in float64, bit for bit as NumPy sums a contiguous row; ``eight`` is scratch space.
+
+    NumPy sums pairwise: it halves the row, at a multiple of 8, until at most 128 coordinates are left.
+    """
+    if len(a) <= 128:
+        return _leaf(a, b, eight)
+    half = len(a) // 2
+    half -= half % 8
+    return squared_distance(a[:half], b[:half], eight) + squared_distance(a[half:], b[half:], eight)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def ratio(same, other):  # type: ignore[no-untyped-def]
+    """Equation (1) of the paper from squared distances; 0/0 and inf/inf are 1, x/inf is 0, x/0 and inf/x are inf."""
+    if same == other and (same == 0.0 or same == math.inf):
+        return 1.0
+    return math.sqrt(same) / math.sqrt(other)
+
+
+@njit(cache=True, nogil=True)
+def _ceiling(squared, scale2, low):  # type: ignore[no-untyped-def]
+    """The largest ``low_i - 2 f_i.f_j`` at which the distance might still be below ``squared``, rounded up."""
+    if squared == 0.0:
+        return np.float32(-math.inf)  # nothing is nearer than a duplicate
+    bound = squared * scale2 - low
+    return np.float32(bound + abs(bound) * UP)
+
+
+@njit(cache=True, nogil=True)
+def _some_hit(g, low_i, code_i, own_same, own_other, code, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+    """Whether any of these columns may hold a fall: written so that the compiler vectorises it."""
+    hits = 0
+    for j in range(len(g)):
+        same = code[j] == code_i
+        value = low_i - np.float32(2.0) * g[j]
+        if_same = ceil_same[j]
+        if_other = ceil_other[j]
+        theirs = if_same if same else if_other
+        mine = (own_same if same else own_other) - low[j]
+        hits += value < theirs
+        hits += value < mine
+    return hits > 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def absorb(i, g, scale2, X, code, same, other, alpha, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+    """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score."""
+    low_i = low[i]
+    code_i = code[i]
+    same[i] = other[i] = math.inf
+    own_same = own_other = np.float32(math.inf)
+    eight = np.empty(8)
+    for lo in range(0, i, CHUNK):
+        hi = min(lo + CHUNK, i)
+        if not _some_hit(
+            g[lo:hi], low_i, code_i, own_same, own_other, code[lo:hi], low[lo:hi], ceil_same[lo:hi], ceil_other[lo:hi]
+        ):
+            continue
+        for j in range(lo, hi):
+            value = low_i - np.float32(2.0) * g[j]
+            if code[j] == code_i:
+                if not (value < ceil_same[j] or value < own_same - low[j]):
+                    continue
+                distance = squared_distance(X[i], X[j], eight)
+                if distance < same[i]:
+                    same[i] = distance
+                    own_same = _ceiling(distance, scale2, np.float32(0.0))
+                if distance < same[j]:
+                    same[j] = distance
+                    ceil_same[j] = _ceiling(distance, scale2, low[j])
+                    alpha[j] = ratio(distance, other[j])
+            else:
+                if not (value < ceil_other[j] or value < own_other - low[j]):
+                    continue
+                distance = squared_distance(X[i], X[j], eight)
+                if distance < other[i]:
+                    other[i] = distance
+                    own_other = _ceiling(distance, scale2, np.float32(0.0))
+                if distance < other[j]:
+                    other[j] = distance
+                    ceil_other[j] = _ceiling(distance, scale2, low[j])
+                    alpha[j] = ratio(same[j], distance)
+    ceil_same[i] = _ceiling(same[i], scale2, low_i)
+    ceil_other[i] = _ceiling(other[i], scale2, low_i)
+    alpha[i] = ratio(same[i], other[i])
+
+
+@njit(cache=True, nogil=True)
+def rank(alpha, n):  # type: ignore[no-untyped-def]
+    """How many of the first ``n`` scores are greater than, and equal to, the last of them."""
+    newest = alpha[n - 1]
+    greater = 0
+    equal = 0
+    for j in range(n):
+        greater += alpha[j] > newest
+        equal += alpha[j] == newest
+    return greater, equal
+
+
+@njit(cache=True, nogil=True)
+def extend(start, G, scale2, X, code, same, other, alpha, low, ceil_same, ceil_other, greater, equal):  # type: ignore[no-untyped-def]
+    """Absorb the rows ``start ..`` whose inner products are the rows of ``G``, ranking each as it comes."""
+    for r in range(G.shape[0]):
+        i = start + r
+        absorb(i, G[r], scale2, X, code, same, other, alpha, low, ceil_same, ceil_other)
+        greater[r], equal[r] = rank(alpha, i + 1)

@@ -1,0 +1,52 @@
+"""The martingale: the only place where a bet meets a p-value."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from exchangeable import kernels
+from exchangeable.protocols import Bet, Floats, many_p, one_p
+
+
+class Martingale:
+    """The capital of a gambler who bets on every p-value, kept as its logarithm.
+
+        log S_n = sum_{i<=n} log f_i(p_i),   f_i a density that knows p_1 .. p_{i-1} only
+
+    On exchangeable data S_n is a martingale with S_0 = 1. Sums are compensated, so log S_n does not drift however
+    long the stream; bankruptcy is ``-inf``, a value that stays. Time and memory are the bet's.
+
+    >>> from exchangeable.bets import Power
+    >>> martingale = Martingale(Power(0.5))
+    >>> martingale.extend([0.25, 1.0, 0.01]).round(3)
+    array([ 0.   , -0.693,  0.916])
+    >>> round(martingale.update(0.04), 3)
+    1.833
+
+    Reference: Fedorova et al. (2012), section 3, equation (4).
+    """
+
+    def __init__(self, bet: Bet) -> None:
+        if not isinstance(bet, Bet):
+            raise ValueError(f"bet must have log_density, update and extend, got {bet!r}")
+        self.bet = bet
+        self.n = 0
+        self._sum = np.zeros(2)
+
+    @property
+    def log_value(self) -> float:
+        """Log S_n now; 0 before the first p-value."""
+        return float(self._sum.sum())
+
+    def update(self, p: float) -> float:
+        """Bet on one p-value, learn it, and return log S_n."""
+        return float(self.extend([one_p(p)])[0])
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Bet on many p-values, one after the other: log S after each."""
+        gains = self.bet.extend(many_p(p))
+        values = np.empty(len(gains))
+        kernels.summation.accumulate(self._sum, gains, values)
+        self.n += len(gains)
+        return values

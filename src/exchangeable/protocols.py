@@ -1,0 +1,132 @@
+"""The three roles (Measure, Bet, Alarm), the records that pass between them, and the laws at the door."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class Rank(NamedTuple):
+    """Where the newest score stands among all ``n`` scores, itself included (so ``equal >= 1``)."""
+
+    greater: int
+    equal: int
+    n: int
+
+
+class Ranks(NamedTuple):
+    """Many ranks as columns."""
+
+    greater: Integers
+    equal: Integers
+    n: Integers
+
+
+class Step(NamedTuple):
+    """One example seen: its number (from 1), p-value, log capital, and whether the alarm sounds."""
+
+    n: int
+    p: float
+    log_value: float
+    alarm: bool
+
+
+class Path(NamedTuple):
+    """Many steps as columns."""
+
+    n: Integers
+    p: Floats
+    log_value: Floats
+    alarm: NDArray[np.bool_]
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """Turns examples into ranks. The rank of the newest must not depend on the order of the earlier ones."""
+
+    def update(self, x: Any, y: Any = None) -> Rank:
+        """Take one example and rank its score among all scores so far."""
+        ...
+
+    def extend(self, X: Any, y: Any = None) -> Ranks:
+        """Take many examples, the same as one by one."""
+        ...
+
+
+@runtime_checkable
+class Bet(Protocol):
+    """A density on (0, 1] that may depend on the past p-values and on nothing else."""
+
+    def log_density(self, p: float) -> float:
+        """Log of the betting function at p; changes nothing."""
+        ...
+
+    def update(self, p: float) -> None:
+        """Learn p."""
+        ...
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Log f_i(p_i), each bet placed before its p is learnt."""
+        ...
+
+
+@runtime_checkable
+class Alarm(Protocol):
+    """Reads the log martingale, one value after the other."""
+
+    def update(self, log_value: float) -> bool:
+        """Take the next log value; does the alarm sound?"""
+        ...
+
+
+def one_p(p: float) -> float:
+    """Admit one p-value: a real number in (0, 1].
+
+    >>> one_p(0.5)
+    0.5
+    """
+    try:
+        value = float(p)
+    except (TypeError, ValueError):
+        raise ValueError(f"p must be a number in (0, 1], got {p!r}") from None
+    if not 0.0 < value <= 1.0:
+        raise ValueError(f"p must lie in (0, 1], got {p!r}")
+    return value
+
+
+def many_p(p: ArrayLike) -> Floats:
+    """Admit a column of p-values, each in (0, 1].
+
+    >>> many_p([0.5, 1])
+    array([0.5, 1. ])
+    """
+    try:
+        values = np.ascontiguousarray(p, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("p must be a one-dimensional array of numbers in (0, 1]") from None
+    if values.ndim != 1:
+        raise ValueError(f"p must be one-dimensional, got {values.ndim} dimensions")
+    bad = np.flatnonzero(~((values > 0.0) & (values <= 1.0)))
+    if bad.size:
+        raise ValueError(f"p must lie in (0, 1], got {values[bad[0]]} at position {bad[0]}")
+    return values
+
+
+def in_interval(name: str, value: float, low: float, high: float, law: str) -> float:
+    """Admit a number with ``low < value <= high`` (``law`` is how the message writes that).
+
+    >>> in_interval("rate", 2.0, 0.0, 1.0, "(0, 1]")
+    Traceback (most recent call last):
+    ...
+    ValueError: rate must lie in (0, 1], got 2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ValueError(f"{name} must be a number in {law}, got {value!r}")
+    if not low < value <= high:
+        raise ValueError(f"{name} must lie in {law}, got {value}")
+    return float(value)
