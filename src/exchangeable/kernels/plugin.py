@@ -1,21 +1,22 @@
 """The paper's plug-in bet: a Gaussian kernel estimate of the past p-values, reflected at 0 and 1.
 
-The estimator is that of the extended sample {-p_i, p_i, 2 - p_i} with Silverman's bandwidth (R's ``bw.nrd0``), cut to
-[0, 1] and normalised to integral one. Three ways of computing one and the same number:
+The estimator is that of the extended sample {-p_i, p_i, 2 - p_i} with Silverman's bandwidth h (R's ``bw.nrd0``), cut to
+[0, 1] and normalised to integral one. It is computed in O(1/h) time a step and constant memory from the first step on:
 
-- **direct** sums over the past p-values while the bandwidth h exceeds ``DIRECT`` (the first 1,300 to 3,000 steps);
-- then the **cosine series** of the estimator reflected for ever,
+- The estimator reflected for ever is a **cosine series**, whatever the bandwidth,
 
-      f(p) = 1 + (2/n) sum_{k>=1} exp(-(k pi h)^2 / 2) C_k cos(k pi p),    C_k = sum_i cos(k pi p_i) ,
+      1 + (2/n) sum_{k>=1} exp(-(k pi h)^2 / 2) C_k cos(k pi p),    C_k = sum_i cos(k pi p_i) .
 
-  which differs from the three-copy one by less than ``2 phi(1/h)/h`` (5e-11 at h = 0.14, 1e-12 at h = 0.13);
-- where f(p) is so small that the series cancels, or h so small that it is long, **cells**: sums over 1,024 cells of
-  Hermite expansions about their centres (positive terms, so tiny densities keep their relative accuracy; in logs,
-  so they never underflow).
+- It has further copies, 2 + p_i, -2 + p_i and so on, which lie at least 1 from any p, and the three copies lose mass
+  beyond [0, 1]. Both are sums of **smooth** functions of the p_i, taken exactly (to rounding) from Chebyshev
+  interpolation in p_i; below h = ``WIDE`` they are smaller than 1e-12 and left out.
+- Where the density is so small that the series cancels, or h so small that it is long, **cells**: sums over 1,024 cells
+  of Hermite expansions about their centres. All their terms are positive, so tiny densities keep their relative
+  accuracy; and they are added in logs, so they never underflow.
 
-Memory is constant: the first ``EARLY`` p-values, the cosine sums, the moments of the cells, and a counting grid for
-the quartiles, which Silverman's rule reads when p-values are strongly U-shaped: order statistics are exact up to
-``EARLY`` steps; later they are read off the grid, exact where a p-value is alone in its interval of width 2^-16.
+Silverman's rule reads the quartiles when p-values are strongly U-shaped. They come from a **grid** of 65,536 intervals,
+each of which knows how many p-values it holds, their mean and their variance: an order statistic is exact where an
+interval holds one or two p-values, or equal ones, and else off by less than 2^-16.
 
 References: Fedorova et al. (2012), sections 3.3 and 4; Greengard and Strain (1991) for the expansion.
 """
@@ -30,19 +31,23 @@ from numba import njit
 from exchangeable.kernels.summation import add
 from exchangeable.protocols import Floats
 
-DIRECT = 0.14  # bandwidth above which sums are direct
-EARLY = 2940  # more steps than it can take to get there: 0.9 sd (3 n)^(-1/5) <= 0.14 with sd <= sqrt(8.25)/3
-WAVES, LANES = 512, 32  # terms of the series that are kept; how many are computed side by side
-REACH = 8.584  # sqrt(2 ln 1e16): terms with k pi h beyond it are below 1e-16
+WIDE = 0.13  # bandwidth above which the further copies are taken away
+EARLY = 4300  # more steps than it can take to get there: sd <= sqrt(8.25)/3 and so h <= 0.8617 (3 n)^(-1/5)
+NODES = 20  # of the Chebyshev interpolation
+WAVES, LANES = 256, 32  # terms of the series that are kept; how many are computed side by side
+REACH = 8.584  # sqrt(2 ln 1e16): Gaussians beyond it are below 1e-16
 FAINT = 0.01  # below this density the series would cancel
 CELLS, MOMENTS = 1024, 16
 GRID = 2**16
 BLOCK = 1024  # steps after which the recent cosine sums are added to the old ones
-ROOT2PI = math.sqrt(2.0 * math.pi)
 ROOT2 = math.sqrt(2.0)
+ROOT2PI = math.sqrt(2.0 * math.pi)
+ANGLES = (2.0 * np.arange(NODES) + 1.0) * math.pi / (2.0 * NODES)
+POINTS = 0.5 - 0.5 * np.cos(ANGLES)
+BARYCENTRIC = np.where(np.arange(NODES) % 2 == 0, 1.0, -1.0) * np.sin(ANGLES)
 
-# head: how many; sum of p and its carry; sum of p^2 and its carry; the bandwidth they give
-N, SUM, SUM_CARRY, SQUARES, SQUARES_CARRY, WIDTH = range(6)
+# head: how many; sum of p and its carry; sum of p^2 and its carry; the bandwidth they give, the mass it keeps
+N, SUM, SUM_CARRY, SQUARES, SQUARES_CARRY, WIDTH, MASS = range(7)
 
 
 @njit(cache=True, nogil=True)
@@ -60,39 +65,41 @@ def _seek(cursor, grid, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _in_interval(cursor, grid, k):  # type: ignore[no-untyped-def]
-    """The k-th smallest p-value, in the cursor's interval: exact if alone there, else spread about the mean."""
+    """The k-th smallest p-value, in the cursor's interval: as if its p-values were evenly spaced."""
     place, below = int(cursor[0]), cursor[1]
     count = grid[0, place]
-    spread = (k - below - 0.5 * (count - 1.0)) / (count + 1.0)
-    return (place + 0.5 + spread) / GRID + grid[1, place] / count
+    mean = grid[1, place] / count
+    if count > 1.0:
+        variance = max(grid[2, place] / count - mean * mean, 0.0)
+        mean += (k - below - 0.5 * (count - 1.0)) * math.sqrt(12.0 * variance / (count * count - 1.0))
+    return (place + 0.5) / GRID + mean
 
 
 @njit(cache=True, nogil=True)
-def _quartile(early, cursor, grid, n, index):  # type: ignore[no-untyped-def]
-    """Order statistic at a fractional index (R's quantile, type 7)."""
+def _order_statistic(cursor, grid, index):  # type: ignore[no-untyped-def]
+    """Order statistic at a fractional index from 0 (R's quantile, type 7)."""
     k = math.floor(index)
-    if n <= EARLY:
-        low, high = early[int(k)], early[int(math.ceil(index))]
-    else:
+    part = index - k
+    high = 0.0
+    if part > 0.0:
         _seek(cursor, grid, k + 1.0)
         high = _in_interval(cursor, grid, k + 1.0)
-        _seek(cursor, grid, k)
-        low = _in_interval(cursor, grid, k)
-    return low + (index - k) * (high - low)
+    _seek(cursor, grid, k)
+    return (1.0 - part) * _in_interval(cursor, grid, k) + part * high
 
 
 @njit(cache=True, nogil=True)
-def _bandwidth(head, early, cursors, grid):  # type: ignore[no-untyped-def]
+def _bandwidth(head, cursors, grid):  # type: ignore[no-untyped-def]
     """``bw.nrd0`` of the extended sample: ``0.9 min(sd, IQR/1.34) (3 n)^(-1/5)``."""
-    n = head[N]
-    total = 2.0 * n - (head[SUM] + head[SUM_CARRY])
-    squares = 3.0 * (head[SQUARES] + head[SQUARES_CARRY]) + 4.0 * n - 4.0 * (head[SUM] + head[SUM_CARRY])
+    n, total_p = head[N], head[SUM] + head[SUM_CARRY]
+    total = 2.0 * n - total_p
+    squares = 3.0 * (head[SQUARES] + head[SQUARES_CARRY]) + 4.0 * n - 4.0 * total_p
     spread = math.sqrt((squares - total * total / (3.0 * n)) / (3.0 * n - 1.0))
     if n >= 3.0:
-        upper = _quartile(early, cursors[1], grid, n, (3.0 * n - 1.0) / 4.0)
-        span = 2.0 - upper + _quartile(early, cursors[0], grid, n, (n - 3.0) / 4.0)
-    elif n == 2.0:  # the quartiles fall between the copies
-        span = 1.5 - 0.5 * early[1] + 0.5 * early[0]
+        upper = _order_statistic(cursors[1], grid, (3.0 * n - 1.0) / 4.0)
+        span = 2.0 - upper + _order_statistic(cursors[0], grid, (n - 3.0) / 4.0)
+    elif n == 2.0:  # the quartiles fall between the copies: 1.5 - max/2 and -min/2
+        span = 1.5 - 0.5 * (_order_statistic(cursors[1], grid, 1.0) - _order_statistic(cursors[0], grid, 0.0))
     else:
         span = 1.0
     return 0.9 * min(spread, span / 1.34) * (3.0 * n) ** -0.2
@@ -101,19 +108,36 @@ def _bandwidth(head, early, cursors, grid):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, inline="always")
 def _tail(z):  # type: ignore[no-untyped-def]
     """Gaussian upper tail, left out where it is below the last bit of one."""
-    return 0.5 * math.erfc(z / ROOT2) if z < 8.3 else 0.0
+    return 0.5 * math.erfc(z / ROOT2) if z < REACH else 0.0
 
 
 @njit(cache=True, nogil=True)
-def _log_direct(early, n, h, p):  # type: ignore[no-untyped-def]
-    """Three copies, cut and normalised."""
-    height = 0.0
+def _kept(nodes, n, h):  # type: ignore[no-untyped-def]
+    """The mean mass that the three copies keep in [0, 1]: ``1 - mean[Q((1 + p_i)/h) + Q((2 - p_i)/h)]``."""
+    if h <= WIDE:
+        return 1.0
     lost = 0.0
-    c = -0.5 / (h * h)
-    for x in early[:n]:
-        height += math.exp(c * (p - x) ** 2) + math.exp(c * (p + x) ** 2) + math.exp(c * (p - 2.0 + x) ** 2)
-        lost += _tail((1.0 + x) / h) + _tail((2.0 - x) / h)
-    return math.log(height / (h * ROOT2PI * (n - lost)))
+    for j in range(NODES):
+        lost += nodes[j] * (_tail((1.0 + POINTS[j]) / h) + _tail((2.0 - POINTS[j]) / h))
+    return 1.0 - lost / n
+
+
+@njit(cache=True, nogil=True)
+def _further(nodes, n, h, p):  # type: ignore[no-untyped-def]
+    """The part of the endlessly reflected estimate that comes from other copies than the three."""
+    c, reach = -0.5 / (h * h), REACH * h
+    total = 0.0
+    for j in range(NODES):
+        x = POINTS[j]
+        height = 0.0
+        shift = 2.0
+        while shift - 1.0 <= reach:  # the copies x + shift, x - shift, -x - shift, and 2 - x + shift
+            for distance in (shift + x - p, shift - x + p, shift + x + p, shift + 2.0 - x - p):
+                if distance <= reach:
+                    height += math.exp(c * distance * distance)
+            shift += 2.0
+        total += nodes[j] * height
+    return total / (n * h * ROOT2PI)
 
 
 @njit(cache=True, nogil=True)
@@ -180,82 +204,103 @@ def _log_cells(cells, n, h, p):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _bet(head, early, waves, cells, p, cosines):  # type: ignore[no-untyped-def]
+def _bet(head, nodes, waves, cells, p, cosines):  # type: ignore[no-untyped-def]
     """Log of the betting function at p, whose cosines are given."""
     n, h = int(head[N]), head[WIDTH]
     if n == 0:
         return 0.0
-    if h > DIRECT:
-        return _log_direct(early, n, h, p)
     if REACH / (math.pi * h) <= WAVES:
         density = _series(n, h, waves, cosines)
+        if h > WIDE:
+            density -= _further(nodes, n, h, p)
         if density >= FAINT:
-            return math.log(density)
-    return _log_cells(cells, n, h, p)
+            return math.log(density / head[MASS])
+    return _log_cells(cells, n, h, p) - math.log(head[MASS])
+
+
+@njit(cache=True, nogil=True)
+def _interpolate(nodes, p):  # type: ignore[no-untyped-def]
+    """Add the Lagrange polynomials of the nodes at p (barycentric form)."""
+    total = 0.0
+    for j in range(NODES):
+        if p == POINTS[j]:
+            nodes[j] += 1.0
+            return
+        total += BARYCENTRIC[j] / (p - POINTS[j])
+    for j in range(NODES):
+        nodes[j] += BARYCENTRIC[j] / (p - POINTS[j]) / total
+
+
+@njit(cache=True, nogil=True)
+def _wave(waves, cosines, n):  # type: ignore[no-untyped-def]
+    """Add the cosines of the n-th p: two short sums round less than one long one."""
+    old, recent = waves[0], waves[1]
+    for k in range(len(recent)):
+        recent[k] += cosines[k]
+    if n % BLOCK == 0:
+        old += recent
+        recent[:] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _moments(cells, p):  # type: ignore[no-untyped-def]
+    """Add the powers of p's distance from the centre of its cell."""
+    b = min(int(p * CELLS), CELLS - 1)
+    cell = cells[b]
+    offset, power = p - (b + 0.5) / CELLS, 1.0
+    for m in range(MOMENTS):
+        cell[m] += power
+        power *= offset
 
 
 @njit(cache=True, nogil=True)
 def _count(cursors, grid, p):  # type: ignore[no-untyped-def]
-    """Let the grid count p (how many, and their offsets from the middle of the interval)."""
+    """Count p in its interval of the grid."""
     place = min(int(p * GRID), GRID - 1)
+    offset = p - (place + 0.5) / GRID
     grid[0, place] += 1.0
-    grid[1, place] += p - (place + 0.5) / GRID
+    grid[1, place] += offset
+    grid[2, place] += offset * offset
     for q in range(2):
         if place < cursors[q, 0]:
             cursors[q, 1] += 1.0
 
 
 @njit(cache=True, nogil=True)
-def _learn(head, early, waves, cells, cursors, grid, p, cosines):  # type: ignore[no-untyped-def]
-    n = int(head[N])
+def _learn(head, nodes, waves, cells, cursors, grid, p, cosines):  # type: ignore[no-untyped-def]
     head[N] += 1.0
     head[SUM], head[SUM_CARRY] = add(head[SUM], head[SUM_CARRY], p)
     head[SQUARES], head[SQUARES_CARRY] = add(head[SQUARES], head[SQUARES_CARRY], p * p)
-    if n < EARLY:
-        k = np.searchsorted(early[:n], p)
-        for j in range(n, k, -1):
-            early[j] = early[j - 1]
-        early[k] = p
-    recent = waves[1]
-    for k in range(len(recent)):
-        recent[k] += cosines[k]
-    if (n + 1) % BLOCK == 0:  # two short sums round less than one long one
-        waves[0] += recent
-        recent[:] = 0.0
-    cell = min(int(p * CELLS), CELLS - 1)
-    offset, power = p - (cell + 0.5) / CELLS, 1.0
-    for m in range(MOMENTS):
-        cells[cell, m] += power
-        power *= offset
+    _wave(waves, cosines, int(head[N]))
+    _moments(cells, p)
     _count(cursors, grid, p)
-    head[WIDTH] = _bandwidth(head, early, cursors, grid)
+    head[WIDTH] = _bandwidth(head, cursors, grid)
+    if head[N] <= EARLY:
+        _interpolate(nodes, p)
+        head[MASS] = _kept(nodes, head[N], head[WIDTH])
 
 
 @njit(cache=True, nogil=True)
-def log_density(head, early, waves, cells, cursors, grid, p):  # type: ignore[no-untyped-def]
+def log_density(head, nodes, waves, cells, cursors, grid, p):  # type: ignore[no-untyped-def]
     """Log of the betting function at p."""
     cosines = np.empty(WAVES)
     _cosines(p, cosines, np.empty(LANES), np.empty(LANES))
-    return _bet(head, early, waves, cells, p, cosines)
+    return _bet(head, nodes, waves, cells, p, cosines)
 
 
 @njit(cache=True, nogil=True)
-def extend(head, early, waves, cells, cursors, grid, p, out):  # type: ignore[no-untyped-def]
+def extend(head, nodes, waves, cells, cursors, grid, p, out):  # type: ignore[no-untyped-def]
     """Bet on each p, then learn it."""
     cosines, c, s = np.empty(WAVES), np.empty(LANES), np.empty(LANES)
     for i in range(len(p)):
         _cosines(p[i], cosines, c, s)
-        out[i] = _bet(head, early, waves, cells, p[i], cosines)
-        _learn(head, early, waves, cells, cursors, grid, p[i], cosines)
+        out[i] = _bet(head, nodes, waves, cells, p[i], cosines)
+        _learn(head, nodes, waves, cells, cursors, grid, p[i], cosines)
 
 
 def fresh() -> tuple[Floats, ...]:
     """The state before the first p-value, in the order in which the loops take it."""
-    return (
-        np.zeros(6),
-        np.zeros(EARLY),
-        np.zeros((2, WAVES)),
-        np.zeros((CELLS, MOMENTS)),
-        np.zeros((2, 2)),
-        np.zeros((2, GRID)),
-    )
+    head = np.zeros(7)
+    head[MASS] = 1.0
+    shapes = (NODES, (2, WAVES), (CELLS, MOMENTS), (2, 2), (3, GRID))
+    return (head, *(np.zeros(shape) for shape in shapes))
