@@ -37,6 +37,16 @@ def smoothed(greater: Number, theta: Number, equal: Number, n: Number) -> Number
     return (greater + theta * equal) / n
 
 
+def from_ranks(ranks: Ranks, *, seed: int, start: int = 0) -> Floats:
+    """The p-values of ranks whose first stands at position ``start`` (from 0): ranks need computing once for many seeds.
+
+    >>> from_ranks(Ranks(np.array([0]), np.array([1]), np.array([1])), seed=0) == thetas(0, 0, 1)
+    array([ True])
+    """
+    theta = thetas(seed, start, start + len(ranks.n))
+    return smoothed(*(np.asarray(column, np.float64) for column in (ranks.greater, theta, ranks.equal, ranks.n)))
+
+
 class PValues:
     """Algorithm 1 of the paper: examples in, p-values out; independent and uniform on exchangeable data.
 
@@ -68,10 +78,9 @@ class PValues:
 
     def extend(self, X: Any, y: Any = None) -> Floats:
         """Take many examples and return their p-values: the same numbers as one by one."""
-        ranks: Ranks = self.measure.extend(X, y)
-        theta = thetas(self.seed, self.n, self.n + len(ranks.n))
-        self.n += len(ranks.n)
-        return smoothed(*(np.asarray(column, np.float64) for column in (ranks.greater, theta, ranks.equal, ranks.n)))
+        p = from_ranks(self.measure.extend(X, y), seed=self.seed, start=self.n)
+        self.n += len(p)
+        return p
 
     def _theta(self, position: int) -> float:
         if not self._drawn_from <= position < self._drawn_from + len(self._drawn):

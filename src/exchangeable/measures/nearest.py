@@ -189,7 +189,9 @@ def _encode(labels: list[Any], known: dict[Hashable, int], name: str) -> tuple[N
         except (TypeError, ValueError):
             lawful = False
         if not lawful:
-            raise ValueError(f"{name} must hold hashable labels equal to themselves, got {_shown(label)} at position {i}")
+            raise ValueError(
+                f"{name} must hold hashable labels equal to themselves, got {_shown(label)} at position {i}"
+            )
         if code is None:
             codes = dict(codes) if codes is known else codes
             code = codes[label] = len(codes)

@@ -1,0 +1,70 @@
+# make demo    set up a virtual environment, install, run the demo
+# make test    set up everything the tests need, run them all
+# make check   style, types, architecture, doctests, and the wheel in an empty environment
+# make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
+# make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
+
+PYTHON ?= python3
+VENV ?= .venv
+BENCH ?= .venv-bench
+DATA ?=
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+BIN := $(VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check style types doctest wheel bench paper clean
+
+demo: $(VENV)/.demo
+	$(BIN)/exchangeable demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2
+
+check: style types doctest wheel
+
+style: $(VENV)/.check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+doctest: $(VENV)/.test
+	$(BIN)/python -m pytest -p no:cacheprovider --doctest-modules --doctest-glob=README.md src README.md
+
+wheel: $(VENV)/.check
+	sh scripts/check-wheel $(BIN)/python
+
+bench: $(BENCH)/.bench
+	$(BENCH)/bin/python benchmarks/run.py
+
+paper: $(VENV)/.demo
+	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper
+
+clean:
+	rm -rf $(VENV) $(BENCH) build dist out .mypy_cache .pytest_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "exchangeable needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Python lacks the venv module: installing Debian's python3-venv" >&2; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python $(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python $(PIP) -e '.[all,test]'
+	@touch $@
+
+$(VENV)/.check: pyproject.toml | $(BIN)/python
+	$(BIN)/python $(PIP) -e '.[all,test,check]'
+	@touch $@
+
+$(BENCH)/.bench: pyproject.toml benchmarks/requirements.txt
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python $(PIP) -e '.[all]' -r benchmarks/requirements.txt
+	@touch $@

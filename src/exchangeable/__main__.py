@@ -1,0 +1,5 @@
+"""`python -m exchangeable`."""
+
+from exchangeable.cli import main
+
+main()

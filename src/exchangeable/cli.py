@@ -1,0 +1,390 @@
+"""The command line: parse, call, print. The only place where names become objects.
+
+Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad or too little data, input or output).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+import exchangeable as ex
+from exchangeable import alarms, bets, measures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from rich.progress import Progress
+
+    from exchangeable.protocols import Bet, Floats
+
+REJECTED, USAGE, UNDECIDED = 1, 2, 3
+PICTURES = (".png", ".svg", ".pdf")
+CHUNK = 1024  # examples between two movements of the progress bar
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Is this data still exchangeable (i.i.d.)? A test with a guarantee: on exchangeable data the chance of ever "
+    "a false alarm is at most alpha.",
+    epilog="Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad or too little data, I/O).",
+)
+
+
+class BetName(str, Enum):
+    """The bets by name."""
+
+    plugin = "plugin"
+    simple_mixture = "simple-mixture"
+    power = "power"
+    sleepy_jumper = "sleepy-jumper"
+
+
+class Format(str, Enum):
+    """How results are printed."""
+
+    text = "text"
+    json = "json"
+
+
+class Names(str, Enum):
+    """The paper's datasets."""
+
+    usps = "usps"
+    satellite = "satellite"
+
+
+class Experiments(str, Enum):
+    """What of the paper to run."""
+
+    usps = "usps"
+    satellite = "satellite"
+    all = "all"
+
+
+BETS: Mapping[BetName, Callable[[float], Bet]] = {
+    BetName.plugin: lambda _: bets.Plugin(),
+    BetName.simple_mixture: lambda _: bets.SimpleMixture(),
+    BetName.power: lambda epsilon: bets.Power(epsilon),
+    BetName.sleepy_jumper: lambda _: bets.SleepyJumper(),
+}
+
+
+class Verdict(NamedTuple):
+    """What `exchangeable test --format json` prints."""
+
+    n: int
+    n_features: int
+    measure: str
+    bet: str
+    alpha: float
+    threshold: float
+    log10_martingale: float
+    log10_max: float
+    rejected: bool
+    rejected_at: int | None
+    seed: int
+
+
+class Failure(Exception):
+    """One sentence for the user, and the exit code."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def judge(path: ex.Path, n_features: int, bet: BetName, alarm: alarms.Ville, seed: int) -> Verdict:
+    """Summarise a path: rejected as soon as the alarm has sounded once."""
+    log10 = path.log_value / math.log(10.0)
+    rejected = bool(path.alarm.any())
+    return Verdict(
+        n=len(path.n),
+        n_features=n_features,
+        measure="nearest-neighbour",
+        bet=bet.value,
+        alpha=alarm.alpha,
+        threshold=alarm.threshold,
+        log10_martingale=float(log10[-1]),
+        log10_max=max(0.0, float(log10.max())),  # S_0 = 1
+        rejected=rejected,
+        rejected_at=int(path.n[path.alarm.argmax()]) if rejected else None,
+        seed=seed,
+    )
+
+
+def capital(log10: float) -> str:
+    """An amount of evidence in words of a reader: 0.013, 56, 10^17.3."""
+    return f"{10.0**log10:.2g}" if -4.0 < log10 < 4.0 else f"10^{log10:.1f}"
+
+
+def words(verdict: Verdict) -> str:
+    """The verdict as a data scientist would want it said."""
+    level = f"{100.0 * verdict.alpha:g} %"
+    figures = (
+        f"Evidence against a random order: peak {capital(verdict.log10_max)}, "
+        f"at the end {capital(verdict.log10_martingale)}; the alarm is at {verdict.threshold:g}."
+    )
+    if verdict.rejected:
+        return (
+            f"REJECTED at level {level}: the order of these examples matters. "
+            f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n{figures}\n"
+            f"Means: if the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
+            f"{verdict.threshold:g} would ever be reached with probability at most {level}. Something drifted, changed, "
+            f"is sorted or comes in batches: random splits and cross-validation may promise too much.\n"
+            f"Does not mean: which feature changed, or that the change began at that example."
+        )
+    return (
+        f"NOT REJECTED at level {level}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
+        f"{figures}\n"
+        f"Means: this test, with this measure and bet, did not find a departure from exchangeability.\n"
+        f"Does not mean: that there is none. A test can only ever refute exchangeability, never confirm it."
+    )
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to draw the figure.")] = Path("exchangeable-demo.png"),
+) -> None:
+    """Test the bundled handwritten digits, in their original order and shuffled. No network, no options needed."""
+    import numpy as np
+
+    _check_picture(out)
+    X, y = ex.datasets.digits()
+    orders = {"in their original order": np.arange(len(y)), "shuffled": np.random.default_rng(0).permutation(len(y))}
+    paths: dict[str, Floats] = {}
+    alarm = alarms.Ville(0.01)
+    typer.echo(f"{len(y):,} handwritten digits of 64 pixels (scikit-learn's): does their order matter?")
+    for name, order in orders.items():
+        path = _watch(ex.Monitor(alarm=alarm), X[order], y[order], f"digits {name}")
+        paths[f"digits {name}"] = path.log_value
+        typer.echo(f"\nDigits {name}\n{words(judge(path, X.shape[1], BetName.plugin, alarm, 0))}")
+    _draw(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
+    typer.echo(f"\nThe figure is in {_shown(out)}")
+
+
+@app.command()
+def test(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")],
+    label: Annotated[str | None, typer.Option(help="Column of class labels (NPZ: array of labels, default y).")] = None,
+    bet: Annotated[BetName, typer.Option(help="How to bet on the p-values.")] = BetName.plugin,
+    epsilon: Annotated[float, typer.Option(help="Strength of the power bet, in (0, 1).")] = 0.92,
+    alpha: Annotated[float, typer.Option(help="Largest acceptable chance of ever a false alarm.")] = 0.01,
+    seed: Annotated[int, typer.Option(help="Of the random tie-breaking.")] = 0,
+    categorical: Annotated[list[str] | None, typer.Option(help="Column to one-hot encode; repeat for more.")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")] = None,
+    no_header: Annotated[bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...")] = False,
+    encoding: Annotated[str, typer.Option(help="CSV, TSV: character encoding.")] = "utf-8",
+    max_rows: Annotated[int, typer.Option(help="Refuse longer tables: time grows with the square.")] = 100_000,
+    plot: Annotated[Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).")] = None,
+    format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
+) -> None:
+    """Test whether the order of a table's rows matters."""
+    from exchangeable import tables
+
+    _check_picture(plot)
+    alarm = _usage(lambda: alarms.Ville(alpha))
+    chosen = _usage(lambda: BETS[bet](epsilon))
+    monitor = _usage(lambda: ex.Monitor(measures.NearestNeighbour(), chosen, alarm, seed=seed))
+    table = tables.read(
+        file,
+        label=label,
+        categorical=categorical or (),
+        drop=drop or (),
+        header=not no_header,
+        encoding=encoding,
+        max_rows=max_rows,
+    )
+    path = _watch(monitor, table.X, table.y, table.name)
+    verdict = judge(path, table.X.shape[1], bet, alarm, seed)
+    if plot is not None:
+        title = f"{table.name}: evidence against exchangeability"
+        _draw(ex.plots.growth({bet.value: path.log_value}, thresholds=(alarm.threshold,), title=title), plot)
+    if format is Format.json:
+        typer.echo(json.dumps(verdict._asdict()))
+    else:
+        typer.echo(f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes")
+        typer.echo(words(verdict))
+    raise typer.Exit(REJECTED if verdict.rejected else 0)
+
+
+@app.command()
+def fetch(
+    name: Annotated[Names, typer.Argument(help="Which of the paper's datasets.")],
+    source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder, no network.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Where to keep them; default: the user's cache folder.")] = None,
+    mirror: Annotated[str | None, typer.Option(help="Web address to use instead of the files' public homes.")] = None,
+) -> None:
+    """Download USPS or Satellite from its public home, checked against its SHA-256."""
+    if source is not None and mirror is not None:
+        raise Failure("--from and --mirror exclude one another: files come from a folder or from the network", USAGE)
+    with _bars() as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(file: str, done: int, total: int) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=done)
+
+        try:
+            paths = ex.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
+        except ValueError as error:
+            raise Failure(str(error), USAGE) from error
+    for path in paths:
+        typer.echo(_shown(path))
+
+
+@app.command()
+def reproduce(
+    name: Annotated[Experiments, typer.Argument(help="Which experiments.")] = Experiments.all,
+    data: Annotated[Path | None, typer.Option(help="Folder with the datasets; default: the cache of fetch.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the figures (PNG, SVG) and the table.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many draws of theta.")] = 20,
+    format: Annotated[Format, typer.Option(help="Of the table.")] = Format.text,  # noqa: A002
+) -> None:
+    """Run the experiments of Fedorova et al. (2012) and set the published values beside ours."""
+    if out is not None:
+        ex.plots.axes()  # fails now, not after the work, where matplotlib is missing
+        out.mkdir(parents=True, exist_ok=True)
+    with _bars() as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)
+
+        rows = ex.paper.reproduce(name.value, data=data, out=out, seeds=seeds, progress=progress)
+    if format is Format.json:
+        typer.echo(json.dumps([row._asdict() for row in rows], indent=1))
+    else:
+        _table(rows)
+    if out is not None:
+        typer.echo(f"Figures and table.md are in {_shown(out)}", err=True)
+
+
+def _table(rows: Sequence[ex.paper.Row]) -> None:
+    """The paper's table for a reader, and what it shows in one sentence."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"log10 of the capital: published, and ours over {rows[0].seeds} seeds")
+    for column in ("data", "order", "n", "martingale", "published", "our median", "our range", "published inside?"):
+        table.add_column(column, justify="left" if column in ("data", "order", "martingale") else "right")
+    said = {True: "yes", False: "no", None: ""}
+    for row in rows:
+        published = "" if row.published_log10 is None else f"{row.published_log10:.2f}"
+        span = f"{row.min_log10:.2f} to {row.max_log10:.2f}"
+        first = (row.dataset, row.order, f"{row.n:,}", row.martingale)
+        table.add_row(*first, published, f"{row.median_log10:.2f}", span, said[row.inside])
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    judged = [row for row in rows if row.inside is not None]
+    typer.echo(
+        f"{sum(row.inside is True for row in judged)} of {len(judged)} published values lie inside the range of our "
+        f"{rows[0].seeds} draws of theta; a published value is itself one draw."
+    )
+
+
+def _watch(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
+    """Extend the monitor in chunks, with a progress bar in proportion to the work (quadratic in the examples)."""
+    import numpy as np
+
+    parts = []
+    with _bars() as bars:
+        task = bars.add_task(name, total=len(X) ** 2)
+        for lo in range(0, len(X), CHUNK):
+            parts.append(monitor.extend(X[lo : lo + CHUNK], y[lo : lo + CHUNK]))
+            bars.update(task, completed=min(lo + CHUNK, len(X)) ** 2)
+    return ex.Path(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    """Progress bars on stderr, where it is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
+        yield bars
+
+
+def _usage(make: Callable[[], Any]) -> Any:
+    """Build an object from options: a refused value is wrong usage."""
+    try:
+        return make()
+    except ValueError as error:
+        raise Failure(str(error), USAGE) from error
+
+
+def _check_picture(path: Path | None) -> None:
+    """Before the work: can the picture be drawn, and is there a place for it?"""
+    if path is None:
+        return
+    if path.suffix.lower() not in PICTURES:
+        raise Failure(f"{_shown(path)} must end in one of {', '.join(PICTURES)}", USAGE)
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise Failure(f"{_shown(path)} cannot be written: its folder does not exist or is read-only", UNDECIDED)
+    ex.plots.axes()
+
+
+def _draw(ax: Axes, path: Path) -> None:
+    """Write the picture beside its name first, so that a failure leaves no half of it."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        ax.figure.savefig(part, format=path.suffix[1:].lower())  # type: ignore[union-attr]
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _shown(path: Path) -> str:
+    """A path without control characters."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"exchangeable {ex.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Options of all commands."""
+
+
+def main() -> None:
+    """Run, and turn every foreseeable failure into one sentence and the right exit code."""
+    code = UNDECIDED
+    try:
+        app(prog_name="exchangeable")
+    except Failure as error:
+        sentence, code = str(error), error.code
+    except (ImportError, MemoryError, OSError, RuntimeError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader went away
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(UNDECIDED)
+        sentence = "not enough memory" if isinstance(error, MemoryError) else str(error)
+    except Exception as error:
+        from exchangeable import tables
+
+        if not isinstance(error, (tables.TableError, tables.ColumnError)):
+            raise
+        sentence, code = str(error), USAGE if isinstance(error, tables.ColumnError) else UNDECIDED
+    typer.echo(f"exchangeable: {sentence}", err=True)
+    sys.exit(code)

@@ -1,0 +1,108 @@
+"""Pictures. Each function draws on the Axes it is given (or on new ones) and returns them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from exchangeable.protocols import Bet, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+THRESHOLDS = (20.0, 100.0)
+COLOURS = ("#0b6e99", "#c0392b", "#2e7d32", "#8e5ea2", "#b8860b", "#555555")
+
+
+def axes(width: float = 7.0, height: float = 4.2) -> Axes:
+    """New axes that need no screen; a clear error where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'exchangeable[plots]'") from error
+    ax = Figure(figsize=(width, height), layout="constrained", dpi=150).add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def growth(
+    paths: Mapping[str, ArrayLike], *, thresholds: Sequence[float] = THRESHOLDS, title: str = "", ax: Axes | None = None
+) -> Axes:
+    """Capital against the number of examples, on a log scale, with the thresholds drawn; ``paths`` holds log S.
+
+    >>> ax = growth({"a quiet stream": [0.1, -0.2, 0.3]}, title="Evidence against exchangeability")
+    >>> ax.get_xlabel()
+    'examples seen'
+    """
+    ax = ax or axes()
+    for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
+        values = np.concatenate([[0.0], np.asarray(log_value, np.float64)]) / math.log(10.0)
+        ax.plot(np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
+    _thresholds(ax, thresholds)
+    _decades(ax)
+    ax.margins(x=0.0)
+    ax.set(xlabel="examples seen", ylabel="capital $S_n$ (log scale)", title=title)
+    ax.legend(edgecolor="none", framealpha=0.9, loc="best")
+    return ax
+
+
+def _thresholds(ax: Axes, thresholds: Sequence[float]) -> None:
+    """Dashed lines with their values at the right (one text for all where they would overlap), and a line at 1."""
+    ax.axhline(0.0, color="#cccccc", linewidth=0.8, zorder=0)
+    for threshold in thresholds:
+        ax.axhline(math.log10(threshold), color="#888888", linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    low, high = ax.get_ylim()
+    together = [thresholds] if high - low > 20.0 else [[threshold] for threshold in thresholds]
+    for group in together:
+        ax.annotate(
+            ", ".join(f"{threshold:g}" for threshold in group),
+            (1.0, math.log10(max(group, default=1.0))),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            textcoords="offset points",
+            fontsize=8,
+            color="#666666",
+            va="center",
+        )
+
+
+def _decades(ax: Axes) -> None:
+    """Label a log10 axis with powers of ten (the capital itself would overflow)."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=9, min_n_ticks=3))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"$10^{{{value:.0f}}}$" if value else "1"))
+
+
+def betting(bets: Mapping[str, Bet], *, p: ArrayLike | None = None, title: str = "", ax: Axes | None = None) -> Axes:
+    """Betting functions as they stand now; with ``p``, a histogram of those p-values behind them.
+
+    >>> from exchangeable.bets import Power
+    >>> betting({"power 0.5": Power(0.5)}).get_ylabel()
+    'betting function'
+    """
+    ax = ax or axes()
+    if p is not None:
+        ax.hist(np.asarray(p), bins=40, range=(0.0, 1.0), density=True, color="#dddddd", label="p-values")
+    grid = np.linspace(0.002, 1.0, 500)
+    for (name, bet), colour in zip(bets.items(), COLOURS * (1 + len(bets) // len(COLOURS)), strict=False):
+        ax.plot(grid, density(bet, grid), label=name, color=colour, linewidth=1.8)
+    ax.axhline(1.0, color="#888888", linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    ax.set(xlabel="p-value", ylabel="betting function", title=title, xlim=(0.0, 1.0))
+    ax.set_ylim(bottom=0.0)
+    ax.legend(frameon=False)
+    return ax
+
+
+def density(bet: Bet, grid: ArrayLike) -> Floats:
+    """The betting function on a grid of p-values.
+
+    >>> from exchangeable.bets import Power
+    >>> density(Power(0.5), [0.25, 1.0])
+    array([1. , 0.5])
+    """
+    return np.exp([bet.log_density(p) for p in np.asarray(grid, np.float64).tolist()])
