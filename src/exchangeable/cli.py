@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -43,7 +43,7 @@ app = typer.Typer(
 )
 
 
-class BetName(str, Enum):
+class BetName(StrEnum):
     """The bets by name."""
 
     plugin = "plugin"
@@ -52,21 +52,21 @@ class BetName(str, Enum):
     sleepy_jumper = "sleepy-jumper"
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How results are printed."""
 
     text = "text"
     json = "json"
 
 
-class Names(str, Enum):
+class Names(StrEnum):
     """The paper's datasets."""
 
     usps = "usps"
     satellite = "satellite"
 
 
-class Experiments(str, Enum):
+class Experiments(StrEnum):
     """What of the paper to run."""
 
     usps = "usps"
@@ -98,7 +98,7 @@ class Verdict(NamedTuple):
     seed: int
 
 
-class Failure(Exception):
+class Failure(Exception):  # noqa: N818
     """One sentence for the user, and the exit code."""
 
     def __init__(self, sentence: str, code: int) -> None:
@@ -142,8 +142,8 @@ def words(verdict: Verdict) -> str:
             f"REJECTED at level {level}: the order of these examples matters. "
             f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n{figures}\n"
             f"Means: if the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
-            f"{verdict.threshold:g} would ever be reached with probability at most {level}. Something drifted, changed, "
-            f"is sorted or comes in batches: random splits and cross-validation may promise too much.\n"
+            f"{verdict.threshold:g} would ever be reached with probability at most {level}. Something drifted, "
+            f"changed, is sorted or comes in batches: random splits and cross-validation may promise too much.\n"
             f"Does not mean: which feature changed, or that the change began at that example."
         )
     return (
@@ -215,7 +215,9 @@ def test(
     if format is Format.json:
         typer.echo(json.dumps(verdict._asdict()))
     else:
-        typer.echo(f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes")
+        typer.echo(
+            f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes"
+        )
         typer.echo(words(verdict))
     raise typer.Exit(REJECTED if verdict.rejected else 0)
 

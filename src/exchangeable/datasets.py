@@ -215,8 +215,8 @@ def _web_address(mirror: str) -> str:
 
 
 def _remedy(name: str, folder: Path) -> str:
-    """How to fill the folder; the command alone fills the cache."""
-    return f"run `exchangeable fetch {name}`" if folder == cache_folder() else f"call fetch({name!r}, {str(folder)!r})"
+    """The command that fills the folder."""
+    return f"run `exchangeable fetch {name}{'' if folder == cache_folder() else f' --to {folder}'}`"
 
 
 def _advice(name: str, file: Published, folder: Path) -> str:

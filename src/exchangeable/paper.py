@@ -128,7 +128,7 @@ def reproduce(
     name: str = "all", *, data: Folder | None = None, out: Folder | None = None, seeds: int = 20,
     progress: Progress = lambda *_: None,
 ) -> list[Row]:  # fmt: skip
-    """All experiments on "usps" (smoothed, the paper's, and raw), "satellite" or "all"; figures into ``out`` if given."""
+    """All experiments on "usps" (smoothed, the paper's, and raw), "satellite" or "all"; figures into ``out``."""
     chosen = {"usps": ("usps", "usps-raw"), "satellite": ("satellite",), "all": tuple(READERS)}
     if name not in chosen:
         raise ValueError(f"name must be one of {', '.join(chosen)}, got {name!r}")
@@ -173,7 +173,7 @@ def save(ax: Axes, folder: Path, name: str) -> None:
     """Write the figure as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
     for suffix in ("png", "svg"):
-        ax.figure.savefig(folder / f"{name}.{suffix}", metadata={"Date": None} if suffix == "svg" else None)  # type: ignore[union-attr, arg-type]
+        ax.figure.savefig(folder / f"{name}.{suffix}", metadata={"Date": None} if suffix == "svg" else None)  # type: ignore[union-attr]
 
 
 def growth_figure(result: Run) -> Axes:
@@ -255,7 +255,7 @@ def decreasing_noise_figure() -> Axes:
 
 
 def theorem_1(runs: int = 4000, n: int = 20, *, seed: int = 0) -> Floats:
-    """P-values of many short exchangeable sequences full of ties: ``runs x n``, all independent uniform by Theorem 1."""
+    """P-values of many short exchangeable sequences full of ties: ``runs x n``, independent uniform by Theorem 1."""
     rng = np.random.default_rng(seed)
     table = np.empty((runs, n))
     for i in range(runs):
@@ -273,7 +273,7 @@ def theorem_1_figure() -> Axes:
             np.sort(p[:, n - 1]), np.arange(1, len(p) + 1) / len(p), color=colour, linewidth=1.2, label=f"$p_{{{n}}}$"
         )
     ax.plot([0, 1], [0, 1], color="#888888", linestyle=(0, (4, 3)), linewidth=0.9)
-    correlation = np.corrcoef(p, rowvar=False)[np.triu_indices(p.shape[1], 1)]
+    correlation = np.asarray(np.corrcoef(p, rowvar=False))[np.triu_indices(p.shape[1], 1)]
     ax.annotate(
         f"largest correlation between two\nof the 20 positions: {np.abs(correlation).max():.3f}\n"
         f"(noise of {len(p):,} runs: {4 / math.sqrt(len(p)):.3f} is 4 sd)",
@@ -286,7 +286,7 @@ def theorem_1_figure() -> Axes:
 
 
 def theorem_2(n: int = 50_000, *, seed: int = 0) -> tuple[dict[str, Floats], float]:
-    """Growth rate ``log S_n / n`` on independent p-values with a bimodal density, and the best rate that any bet can have.
+    """Growth rate ``log S_n / n`` on independent p-values with a bimodal density, and the best rate of any bet.
 
     The p-values are an equal mixture of Beta(2, 8) and Beta(8, 2); the best rate is ``int rho ln rho``.
     """

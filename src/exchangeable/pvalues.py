@@ -14,10 +14,10 @@ Number = TypeVar("Number", float, Floats)
 
 
 def thetas(seed: int, start: int, stop: int) -> Floats:
-    """Tie-breaking numbers for positions ``start .. stop - 1`` (from 0): uniform in (0, 1], a function of (seed, position).
+    """Tie-breaking numbers for positions ``start .. stop - 1`` (from 0): uniform in (0, 1], by seed and position.
 
-    ``theta = 1 - floor(w / 2^11) / 2^53`` with w the 64-bit words of the counter-based generator Philox keyed by the seed,
-    so that no restart, retry or batch size ever redraws one. O(stop - start).
+    ``theta = 1 - floor(w / 2^11) / 2^53`` with w the 64-bit words of the counter-based generator Philox keyed by
+    the seed, so that no restart, retry or batch size ever redraws one. O(stop - start).
 
     >>> bool((thetas(7, 0, 100)[40:60] == thetas(7, 40, 60)).all())
     True
@@ -25,7 +25,7 @@ def thetas(seed: int, start: int, stop: int) -> Floats:
     words = np.random.Philox(key=_seed(seed))
     words.advance(start // 4)  # a counter yields four words
     raw = words.random_raw(stop - start + start % 4)[start % 4 :]
-    return 1.0 - (raw >> np.uint64(11)) * 2.0**-53
+    return 1.0 - (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def smoothed(greater: Number, theta: Number, equal: Number, n: Number) -> Number:
@@ -38,7 +38,7 @@ def smoothed(greater: Number, theta: Number, equal: Number, n: Number) -> Number
 
 
 def from_ranks(ranks: Ranks, *, seed: int, start: int = 0) -> Floats:
-    """The p-values of ranks whose first stands at position ``start`` (from 0): ranks need computing once for many seeds.
+    """The p-values of ranks whose first stands at position ``start`` (from 0); one pass of ranks serves many seeds.
 
     >>> from_ranks(Ranks(np.array([0]), np.array([1]), np.array([1])), seed=0) == thetas(0, 0, 1)
     array([ True])

@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -400,7 +400,7 @@ class _Lines:
     pyarrow's CSV stream is not used: it reads ahead in a thread, which blocks the exit of a program that stops early.
     """
 
-    def __init__(self, text: io.TextIOWrapper) -> None:
+    def __init__(self, text: TextIO) -> None:
         self.text = text
         self.count = 0  # lines so far
         self.pending = 0  # characters since the last whole row
@@ -458,12 +458,12 @@ def _csv(dialect: _Dialect, label: str | None) -> _Source:
     names = first if dialect.header else [str(i + 1) for i in range(len(first))]
 
     def batches(used: list[str]) -> Batches:
-        places = [names.index(name) for name in used]
+        place = {name: i for i, name in enumerate(names)}
         with closing(_csv_rows(dialect)) as rows:
             checked = _csv_checked(rows, len(names), dialect.header)
             while part := list(islice(checked, max(1, CELLS // len(names)))):
                 columns = list(zip(*part, strict=True))
-                yield pa.RecordBatch.from_arrays([pa.array(columns[i], pa.string()) for i in places], used)
+                yield pa.RecordBatch.from_arrays([pa.array(columns[place[name]], pa.string()) for name in used], used)
 
     return _Source(pa.schema([(name, pa.string()) for name in names]), batches, label, parse=True)
 
@@ -484,14 +484,17 @@ def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:
             ) from None
 
 
-def _csv_text(dialect: _Dialect) -> io.TextIOWrapper:
+def _csv_text(dialect: _Dialect) -> TextIO:
     try:
         "a".encode(dialect.encoding)
     except (LookupError, ValueError):
         known = "utf-8, latin-1 and utf-16 are some that are known"
         raise ColumnError(f"unknown encoding {_shown(dialect.encoding)}; {known}") from None
-    binary: Any = gzip.open(dialect.path) if dialect.path.name.lower().endswith(".gz") else dialect.path.open("rb")
-    return io.TextIOWrapper(binary, dialect.encoding, newline="")
+    return io.TextIOWrapper(_binary(dialect.path), dialect.encoding, newline="")
+
+
+def _binary(path: Path) -> Any:
+    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 def _csv_checked(rows: Iterator[list[str]], width: int, header: bool) -> Iterator[list[str]]:

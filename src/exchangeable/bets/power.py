@@ -58,8 +58,8 @@ class SimpleMixture:
     """All power bets at once, with equal shares: ``S_n = int_0^1 prod_i (eps p_i^(eps - 1)) d eps``, in closed form.
 
     The classical martingale of the field; good when p-values gather near 0, and at a loss about ``ln(n)/2`` otherwise.
-    With ``a = -sum ln p_i`` it is ``e^a gamma(n + 1, a) / a^(n + 1)``, here computed to 1e-14 (relative, in log S) for n up to
-    1e9 and any p-values. O(1) time and memory a step.
+    With ``a = -sum ln p_i`` it is ``e^a gamma(n + 1, a) / a^(n + 1)``, here computed to 1e-13 (relative, in log S) for
+    n up to 1e9 and any p-values. O(1) time and memory a step.
 
     >>> SimpleMixture().extend([0.01, 0.01]).round(3)
     array([1.493, 1.744])

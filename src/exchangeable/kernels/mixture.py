@@ -22,15 +22,15 @@ from fractions import Fraction
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from exchangeable.kernels.summation import add
-from exchangeable.protocols import Floats
 
 LEVELS, TERMS = 9, 26  # powers of 1/s and of eta: below 1e-16 for s >= 100 and a >= s/2
 SMALL = 100.0  # below it Kummer's series takes at most a few hundred terms
 
 
-def expansion(levels: int, terms: int) -> Floats:
+def expansion(levels: int, terms: int) -> NDArray[np.float64]:
     """Taylor coefficients of c_k(eta), exact rationals rounded once (DLMF 8.12.8 to 8.12.10).
 
     >>> expansion(2, 2)

@@ -5,9 +5,9 @@ wherever it cannot rule out that a nearest distance falls, the distance is compu
 and compared is therefore always the direct float64 value, whatever the filter said.
 
 **The bound.** Let ``u = 2**-24``, ``f_i`` the float32 copy of the centred and scaled row, ``N_i = |f_i|**2``. The inner
-product of ``d`` terms is off by at most ``d u |f_i| |f_j|`` in any order of summation, the copies by ``u`` a coordinate,
-the three float32 operations of the test by a few ``u``; all of it is below ``(d + 32) u (N_i + N_j)`` plus an
-underflow term. ``slack = (2 d + 64) u`` is twice that. With ``low_i = (1 - slack) N_i - tiny``,
+product of ``d`` terms is off by at most ``d u |f_i| |f_j|`` in any order of summation, the copies by ``u`` a
+coordinate, the three float32 operations of the test by a few ``u``; all of it is below ``(d + 32) u (N_i + N_j)``
+plus an underflow term. ``slack = (2 d + 64) u`` is twice that. With ``low_i = (1 - slack) N_i - tiny``,
 
     low_i + low_j - 2 f_i.f_j  <=  scale**2 |x_i - x_j|**2 .
 

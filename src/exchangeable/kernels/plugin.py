@@ -27,9 +27,9 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from exchangeable.kernels.summation import add
-from exchangeable.protocols import Floats
 
 WIDE = 0.13  # bandwidth above which the further copies are taken away
 EARLY = 4300  # more steps than it can take to get there: sd <= sqrt(8.25)/3 and so h <= 0.8617 (3 n)^(-1/5)
@@ -142,7 +142,7 @@ def _further(nodes, n, h, p):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _cosines(p, out, c, s):  # type: ignore[no-untyped-def]
-    """``cos(k pi p)`` for k = 1 .. len(out), a multiple of ``len(c) = len(s)``: rotations side by side, error k ulps."""
+    """``cos(k pi p)`` for k = 1 .. len(out), a multiple of ``len(c) = len(s)``: rotations side by side."""
     c1, s1 = math.cos(math.pi * p), math.sin(math.pi * p)
     c[0], s[0] = c1, s1
     for k in range(1, len(c)):
@@ -161,7 +161,7 @@ def _cosines(p, out, c, s):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _series(n, h, waves, cosines):  # type: ignore[no-untyped-def]
     """The cosine series at the p whose cosines are given; the weights ``q^(k^2)`` by recurrence."""
-    terms = int(math.ceil(REACH / (math.pi * h)))
+    terms = math.ceil(REACH / (math.pi * h))
     old, recent = waves[0], waves[1]
     q = math.exp(-0.5 * (math.pi * h) ** 2)
     weight, ratio, total = q, q * q * q, 0.0
@@ -298,7 +298,7 @@ def extend(head, nodes, waves, cells, cursors, grid, p, out):  # type: ignore[no
         _learn(head, nodes, waves, cells, cursors, grid, p[i], cosines)
 
 
-def fresh() -> tuple[Floats, ...]:
+def fresh() -> tuple[NDArray[np.float64], ...]:
     """The state before the first p-value, in the order in which the loops take it."""
     head = np.zeros(7)
     head[MASS] = 1.0
