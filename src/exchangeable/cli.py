@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from exchangeable.protocols import Bet, Floats
 
-REJECTED, USAGE, UNDECIDED = 1, 2, 3
+REJECTED, USAGE, UNDECIDED, INTERRUPTED = 1, 2, 3, 130
 PICTURES = (".png", ".svg", ".pdf")
 CHUNK = 1024  # examples between two movements of the progress bar
 
@@ -166,13 +167,13 @@ def demo(
     orders = {"in their original order": np.arange(len(y)), "shuffled": np.random.default_rng(0).permutation(len(y))}
     paths: dict[str, Floats] = {}
     alarm = alarms.Ville(0.01)
-    typer.echo(f"{len(y):,} handwritten digits of 64 pixels (scikit-learn's): does their order matter?")
+    _print(f"{len(y):,} handwritten digits of 64 pixels (scikit-learn's): does their order matter?")
     for name, order in orders.items():
         path = _watch(ex.Monitor(alarm=alarm), X[order], y[order], f"digits {name}")
         paths[f"digits {name}"] = path.log_value
-        typer.echo(f"\nDigits {name}\n{words(judge(path, X.shape[1], BetName.plugin, alarm, 0))}")
+        _print(f"\nDigits {name}\n{words(judge(path, X.shape[1], BetName.plugin, alarm, 0))}")
     _draw(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
-    typer.echo(f"\nThe figure is in {_shown(out)}")
+    _print(f"\nThe figure is in {_shown(out)}")
 
 
 @app.command()
@@ -213,12 +214,10 @@ def test(
         title = f"{table.name}: evidence against exchangeability"
         _draw(ex.plots.growth({bet.value: path.log_value}, thresholds=(alarm.threshold,), title=title), plot)
     if format is Format.json:
-        typer.echo(json.dumps(verdict._asdict()))
+        _print(json.dumps(verdict._asdict()))
     else:
-        typer.echo(
-            f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes"
-        )
-        typer.echo(words(verdict))
+        _print(f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes")
+        _print(words(verdict))
     raise typer.Exit(REJECTED if verdict.rejected else 0)
 
 
@@ -245,7 +244,7 @@ def fetch(
         except ValueError as error:
             raise Failure(str(error), USAGE) from error
     for path in paths:
-        typer.echo(_shown(path))
+        _print(_shown(path))
 
 
 @app.command()
@@ -270,7 +269,7 @@ def reproduce(
 
         rows = ex.paper.reproduce(name.value, data=data, out=out, seeds=seeds, progress=progress)
     if format is Format.json:
-        typer.echo(json.dumps([row._asdict() for row in rows], indent=1))
+        _print(json.dumps([row._asdict() for row in rows], indent=1))
     else:
         _table(rows)
     if out is not None:
@@ -291,9 +290,12 @@ def _table(rows: Sequence[ex.paper.Row]) -> None:
         span = f"{row.min_log10:.2f} to {row.max_log10:.2f}"
         first = (row.dataset, row.order, f"{row.n:,}", row.martingale)
         table.add_row(*first, published, f"{row.median_log10:.2f}", span, said[row.inside])
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    with console.capture() as captured:
+        console.print(table)
+    _print(captured.get().rstrip("\n"))
     judged = [row for row in rows if row.inside is not None]
-    typer.echo(
+    _print(
         f"{sum(row.inside is True for row in judged)} of {len(judged)} published values lie inside the range of our "
         f"{rows[0].seeds} draws of theta; a published value is itself one draw."
     )
@@ -321,6 +323,15 @@ def _bars() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
         yield bars
+
+
+def _print(text: str) -> None:
+    """Data to stdout; a reader that went away is not a verdict."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing more is written at exit
+        raise Failure("the reader of the output went away", UNDECIDED) from None
 
 
 def _usage(make: Callable[[], Any]) -> Any:
@@ -359,7 +370,7 @@ def _shown(path: Path) -> str:
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"exchangeable {ex.__version__}")
+        _print(f"exchangeable {ex.__version__}")
         raise typer.Exit
 
 
@@ -370,17 +381,19 @@ def _options(
     """Options of all commands."""
 
 
+def _interrupted(*_: object) -> None:
+    raise Failure("interrupted", INTERRUPTED)
+
+
 def main() -> None:
     """Run, and turn every foreseeable failure into one sentence and the right exit code."""
+    signal.signal(signal.SIGINT, _interrupted)  # the library's own answer would be exit code 1, which means rejected
     code = UNDECIDED
     try:
         app(prog_name="exchangeable")
     except Failure as error:
         sentence, code = str(error), error.code
     except (ImportError, MemoryError, OSError, RuntimeError) as error:
-        if isinstance(error, BrokenPipeError):  # the reader went away
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(UNDECIDED)
         sentence = "not enough memory" if isinstance(error, MemoryError) else str(error)
     except Exception as error:
         from exchangeable import tables

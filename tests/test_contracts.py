@@ -1,0 +1,573 @@
+"""Every implementation x every contract."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import contracts
+import naive
+import numpy as np
+import pytest
+from contracts import (
+    ALARMS,
+    BAD_P,
+    BAD_P_COLUMNS,
+    BETS,
+    CUTS,
+    HISTORIES,
+    MEASURES,
+    P_VALUES,
+    SLY_P,
+    SLY_P_COLUMNS,
+    settled,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+import exchangeable
+from exchangeable import Martingale, Monitor, PValues, alarms, bets, kernels, measures
+from exchangeable.protocols import Alarm, Bet, Measure
+
+each_bet = pytest.mark.parametrize("name", BETS)
+each_measure = pytest.mark.parametrize("name", MEASURES)
+each_alarm = pytest.mark.parametrize("name", ALARMS)
+
+
+# ------------------------------------------------------------------ nobody is forgotten
+
+
+def test_every_exported_implementation_is_under_contract() -> None:
+    assert {type(case.make()).__name__ for case in BETS.values()} == set(bets.__all__)
+    assert {type(make()).__name__ for make in MEASURES.values()} == set(measures.__all__)
+    classes = {
+        name for name, thing in vars(alarms).items() if isinstance(thing, type) and thing.__module__ == alarms.__name__
+    }
+    assert {type(make()).__name__ for make in ALARMS.values()} == classes
+
+
+def test_they_are_what_the_protocols_say() -> None:
+    assert all(isinstance(case.make(), Bet) for case in BETS.values())
+    assert all(isinstance(make(), Measure) for make in MEASURES.values())
+    assert all(isinstance(make(), Alarm) for make in ALARMS.values())
+
+
+# ------------------------------------------------------------------ bets
+
+
+@each_bet
+@settled(40)
+@given(history=HISTORIES)
+def test_a_bet_integrates_to_one_after_any_history(name: str, history: list[float]) -> None:
+    bet = BETS[name].make()
+    bet.extend(history)
+    contracts.check_integrates_to_one(bet, BETS[name].beyond(history))
+
+
+@each_bet
+@pytest.mark.parametrize("shape", ["uniform", "small", "two atoms"])
+def test_a_bet_integrates_to_one_after_a_long_history(name: str, shape: str) -> None:
+    draws = 1.0 - np.random.default_rng(1).random(300)
+    history = {"uniform": draws, "small": draws**4, "two atoms": np.where(draws < 0.5, 0.125, 1.0)}[shape]
+    bet = BETS[name].make()
+    bet.extend(history)
+    contracts.check_integrates_to_one(bet, BETS[name].beyond(history.tolist()))
+
+
+def test_the_integral_contract_can_fail() -> None:
+    for factor in (0.95, 1.05, 1.0 + 1e-6):
+        density = Tilted(math.log(factor)).log_density
+        with pytest.raises(AssertionError):
+            contracts.check_integrates_to_one(Tilted(math.log(factor)), contracts.FLOOR**0.5)
+        assert abs(contracts.integral(density, contracts.FLOOR**0.5) - factor) < 1e-9
+
+
+class Tilted(bets.Power):
+    """A power bet whose density has another integral than one."""
+
+    def __init__(self, log_factor: float) -> None:
+        super().__init__(0.5)
+        self.log_factor = log_factor
+
+    def log_density(self, p: float) -> float:
+        return super().log_density(p) + self.log_factor
+
+
+@each_bet
+@settled(25)
+@given(history=HISTORIES, probes=st.lists(P_VALUES, min_size=1, max_size=5))
+def test_log_density_is_pure(name: str, history: list[float], probes: list[float]) -> None:
+    bet = BETS[name].make()
+    bet.extend(history)
+    contracts.check_log_density_is_pure(bet, probes)
+
+
+@each_bet
+@settled(40)
+@given(history=HISTORIES, p=P_VALUES)
+def test_log_density_is_the_bet_that_extend_places(name: str, history: list[float], p: float) -> None:
+    bet = BETS[name].make()
+    bet.extend(history)
+    contracts.check_log_density_is_the_bet_placed(bet, p)
+
+
+@each_bet
+@settled(40)
+@given(history=HISTORIES, p=P_VALUES)
+def test_capital_is_a_number_or_bankruptcy(name: str, history: list[float], p: float) -> None:
+    bet = BETS[name].make()
+    gains = bet.extend([*history, p])
+    assert gains.dtype == np.float64
+    assert len(gains) == len(history) + 1
+    assert not np.isnan(gains).any()
+    assert (gains < math.inf).all()
+
+
+@each_bet
+@settled(20)
+@given(history=HISTORIES, future=st.lists(P_VALUES, min_size=1, max_size=8))
+def test_a_copy_of_a_bet_learns_apart(name: str, history: list[float], future: list[float]) -> None:
+    bet = BETS[name].make()
+    bet.extend(history)
+    contracts.check_copies_learn_apart(bet, future)
+
+
+@each_bet
+@settled(40)
+@given(history=HISTORIES, cuts=CUTS)
+def test_a_bet_extends_as_it_updates(name: str, history: list[float], cuts: list[int]) -> None:
+    whole, pieces, singly = (BETS[name].make() for _ in range(3))
+    expected = whole.extend(history)
+    assert contracts.same_bits(contracts.bet_in_pieces(pieces, history, cuts), expected)
+    assert contracts.same_bits(contracts.bet_in_pieces(singly, history, [0]), expected)
+    assert contracts.state(pieces) == contracts.state(whole) == contracts.state(singly)
+
+
+@each_bet
+def test_a_bet_extends_as_it_updates_over_thousands_of_steps(name: str) -> None:
+    p = 1.0 - np.random.default_rng(5).random(6000)
+    p[3000:] **= 2
+    whole, pieces = BETS[name].make(), BETS[name].make()
+    expected = whole.extend(p)
+    assert contracts.same_bits(contracts.bet_in_pieces(pieces, p.tolist(), [0, 1, 0, 1000, 0, 3, 0, 37]), expected)
+    assert contracts.state(pieces) == contracts.state(whole)
+
+
+@each_bet
+@pytest.mark.parametrize("bad", BAD_P, ids=repr)
+def test_a_bet_refuses_a_bad_p(name: str, bad: Any) -> None:
+    _bet_refuses(name, lambda bet: contracts.check_bet_refuses(bet, bad))
+
+
+@each_bet
+@pytest.mark.parametrize("bad", BAD_P_COLUMNS, ids=repr)
+def test_a_bet_refuses_a_bad_column(name: str, bad: Any) -> None:
+    _bet_refuses(name, lambda bet: contracts.check_bet_refuses_column(bet, bad))
+
+
+@pytest.mark.parametrize("bad", SLY_P, ids=["complex128", "10**400"])
+def test_a_bet_refuses_a_sly_p(bad: Any) -> None:
+    _bet_refuses("Plugin", lambda bet: contracts.check_bet_refuses(bet, bad))
+
+
+@pytest.mark.parametrize("bad", SLY_P_COLUMNS, ids=["complex128", "10**400", "scalar"])
+def test_a_bet_refuses_a_sly_column(bad: Any) -> None:
+    _bet_refuses("Plugin", lambda bet: contracts.check_bet_refuses_column(bet, bad))
+
+
+def _bet_refuses(name: str, check: Callable[[Bet], None]) -> None:
+    bet, untroubled = BETS[name].make(), BETS[name].make()
+    check(bet)
+    for p in (0.5, 0.001, 1.0):
+        assert contracts.same_bits(bet.extend([p]), untroubled.extend([p]))
+        check(bet)
+
+
+@each_bet
+def test_a_bet_takes_p_from_any_array(name: str) -> None:
+    p = np.array([0.5, 0.25, 1.0, 0.125])
+    expected = BETS[name].make().extend(p)
+    wide = np.repeat(p, 2)
+    for form in (
+        p.tolist(),
+        tuple(p),
+        p.astype(np.float32),
+        wide[::2],
+        p[::-1][::-1],
+        p.astype(object),
+        np.float64(1) * p,
+    ):
+        assert contracts.same_bits(BETS[name].make().extend(form), expected)
+    assert BETS[name].make().extend([]).shape == (0,)
+    assert p.tolist() == [0.5, 0.25, 1.0, 0.125]
+
+
+# ------------------------------------------------------------------ measures
+
+
+@each_measure
+@settled(150)
+@given(data=st.data(), examples=contracts.grid_examples(min_size=2), singly=st.booleans())
+def test_the_order_of_earlier_examples_does_not_matter(
+    name: str, data: st.DataObject, examples: list[tuple[list[float], str]], singly: bool
+) -> None:
+    order = data.draw(st.permutations(range(len(examples) - 1)))
+    contracts.check_order_does_not_matter(MEASURES[name], examples, order, singly)
+
+
+@each_measure
+def test_the_order_does_not_matter_in_a_long_stream(name: str) -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 6, (300, 2)).astype(float), rng.integers(0, 3, 300)
+    examples = list(zip(X.tolist(), y.tolist(), strict=True))
+    for _ in range(5):
+        contracts.check_order_does_not_matter(MEASURES[name], examples, rng.permutation(299).tolist(), False)
+
+
+def test_the_order_contract_can_fail() -> None:
+    class Oldest(measures.NearestNeighbour):
+        """Forgets to score the first example anew."""
+
+        def update(self, x: Any, y: Any = None) -> Any:
+            rank = super().update(x, y)
+            return rank._replace(greater=rank.greater + int(self.n > 1 and self._rows.X[0, 0] > 0))
+
+    examples = [([0.0], "a"), ([1.0], "b"), ([2.0], "a")]
+    contracts.check_order_does_not_matter(measures.NearestNeighbour, examples, [1, 0], True)
+    with pytest.raises(AssertionError):
+        contracts.check_order_does_not_matter(Oldest, examples, [1, 0], True)
+
+
+@each_measure
+@settled(150)
+@given(examples=contracts.grid_examples(max_size=30), cuts=CUTS)
+def test_a_measure_extends_as_it_updates(name: str, examples: list[tuple[list[float], str]], cuts: list[int]) -> None:
+    X, y = [x for x, _ in examples], [label for _, label in examples]
+    expected = contracts.ranked_in_pieces(MEASURES[name](), X, y, [len(y)])
+    assert contracts.ranked_in_pieces(MEASURES[name](), X, y, cuts) == expected
+    assert contracts.ranked_in_pieces(MEASURES[name](), X, y, [0]) == expected
+
+
+@each_measure
+@settled(30)
+@given(seed=st.integers(0, 1000), cuts=CUTS)
+def test_a_measure_extends_as_it_updates_on_continuous_data(name: str, seed: int, cuts: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(40, 3)).tolist(), rng.integers(0, 3, 40).tolist()
+    expected = contracts.ranked_in_pieces(MEASURES[name](), X, y, [40])
+    assert contracts.ranked_in_pieces(MEASURES[name](), X, y, cuts) == expected
+
+
+@each_measure
+def test_a_rank_lies_among_all(name: str) -> None:
+    rng = np.random.default_rng(2)
+    ranks = MEASURES[name]().extend(rng.integers(0, 4, (200, 2)), rng.integers(0, 2, 200))
+    assert ranks.n.tolist() == list(range(1, 201))
+    assert (ranks.equal >= 1).all()
+    assert (ranks.greater >= 0).all()
+    assert (ranks.greater + ranks.equal <= ranks.n).all()
+    assert {column.dtype for column in ranks} == {np.dtype(np.int64)}
+
+
+GOOD_X, GOOD_Y = [[0.0, 1.0], [2.0, 0.5], [0.0, 1.0]], ["a", "b", "b"]
+MIDDLE = np.zeros((700, 2))
+MIDDLE[555, 1] = math.nan
+BAD_TABLES: dict[str, tuple[Any, Any, str]] = {  # X, y, and the argument that the message must name
+    "too narrow": ([[1.0]], ["a"], "X"),
+    "too wide": ([[1.0, 2.0, 3.0]], ["a"], "X"),
+    "nan": ([[1.0, math.nan]], ["a"], "X"),
+    "inf": ([[math.inf, 1.0]], ["a"], "X"),
+    "-inf": ([[1.0, 1.0], [-math.inf, 1.0]], ["a", "b"], "X"),
+    "nan in the middle": (MIDDLE, ["new label"] * 700, "X"),
+    "None inside": ([[None, 1.0]], ["a"], "X"),
+    "text": ([["a", "b"]], ["a"], "X"),
+    "numbers as text": ([["1", "2"]], ["a"], "X"),
+    "bytes": ([[b"1", b"2"]], ["a"], "X"),
+    "dates": (np.array([["2012-06-26", "2012-06-27"]], "M8[D]"), ["a"], "X"),
+    "complex": ([[1.0 + 2.0j, 1.0]], ["a"], "X"),
+    "too large": ([[1e200, 1.0]], ["a"], "X"),
+    "an enormous integer": ([[10**400, 1.0]], ["a"], "X"),
+    "no features": (np.empty((1, 0)), ["a"], "X"),
+    "no features in a list": ([[]], ["a"], "X"),
+    "one-dimensional": ([1.0, 2.0], ["a", "b"], "X"),
+    "an empty list": ([], [], "X"),
+    "three-dimensional": ([[[1.0, 2.0]]], ["a"], "X"),
+    "a number": (1.0, ["a"], "X"),
+    "a string": ("1.0", ["a"], "X"),
+    "nothing": (None, ["a"], "X"),
+    "ragged": ([[1.0, 2.0], [1.0]], ["a", "b"], "X"),
+    "no labels": ([[1.0, 2.0]], None, "y"),
+    "too few labels": ([[1.0, 2.0], [3.0, 4.0]], ["a"], "y"),
+    "too many labels": ([[1.0, 2.0]], ["a", "b"], "y"),
+    "labels without examples": (np.empty((0, 2)), ["a"], "y"),
+    "nan label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", math.nan], "y"),
+    "nan in an array of labels": ([[1.0, 2.0], [3.0, 4.0]], np.array([1.0, math.nan]), "y"),
+    "unhashable label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", ["a"]], "y"),
+    "array of labels with two columns": ([[1.0, 2.0]], np.array([[1, 2]]), "y"),
+    "None label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", None], "y"),
+    "a label that is no column": ([[1.0, 2.0]], 5, "y"),
+    "a label that is an array without dimensions": ([[1.0, 2.0]], np.array(5), "y"),
+}
+BAD_EXAMPLES: dict[str, tuple[Any, Any, str]] = {
+    "too narrow": ([1.0], "a", "x"),
+    "too wide": ([1.0, 2.0, 3.0], "a", "x"),
+    "nan": ([1.0, math.nan], "a", "x"),
+    "inf": ([1.0, -math.inf], "a", "x"),
+    "text": (["a", "b"], "a", "x"),
+    "a string": ("ab", "a", "x"),
+    "complex": ([1.0j, 1.0], "a", "x"),
+    "too large": ([1.0, -1e200], "a", "x"),
+    "no features": ([], "a", "x"),
+    "two-dimensional": ([[1.0, 2.0]], "a", "x"),
+    "a number": (1.0, "a", "x"),
+    "nothing": (None, "a", "x"),
+    "ragged": ([[1.0], 2.0], "a", "x"),
+    "no label": ([1.0, 2.0], None, "y"),
+    "nan label": ([1.0, 2.0], math.nan, "y"),
+    "a list": ([1.0, 2.0], ["a"], "y"),
+    "a dictionary": ([1.0, 2.0], {}, "y"),
+    "an array": ([1.0, 2.0], np.array([1, 2]), "y"),
+}
+
+
+@each_measure
+@pytest.mark.parametrize("bad", BAD_TABLES)
+def test_a_measure_refuses_a_bad_table(name: str, bad: str) -> None:
+    X, y, argument = BAD_TABLES[bad]
+    measure, untroubled = MEASURES[name](), MEASURES[name]()
+    for _ in range(3):
+        measure.extend(GOOD_X, GOOD_Y)
+        untroubled.extend(GOOD_X, GOOD_Y)
+        assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
+    assert measure.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+
+
+@each_measure
+@pytest.mark.parametrize("bad", BAD_EXAMPLES)
+def test_a_measure_refuses_a_bad_example(name: str, bad: str) -> None:
+    x, y, argument = BAD_EXAMPLES[bad]
+    measure, untroubled = MEASURES[name](), MEASURES[name]()
+    for good_x, good_y in zip(GOOD_X, GOOD_Y, strict=True):
+        assert measure.update(good_x, good_y) == untroubled.update(good_x, good_y)
+        assert contracts.refused(lambda: measure.update(x, y), measure).startswith(f"{argument} must")
+    assert measure.extend(GOOD_X, GOOD_Y)[0].tolist() == untroubled.extend(GOOD_X, GOOD_Y)[0].tolist()
+
+
+@each_measure
+@pytest.mark.parametrize("bad", sorted(set(BAD_TABLES) - {"too narrow", "too wide"}))
+def test_a_fresh_measure_refuses_a_bad_table(name: str, bad: str) -> None:
+    X, y, argument = BAD_TABLES[bad]
+    measure = MEASURES[name]()
+    assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
+    assert measure.extend([[1.0]], ["a"]).n.tolist() == [1]  # not even the width was learnt
+
+
+@each_measure
+def test_no_examples_give_no_ranks(name: str) -> None:
+    measure, untroubled = MEASURES[name](), MEASURES[name]()
+    for _ in range(2):
+        measure.extend(GOOD_X, GOOD_Y)
+        untroubled.extend(GOOD_X, GOOD_Y)
+        assert [column.tolist() for column in measure.extend(np.empty((0, 2)), [])] == [[], [], []]
+    assert measure.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+
+
+@each_measure
+def test_no_examples_give_no_ranks_at_the_start(name: str) -> None:
+    measure = MEASURES[name]()
+    assert [column.tolist() for column in measure.extend(np.empty((0, 2)), [])] == [[], [], []]
+    assert measure.extend(GOOD_X, GOOD_Y).n.tolist() == [1, 2, 3]
+
+
+# ------------------------------------------------------------------ the line: PValues, Martingale, Monitor
+
+
+def _examples(seed: int, n: int) -> tuple[list[list[float]], list[int]]:
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0, 9, (n, 2)) / 4 + np.arange(n)[:, None]).tolist(), rng.integers(0, 2, n).tolist()
+
+
+@settled(30)
+@given(seed=st.integers(0, 2**64 - 1), cuts=CUTS)
+def test_p_values_extend_as_they_update(seed: int, cuts: list[int]) -> None:
+    X, y = _examples(seed, 60)
+    expected = PValues(measures.NearestNeighbour(), seed=seed).extend(X, y)
+    pvalues, got = PValues(measures.NearestNeighbour(), seed=seed), []
+    for start, stop, single in contracts.in_pieces(60, cuts):
+        got += [pvalues.update(X[start], y[start])] if single else pvalues.extend(X[start:stop], y[start:stop]).tolist()
+    assert contracts.same_bits(got, expected)
+    assert pvalues.n == 60
+
+
+@each_bet
+@settled(30)
+@given(history=HISTORIES, cuts=CUTS)
+def test_a_martingale_extends_as_it_updates(name: str, history: list[float], cuts: list[int]) -> None:
+    whole, pieces = Martingale(BETS[name].make()), Martingale(BETS[name].make())
+    expected, got = whole.extend(history), []
+    for start, stop, single in contracts.in_pieces(len(history), cuts):
+        got += [pieces.update(history[start])] if single else pieces.extend(history[start:stop]).tolist()
+        assert pieces.log_value == got[-1]
+    assert contracts.same_bits(got, expected)
+    assert contracts.state(pieces) == contracts.state(whole)
+    assert pieces.n == len(history)
+
+
+@each_bet
+@settled(15)
+@given(seed=st.integers(0, 10**6), cuts=CUTS)
+def test_a_monitor_extends_as_it_updates(name: str, seed: int, cuts: list[int]) -> None:
+    X, y = _examples(seed, 60)
+    expected = Monitor(bet=BETS[name].make(), alarm=alarms.Ville(0.5), seed=seed).extend(X, y)
+    monitor = Monitor(bet=BETS[name].make(), alarm=alarms.Ville(0.5), seed=seed)
+    steps: list[tuple[int, float, float, bool]] = []
+    for start, stop, single in contracts.in_pieces(60, cuts):
+        if single:
+            steps.append(monitor.update(X[start], y[start]))
+        else:
+            columns = (column.tolist() for column in monitor.extend(X[start:stop], y[start:stop]))
+            steps += list(zip(*columns, strict=True))
+    for column, got in zip(expected, zip(*steps, strict=True), strict=True):
+        assert contracts.same_bits(got, column)
+
+
+@pytest.mark.parametrize("bad", BAD_TABLES)
+def test_the_line_refuses_a_bad_table(bad: str) -> None:
+    X, y, argument = BAD_TABLES[bad]
+    monitor, untroubled = Monitor(seed=3), Monitor(seed=3)
+    monitor.extend(GOOD_X, GOOD_Y)
+    untroubled.extend(GOOD_X, GOOD_Y)
+    assert contracts.refused(lambda: monitor.extend(X, y), monitor).startswith(f"{argument} must")
+    assert contracts.refused(lambda: monitor.pvalues.extend(X, y), monitor).startswith(f"{argument} must")
+    assert monitor.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+
+
+@pytest.mark.parametrize("bad", BAD_EXAMPLES)
+def test_the_line_refuses_a_bad_example(bad: str) -> None:
+    x, y, argument = BAD_EXAMPLES[bad]
+    monitor, untroubled = Monitor(seed=3), Monitor(seed=3)
+    monitor.update(GOOD_X[0], GOOD_Y[0])
+    untroubled.update(GOOD_X[0], GOOD_Y[0])
+    assert contracts.refused(lambda: monitor.update(x, y), monitor).startswith(f"{argument} must")
+    assert contracts.refused(lambda: monitor.pvalues.update(x, y), monitor).startswith(f"{argument} must")
+    assert monitor.update(GOOD_X[1], GOOD_Y[1]) == untroubled.update(GOOD_X[1], GOOD_Y[1])
+
+
+@pytest.mark.parametrize("bad", BAD_P, ids=repr)
+def test_a_martingale_refuses_a_bad_p(bad: Any) -> None:
+    martingale = Martingale(bets.Plugin())
+    martingale.extend([0.5, 0.25])
+    assert contracts.refused(lambda: martingale.update(bad), martingale).startswith("p must")
+    assert martingale.n == 2
+
+
+@pytest.mark.parametrize("bad", BAD_P_COLUMNS, ids=repr)
+def test_a_martingale_refuses_a_bad_column(bad: Any) -> None:
+    martingale = Martingale(bets.SleepyJumper())
+    martingale.extend([0.5, 0.25])
+    assert contracts.refused(lambda: martingale.extend(bad), martingale).startswith("p must")
+    assert martingale.n == 2
+
+
+# ------------------------------------------------------------------ alarms
+
+LOG_VALUES = st.lists(
+    st.one_of(st.floats(allow_nan=False), st.floats(-2.0, 12.0), st.sampled_from([0.0, math.log(2.0)]))
+)
+
+
+@each_alarm
+@settled(60)
+@given(values=LOG_VALUES)
+def test_an_alarm_is_its_definition(name: str, values: list[float]) -> None:
+    alarm = ALARMS[name]()
+    assert isinstance(alarm, alarms.Ville)
+    contracts.check_alarm_is_its_definition(alarm, values, naive.ville(values, alarm.alpha))
+
+
+@each_alarm
+def test_an_alarm_refuses_nan(name: str) -> None:
+    alarm = ALARMS[name]()
+    assert contracts.refused(lambda: alarm.update(math.nan), alarm).startswith("log_value must")
+    assert alarm.update(-math.inf) is False
+    assert alarm.update(math.inf) is True
+
+
+# ------------------------------------------------------------------ constructors
+
+NOT_POSITIVE: list[Any] = [0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf, "a", None, [0.5], 1j, True]
+OUTSIDE: list[Any] = [*NOT_POSITIVE, 1.0000001, 2]
+WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
+    (bets.Power, "epsilon", NOT_POSITIVE),
+    (lambda value: bets.SleepyJumper(waking=value), "waking", OUTSIDE),
+    (
+        lambda value: bets.SleepyJumper(jumping=value),
+        "jumping",
+        [value for value in OUTSIDE if value not in (0, False)],
+    ),
+    (lambda value: bets.SleepyJumper(grid=value), "grid", [0, -1, 1.5, 100.0, math.nan, "a", None, True, [3]]),
+    (alarms.Ville, "alpha", [*OUTSIDE, 1, 1.0]),
+    (
+        lambda value: PValues(measures.NearestNeighbour(), seed=value),
+        "seed",
+        [-1, 1.5, 2**64, None, "a", True, math.nan],
+    ),
+    (lambda value: Monitor(seed=value), "seed", [-1, 1.5, 2**64, None, "a", True, math.nan]),
+    (PValues, "measure", ["x", None, 3, alarms.Ville()]),
+    (Martingale, "bet", ["x", None, 3, measures.NearestNeighbour()]),
+    (Monitor, "measure", ["x", 3]),
+    (lambda value: Monitor(bet=value), "bet", ["x", 3, alarms.Ville()]),
+    (lambda value: Monitor(alarm=value), "alarm", ["x", 3]),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "argument", "value"), [(make, argument, value) for make, argument, values in WRONG for value in values]
+)
+def test_a_constructor_names_the_argument(make: Callable[[Any], object], argument: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^{argument} must"):
+        make(value)
+
+
+def test_constructors_store_arguments_under_their_names() -> None:
+    assert bets.Power(np.float64(0.25)).epsilon == 0.25
+    jumper = bets.SleepyJumper(waking=1, jumping=0, grid=np.int64(7))
+    assert (jumper.waking, jumper.jumping, jumper.grid) == (1.0, 0.0, 7)
+    assert alarms.Ville(0.05).alpha == 0.05
+    assert PValues(measures.NearestNeighbour(), seed=2**64 - 1).seed == 2**64 - 1
+    measure, bet, alarm = measures.NearestNeighbour(), bets.Plugin(), alarms.Ville()
+    monitor = Monitor(measure, bet, alarm, seed=9)
+    assert (monitor.pvalues.measure, monitor.martingale.bet, monitor.alarm, monitor.seed) == (measure, bet, alarm, 9)
+
+
+# ------------------------------------------------------------------ the package
+
+
+@pytest.mark.parametrize("module", [exchangeable, bets, measures, kernels], ids=lambda module: module.__name__)
+def test_exported_members_exist_and_are_sorted(module: Any) -> None:
+    assert module.__all__ == sorted(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+
+
+def test_exported_members_are_documented() -> None:
+    for module in (exchangeable, bets, measures):
+        for name in module.__all__:
+            assert getattr(module, name).__doc__, name
+
+
+def test_unknown_members_are_missing() -> None:
+    for module in (exchangeable, kernels):
+        with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+            _ = module.nothing
+
+
+def test_importing_is_light() -> None:
+    code = "import sys, exchangeable; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "exchangeable.monitor" in loaded
+    assert {"numba", "matplotlib", "pyarrow", "sklearn", "typer", "rich", "pandas", "scipy"}.isdisjoint(loaded)
