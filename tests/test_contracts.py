@@ -209,7 +209,7 @@ def test_a_bet_takes_p_from_any_array(name: str) -> None:
 
 
 @each_measure
-@settled(150)
+@settled(300)
 @given(data=st.data(), examples=contracts.grid_examples(min_size=2), singly=st.booleans())
 def test_the_order_of_earlier_examples_does_not_matter(
     name: str, data: st.DataObject, examples: list[tuple[list[float], str]], singly: bool
