@@ -34,7 +34,7 @@ from exchangeable.kernels.summation import add
 WIDE = 0.13  # bandwidth above which the further copies are taken away
 EARLY = 4300  # more steps than it can take to get there: sd <= sqrt(8.25)/3 and so h <= 0.8617 (3 n)^(-1/5)
 NODES = 20  # of the Chebyshev interpolation
-WAVES, LANES = 256, 32  # terms of the series that are kept; how many are computed side by side
+WAVES, LANES = 256, 16  # terms of the series that are kept; how many are computed side by side
 REACH = 8.584  # sqrt(2 ln 1e16): Gaussians beyond it are below 1e-16
 FAINT = 0.01  # below this density the series would cancel
 CELLS, MOMENTS = 1024, 16
@@ -56,9 +56,9 @@ def _seek(cursor, grid, k):  # type: ignore[no-untyped-def]
     place, below = int(cursor[0]), cursor[1]
     while below > k:
         place -= 1
-        below -= grid[0, place]
-    while below + grid[0, place] <= k:
-        below += grid[0, place]
+        below -= grid[place, 0]
+    while below + grid[place, 0] <= k:
+        below += grid[place, 0]
         place += 1
     cursor[0], cursor[1] = place, below
 
@@ -67,10 +67,10 @@ def _seek(cursor, grid, k):  # type: ignore[no-untyped-def]
 def _in_interval(cursor, grid, k):  # type: ignore[no-untyped-def]
     """The k-th smallest p-value, in the cursor's interval: as if its p-values were evenly spaced."""
     place, below = int(cursor[0]), cursor[1]
-    count = grid[0, place]
-    mean = grid[1, place] / count
+    count = grid[place, 0]
+    mean = grid[place, 1] / count
     if count > 1.0:
-        variance = max(grid[2, place] / count - mean * mean, 0.0)
+        variance = max(grid[place, 2] / count - mean * mean, 0.0)
         mean += (k - below - 0.5 * (count - 1.0)) * math.sqrt(12.0 * variance / (count * count - 1.0))
     return (place + 0.5) / GRID + mean
 
@@ -89,20 +89,29 @@ def _order_statistic(cursor, grid, index):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
+def _span(n, cursors, grid, enough):  # type: ignore[no-untyped-def]
+    """Interquartile range of the extended sample, or a lower bound of it that is ``enough`` to tell that sd is less."""
+    if n == 1.0:
+        return 1.0
+    if n == 2.0:  # the quartiles fall between the copies: 1.5 - max/2 and -min/2
+        return 1.5 - 0.5 * (_order_statistic(cursors[1], grid, 1.0) - _order_statistic(cursors[0], grid, 0.0))
+    upper, lower = (3.0 * n - 1.0) / 4.0, (n - 3.0) / 4.0
+    _seek(cursors[1], grid, math.ceil(upper))
+    _seek(cursors[0], grid, math.floor(lower))
+    bound = 2.0 - (cursors[1, 0] + 1.0 - cursors[0, 0]) / GRID
+    if bound >= enough:
+        return bound
+    return 2.0 - _order_statistic(cursors[1], grid, upper) + _order_statistic(cursors[0], grid, lower)
+
+
+@njit(cache=True, nogil=True)
 def _bandwidth(head, cursors, grid):  # type: ignore[no-untyped-def]
     """``bw.nrd0`` of the extended sample: ``0.9 min(sd, IQR/1.34) (3 n)^(-1/5)``."""
     n, total_p = head[N], head[SUM] + head[SUM_CARRY]
     total = 2.0 * n - total_p
     squares = 3.0 * (head[SQUARES] + head[SQUARES_CARRY]) + 4.0 * n - 4.0 * total_p
     spread = math.sqrt((squares - total * total / (3.0 * n)) / (3.0 * n - 1.0))
-    if n >= 3.0:
-        upper = _order_statistic(cursors[1], grid, (3.0 * n - 1.0) / 4.0)
-        span = 2.0 - upper + _order_statistic(cursors[0], grid, (n - 3.0) / 4.0)
-    elif n == 2.0:  # the quartiles fall between the copies: 1.5 - max/2 and -min/2
-        span = 1.5 - 0.5 * (_order_statistic(cursors[1], grid, 1.0) - _order_statistic(cursors[0], grid, 0.0))
-    else:
-        span = 1.0
-    return 0.9 * min(spread, span / 1.34) * (3.0 * n) ** -0.2
+    return 0.9 * min(spread, _span(n, cursors, grid, 1.35 * spread) / 1.34) * (3.0 * n) ** -0.2
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -258,9 +267,9 @@ def _count(cursors, grid, p):  # type: ignore[no-untyped-def]
     """Count p in its interval of the grid."""
     place = min(int(p * GRID), GRID - 1)
     offset = p - (place + 0.5) / GRID
-    grid[0, place] += 1.0
-    grid[1, place] += offset
-    grid[2, place] += offset * offset
+    grid[place, 0] += 1.0
+    grid[place, 1] += offset
+    grid[place, 2] += offset * offset
     for q in range(2):
         if place < cursors[q, 0]:
             cursors[q, 1] += 1.0
@@ -302,5 +311,5 @@ def fresh() -> tuple[NDArray[np.float64], ...]:
     """The state before the first p-value, in the order in which the loops take it."""
     head = np.zeros(7)
     head[MASS] = 1.0
-    shapes = (NODES, (2, WAVES), (CELLS, MOMENTS), (2, 2), (3, GRID))
+    shapes = (NODES, (2, WAVES), (CELLS, MOMENTS), (2, 2), (GRID, 3))
     return (head, *(np.zeros(shape) for shape in shapes))
