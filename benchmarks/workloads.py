@@ -17,7 +17,8 @@ def labelled(n: int, d: int, *, labels: int = 10, seed: int = 0) -> tuple[Floats
     centres = rng.normal(size=(labels, d))
     y = rng.integers(0, labels, n)
     X = rng.normal(scale=1.5, size=(n, d))
-    X += centres[y]
+    for label in range(labels):  # one by one, to need no second table
+        X[y == label] += centres[label]
     return X, y
 
 
