@@ -13,12 +13,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import mpmath
-import naive
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import naive
 from exchangeable import alarms, bets, measures
 from exchangeable.protocols import Alarm, Bet, Measure
 
@@ -114,6 +114,8 @@ BAD_P: list[Any] = [
     None,
     "a",
     "",
+    "0.5",
+    b"0.5",
     0.5 + 0.5j,
     [0.5],
     [[0.5]],
@@ -132,6 +134,9 @@ BAD_P_COLUMNS: list[Any] = [
     None,
     "a",
     ["a", "b"],
+    ["0.5"],
+    np.array(["0.5"], object),
+    np.ma.array([0.5, 0.5], mask=[False, True]),
     [0.5 + 0.5j],
     [[0.5, 0.5]],
     np.full((2, 2), 0.5),
@@ -140,7 +145,7 @@ BAD_P_COLUMNS: list[Any] = [
     {},
     object(),
 ]
-# Values that convert to a float by dropping something, or that overflow on the way, or a scalar that passes for a column.
+# They convert to a float by dropping something, or overflow on the way, or are a scalar that passes for a column.
 SLY_P: list[Any] = [np.complex128(0.5 + 0.5j), 10**400]
 SLY_P_COLUMNS: list[Any] = [np.array([0.5 + 0.5j]), [0.5, 10**400], 0.5]
 
@@ -201,7 +206,7 @@ _EDGES = [0.0, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 24.0, 48.
 
 
 def integral(log_density: Callable[[float], float], beyond: float) -> float:
-    """Of the density over (0, 1], with t = -log p: ``int_0^700 f(e^-t) e^-t dt`` by Gauss-Legendre, and the rest given."""
+    """Of the density over (0, 1], in t = -log p: ``int_0^700 f(e^-t) e^-t dt`` by Gauss-Legendre; the rest is given."""
     total = [beyond]
     for low, high in pairwise(_EDGES):
         for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
@@ -280,7 +285,8 @@ def ranked_in_pieces(
     counts: list[tuple[int, int, int]] = []
     for start, stop, single in in_pieces(len(y), cuts):
         if single:
-            counts.append(tuple(measure.update(X[start], y[start])))
+            rank = measure.update(X[start], y[start])
+            counts.append((rank.greater, rank.equal, rank.n))
         else:
             counts.extend(zip(*(c.tolist() for c in measure.extend(X[start:stop], y[start:stop])), strict=True))
     return counts

@@ -169,7 +169,7 @@ def nrd0(x: Floats) -> float:
 
 
 def plugin_log_density(history: ArrayLike, p: float) -> float:
-    """Log of the kernel estimate of the extended history at p, cut to [0, 1] and normalised there; 0 without history."""
+    """Log of the kernel estimate of the extended history at p, cut to [0, 1] and normalised; 0 without history."""
     x = extended(history)
     if not len(x):
         return 0.0

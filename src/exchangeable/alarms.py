@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from exchangeable.protocols import in_interval
+
+SMALLEST = 1e-300  # so that 1/alpha is a number
 
 
 class Ville:
@@ -23,6 +27,8 @@ class Ville:
 
     def __init__(self, alpha: float = 0.01) -> None:
         self.alpha = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
+        if self.alpha < SMALLEST:
+            raise ValueError(f"alpha must be at least {SMALLEST:g}, got {alpha}")
 
     @property
     def threshold(self) -> float:
@@ -36,6 +42,6 @@ class Ville:
 
     def update(self, log_value: float) -> bool:
         """Whether S_n >= 1/alpha."""
-        if math.isnan(log_value):
-            raise ValueError("log_value must be a number, got nan")
+        if not isinstance(log_value, (float, int, np.floating, np.integer)) or math.isnan(log_value):
+            raise ValueError(f"log_value must be a number, got {log_value!r}")
         return bool(log_value >= self.log_threshold)

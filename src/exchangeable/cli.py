@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -99,6 +99,10 @@ class Verdict(NamedTuple):
     seed: int
 
 
+class RejectedError(Exception):
+    """The verdict whose exit code is 1; nothing else ends with it."""
+
+
 class Failure(Exception):  # noqa: N818
     """One sentence for the user, and the exit code."""
 
@@ -181,14 +185,14 @@ def test(
     file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")],
     label: Annotated[str | None, typer.Option(help="Column of class labels (NPZ: array of labels, default y).")] = None,
     bet: Annotated[BetName, typer.Option(help="How to bet on the p-values.")] = BetName.plugin,
-    epsilon: Annotated[float, typer.Option(help="Strength of the power bet, in (0, 1).")] = 0.92,
+    epsilon: Annotated[float | None, typer.Option(help="Of the power bet, in (0, 1); default 0.92.")] = None,
     alpha: Annotated[float, typer.Option(help="Largest acceptable chance of ever a false alarm.")] = 0.01,
     seed: Annotated[int, typer.Option(help="Of the random tie-breaking.")] = 0,
     categorical: Annotated[list[str] | None, typer.Option(help="Column to one-hot encode; repeat for more.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...")] = False,
     encoding: Annotated[str, typer.Option(help="CSV, TSV: character encoding.")] = "utf-8",
-    max_rows: Annotated[int, typer.Option(help="Refuse longer tables: time grows with the square.")] = 100_000,
+    max_rows: Annotated[int, typer.Option(min=2, help="Refuse longer tables: time grows with the square.")] = 100_000,
     plot: Annotated[Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).")] = None,
     format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
 ) -> None:
@@ -197,7 +201,9 @@ def test(
 
     _check_picture(plot)
     alarm = _usage(lambda: alarms.Ville(alpha))
-    chosen = _usage(lambda: BETS[bet](epsilon))
+    if epsilon is not None and (bet is not BetName.power or not 0.0 < epsilon < 1.0):
+        raise Failure(f"--epsilon must lie in (0, 1) and goes with --bet power, got {epsilon} with {bet.value}", USAGE)
+    chosen = BETS[bet](0.92 if epsilon is None else epsilon)
     monitor = _usage(lambda: ex.Monitor(measures.NearestNeighbour(), chosen, alarm, seed=seed))
     table = tables.read(
         file,
@@ -211,14 +217,15 @@ def test(
     path = _watch(monitor, table.X, table.y, table.name)
     verdict = judge(path, table.X.shape[1], bet, alarm, seed)
     if plot is not None:
-        title = f"{table.name}: evidence against exchangeability"
+        title = f"{table.name}: evidence against exchangeability".replace("$", r"\$")  # no formulas
         _draw(ex.plots.growth({bet.value: path.log_value}, thresholds=(alarm.threshold,), title=title), plot)
     if format is Format.json:
         _print(json.dumps(verdict._asdict()))
     else:
         _print(f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes")
         _print(words(verdict))
-    raise typer.Exit(REJECTED if verdict.rejected else 0)
+    if verdict.rejected:
+        raise RejectedError
 
 
 @app.command()
@@ -297,7 +304,7 @@ def _table(rows: Sequence[ex.paper.Row]) -> None:
     judged = [row for row in rows if row.inside is not None]
     _print(
         f"{sum(row.inside is True for row in judged)} of {len(judged)} published values lie inside the range of our "
-        f"{rows[0].seeds} draws of theta; a published value is itself one draw."
+        f"{rows[0].seeds} draw(s) of theta; a published value is itself one draw."
     )
 
 
@@ -386,20 +393,36 @@ def _interrupted(*_: object) -> None:
 
 
 def main() -> None:
-    """Run, and turn every foreseeable failure into one sentence and the right exit code."""
-    signal.signal(signal.SIGINT, _interrupted)  # the library's own answer would be exit code 1, which means rejected
-    code = UNDECIDED
+    """Run, and turn every failure into one sentence and the right exit code."""
+    signal.signal(signal.SIGINT, _interrupted)
+    sentence, code = "", 0
     try:
         app(prog_name="exchangeable")
+    except RejectedError:
+        code = REJECTED
+    except SystemExit as done:  # of the parser: 0, 2 for wrong usage, and 1 where it could not write
+        code = UNDECIDED if done.code == REJECTED else int(done.code or 0)
     except Failure as error:
         sentence, code = str(error), error.code
-    except (ImportError, MemoryError, OSError, RuntimeError) as error:
-        sentence = "not enough memory" if isinstance(error, MemoryError) else str(error)
-    except Exception as error:
-        from exchangeable import tables
-
-        if not isinstance(error, (tables.TableError, tables.ColumnError)):
-            raise
-        sentence, code = str(error), USAGE if isinstance(error, tables.ColumnError) else UNDECIDED
-    typer.echo(f"exchangeable: {sentence}", err=True)
+    except Exception as error:  # noqa: BLE001
+        sentence, code = _explained(error)
+    if sentence:
+        with suppress(OSError):
+            typer.echo(f"exchangeable: {sentence}", err=True)
     sys.exit(code)
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """A sentence and the exit code for what the library raised."""
+    from exchangeable import tables
+
+    if isinstance(error, tables.ColumnError):
+        return str(error), USAGE
+    if isinstance(error, MemoryError):
+        return "not enough memory", UNDECIDED
+    if isinstance(error, (tables.TableError, ex.datasets.DatasetError, ImportError, OSError)):
+        return str(error), UNDECIDED
+    if "EXCHANGEABLE_TRACEBACK" in os.environ:
+        raise error
+    name = type(error).__name__
+    return f"internal error, please report it with EXCHANGEABLE_TRACEBACK=1 set: {name}: {error}", UNDECIDED

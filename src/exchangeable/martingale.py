@@ -28,7 +28,7 @@ class Martingale:
     """
 
     def __init__(self, bet: Bet) -> None:
-        if not isinstance(bet, Bet):
+        if isinstance(bet, type) or not isinstance(bet, Bet):
             raise ValueError(f"bet must have log_density, update and extend, got {bet!r}")
         self.bet = bet
         self.n = 0

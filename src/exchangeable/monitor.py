@@ -34,7 +34,7 @@ class Monitor:
         self.pvalues = PValues(NearestNeighbour() if measure is None else measure, seed=seed)
         self.martingale = Martingale(Plugin() if bet is None else bet)
         self.alarm: Alarm = Ville() if alarm is None else alarm
-        if not isinstance(self.alarm, Alarm):
+        if isinstance(self.alarm, type) or not isinstance(self.alarm, Alarm):
             raise ValueError(f"alarm must have update, got {alarm!r}")
 
     @property

@@ -58,8 +58,8 @@ class Row(NamedTuple):
 
     @property
     def inside(self) -> bool | None:
-        """Whether the published value lies in the range of our seeds."""
-        if self.published_log10 is None:
+        """Whether the published value lies in the range of our seeds (one seed has no range)."""
+        if self.published_log10 is None or self.seeds < 2:
             return None
         return self.min_log10 <= self.published_log10 <= self.max_log10
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -84,16 +85,16 @@ class Alarm(Protocol):
         ...
 
 
-def one_p(p: float) -> float:
+def one_p(p: Any) -> float:
     """Admit one p-value: a real number in (0, 1].
 
     >>> one_p(0.5)
     0.5
     """
     try:
-        value = float(p)
-    except (TypeError, ValueError):
-        raise ValueError(f"p must be a number in (0, 1], got {p!r}") from None
+        value = math.nan if isinstance(p, (str, bytes, complex, np.complexfloating)) else float(p)
+    except (OverflowError, TypeError, ValueError):
+        value = math.nan
     if not 0.0 < value <= 1.0:
         raise ValueError(f"p must lie in (0, 1], got {p!r}")
     return value
@@ -106,11 +107,14 @@ def many_p(p: ArrayLike) -> Floats:
     array([0.5, 1. ])
     """
     try:
-        values = np.ascontiguousarray(p, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("p must be a one-dimensional array of numbers in (0, 1]") from None
-    if values.ndim != 1:
-        raise ValueError(f"p must be one-dimensional, got {values.ndim} dimensions")
+        given = np.asarray(p)
+    except ValueError:  # ragged
+        given = np.empty(0, object)
+    if (given.dtype.kind not in "biuf" and np.size(given)) or given.dtype.kind == "O" or np.ma.is_masked(p):
+        raise ValueError("p must be a one-dimensional array of numbers in (0, 1]")
+    values = np.ascontiguousarray(given, dtype=np.float64)
+    if given.ndim != 1:
+        raise ValueError(f"p must be one-dimensional, got {given.ndim} dimensions")
     bad = np.flatnonzero(~((values > 0.0) & (values <= 1.0)))
     if bad.size:
         raise ValueError(f"p must lie in (0, 1], got {values[bad[0]]} at position {bad[0]}")

@@ -22,6 +22,8 @@ def thetas(seed: int, start: int, stop: int) -> Floats:
     >>> bool((thetas(7, 0, 100)[40:60] == thetas(7, 40, 60)).all())
     True
     """
+    if not 0 <= start <= stop:
+        raise ValueError(f"start and stop must satisfy 0 <= start <= stop, got {start} and {stop}")
     words = np.random.Philox(key=_seed(seed))
     words.advance(start // 4)  # a counter yields four words
     raw = words.random_raw(stop - start + start % 4)[start % 4 :]
@@ -61,7 +63,7 @@ class PValues:
     """
 
     def __init__(self, measure: Measure, *, seed: int = 0) -> None:
-        if not isinstance(measure, Measure):
+        if isinstance(measure, type) or not isinstance(measure, Measure):
             raise ValueError(f"measure must have update and extend, got {measure!r}")
         self.measure = measure
         self.seed = _seed(seed)

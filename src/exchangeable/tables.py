@@ -548,7 +548,11 @@ def _npz(path: Path, label: str, max_rows: int) -> _Source:
     with archive:
         X, y = (_npz_load(archive, name) for name in _npz_names(archive, label, max_rows))
     names = [str(i + 1) for i in range(X.shape[1])]
-    table = pa.RecordBatch.from_arrays([pa.array(values) for values in (*X.T, y)], [*names, label])
+    try:
+        table = pa.RecordBatch.from_arrays([pa.array(values) for values in (*X.T, y)], [*names, label])
+        table.validate(full=True)
+    except (UnicodeError, pa.ArrowInvalid):
+        raise TableError(f"the array {_shown(label)} holds text that is not Unicode") from None
 
     def batches(used: list[str]) -> Batches:
         yield table.select(used)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -27,7 +29,7 @@ class SleepyJumper:
 
     def __init__(self, *, waking: float = 0.01, jumping: float = 0.001, grid: int = 100) -> None:
         self.waking = in_interval("waking", waking, 0.0, 1.0, "(0, 1]")
-        self.jumping = in_interval("jumping", jumping, -np.finfo(float).tiny, 1.0, "[0, 1]")
+        self.jumping = in_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
         if isinstance(grid, bool) or not isinstance(grid, (int, np.integer)) or grid < 1:
             raise ValueError(f"grid must be a whole number of at least 1, got {grid!r}")
         self.grid = int(grid)

@@ -12,7 +12,7 @@ from exchangeable.protocols import Floats, in_interval, many_p, one_p
 
 
 class Power:
-    """Bets on small p-values with one fixed strength: ``f(p) = epsilon p^(epsilon - 1)``, epsilon > 0.
+    """Bets on small p-values with one fixed strength: ``f(p) = epsilon p^(epsilon - 1)``, epsilon in (0, 1e6].
 
     Epsilon below 1 bets on small p-values, above 1 on large ones; 1 does not bet. O(1) time and memory.
 
@@ -23,7 +23,7 @@ class Power:
     """
 
     def __init__(self, epsilon: float) -> None:
-        self.epsilon = in_interval("epsilon", epsilon, 0.0, math.nextafter(math.inf, 0.0), "(0, inf)")
+        self.epsilon = in_interval("epsilon", epsilon, 0.0, 1e6, "(0, 1e6]")
 
     @staticmethod
     def best(p: ArrayLike) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from exchangeable.kernels.compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _bet(weights, waking, jumping, p, moved):  # type: ignore[no-untyped-def]
     """Move the capital, bet it on p, and leave the shares in ``moved`` (to a common factor); log of the density at p.
 
@@ -34,13 +35,13 @@ def _bet(weights, waking, jumping, p, moved):  # type: ignore[no-untyped-def]
     return math.log(total) + boldest
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def log_density(weights, waking, jumping, p):  # type: ignore[no-untyped-def]
     """Log of the betting function at p."""
     return _bet(weights, waking, jumping, p, np.empty(len(weights)))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def extend(weights, waking, jumping, p, out):  # type: ignore[no-untyped-def]
     """Bet on each p, then let the capital be shared anew."""
     moved = np.empty(len(weights))

@@ -21,9 +21,9 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from exchangeable.kernels.compilation import compiled
 from exchangeable.kernels.summation import add
 
 LEVELS, TERMS = 9, 26  # powers of 1/s and of eta: below 1e-16 for s >= 100 and a >= s/2
@@ -55,7 +55,7 @@ def expansion(levels: int, terms: int) -> NDArray[np.float64]:
 COEFFICIENTS = expansion(LEVELS, TERMS)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _kummer(s, a):  # type: ignore[no-untyped-def]
     term = 1.0 / s
     total = term
@@ -66,7 +66,7 @@ def _kummer(s, a):  # type: ignore[no-untyped-def]
     return math.log(total)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _half_eta_squared(mu):  # type: ignore[no-untyped-def]
     """``mu - log1p(mu)`` without cancellation."""
     if abs(mu) > 0.1:
@@ -77,7 +77,7 @@ def _half_eta_squared(mu):  # type: ignore[no-untyped-def]
     return mu * mu * total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _erfcx(z):  # type: ignore[no-untyped-def]
     """``exp(z^2) erfc(z)`` for z >= 0."""
     if z < 10.0:
@@ -88,7 +88,7 @@ def _erfcx(z):  # type: ignore[no-untyped-def]
     return total / (z * math.sqrt(math.pi))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _correction(s, eta):  # type: ignore[no-untyped-def]
     """``sum_k c_k(eta) s^-k / sqrt(2 pi s)``, with as many terms as the last bit of a double needs."""
     levels = LEVELS if s < 1e4 else (5 if s < 1e6 else 3)
@@ -102,14 +102,14 @@ def _correction(s, eta):  # type: ignore[no-untyped-def]
     return total / math.sqrt(2.0 * math.pi * s)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _log_stirling(s):  # type: ignore[no-untyped-def]
     """``lnGamma(s) - s ln s + s`` for s >= 100."""
     r = 1.0 / (s * s)
     return 0.5 * math.log(2.0 * math.pi / s) + (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r / 1680.0))) / s
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def log_value(n, a, carry):  # type: ignore[no-untyped-def]
     """Log S_n of the simple mixture after n p-values with ``-sum ln p = a + carry``."""
     s = n + 1.0
@@ -131,14 +131,14 @@ def log_value(n, a, carry):  # type: ignore[no-untyped-def]
     return _log_stirling(s) + math.log(0.5 * _erfcx(z) - _correction(s, -math.sqrt(2.0 * half)))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def log_density(state, p):  # type: ignore[no-untyped-def]
     """Log of the betting function at p; ``state = (n, a, carry, log S_n)``."""
     a, carry = add(state[1], state[2], -math.log(p))
     return log_value(state[0] + 1.0, a, carry) - state[3]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def extend(state, p, out):  # type: ignore[no-untyped-def]
     """Bet on each p, then learn it."""
     for i in range(len(p)):

@@ -19,13 +19,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from exchangeable.kernels.compilation import compiled
 
 CHUNK = 128
 UP = 2.0**-22  # more than float32 rounding takes away
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _leaf(a, b, eight):  # type: ignore[no-untyped-def]
     """Sum of squared differences over at most 128 coordinates, added in the order in which NumPy adds them."""
     whole = len(a) - len(a) % 8
@@ -43,7 +44,7 @@ def _leaf(a, b, eight):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def squared_distance(a, b, eight):  # type: ignore[no-untyped-def]
     """``((a - b) ** 2).sum()`` in float64, bit for bit as NumPy sums a contiguous row; ``eight`` is scratch space.
 
@@ -56,7 +57,7 @@ def squared_distance(a, b, eight):  # type: ignore[no-untyped-def]
     return squared_distance(a[:half], b[:half], eight) + squared_distance(a[half:], b[half:], eight)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def ratio(same, other):  # type: ignore[no-untyped-def]
     """Equation (1) of the paper from squared distances; 0/0 and inf/inf are 1, x/inf is 0, x/0 and inf/x are inf."""
     if same == other and (same == 0.0 or same == math.inf):
@@ -64,16 +65,18 @@ def ratio(same, other):  # type: ignore[no-untyped-def]
     return math.sqrt(same) / math.sqrt(other)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _ceiling(squared, scale2, low):  # type: ignore[no-untyped-def]
     """The largest ``low_i - 2 f_i.f_j`` at which the distance might still be below ``squared``, rounded up."""
     if squared == 0.0:
         return np.float32(-math.inf)  # nothing is nearer than a duplicate
+    if squared == math.inf or low == -math.inf:
+        return np.float32(math.inf)
     bound = squared * scale2 - low
     return np.float32(bound + abs(bound) * UP)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _some_hit(g, low_i, code_i, own_same, own_other, code, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
     """Whether any of these columns may hold a fall: written so that the compiler vectorises it."""
     hits = 0
@@ -89,8 +92,8 @@ def _some_hit(g, low_i, code_i, own_same, own_other, code, low, ceil_same, ceil_
     return hits > 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def absorb(i, g, scale2, X, code, same, other, alpha, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+@compiled(error_model="numpy")
+def absorb(i, g, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
     """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score."""
     low_i = low[i]
     code_i = code[i]
@@ -132,7 +135,7 @@ def absorb(i, g, scale2, X, code, same, other, alpha, low, ceil_same, ceil_other
     alpha[i] = ratio(same[i], other[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def rank(alpha, n):  # type: ignore[no-untyped-def]
     """How many of the first ``n`` scores are greater than, and equal to, the last of them."""
     newest = alpha[n - 1]
@@ -144,10 +147,18 @@ def rank(alpha, n):  # type: ignore[no-untyped-def]
     return greater, equal
 
 
-@njit(cache=True, nogil=True)
-def extend(start, G, scale2, X, code, same, other, alpha, low, ceil_same, ceil_other, greater, equal):  # type: ignore[no-untyped-def]
+@compiled()
+def extend(start, G, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other, greater, equal):  # type: ignore[no-untyped-def]
     """Absorb the rows ``start ..`` whose inner products are the rows of ``G``, ranking each as it comes."""
     for r in range(G.shape[0]):
         i = start + r
-        absorb(i, G[r], scale2, X, code, same, other, alpha, low, ceil_same, ceil_other)
+        absorb(i, G[r], X, code, alpha, scale2, same, other, low, ceil_same, ceil_other)
         greater[r], equal[r] = rank(alpha, i + 1)
+
+
+@compiled()
+def refresh(n, scale2, same, other, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+    """Express what is known of the first ``n`` rows in the filter's new scale."""
+    for j in range(n):
+        ceil_same[j] = _ceiling(same[j], scale2, low[j])
+        ceil_other[j] = _ceiling(other[j], scale2, low[j])

@@ -10,13 +10,15 @@ The estimator is that of the extended sample {-p_i, p_i, 2 - p_i} with Silverman
 - It has further copies, 2 + p_i, -2 + p_i and so on, which lie at least 1 from any p, and the three copies lose mass
   beyond [0, 1]. Both are sums of **smooth** functions of the p_i, taken exactly (to rounding) from Chebyshev
   interpolation in p_i; below h = ``WIDE`` they are smaller than 1e-12 and left out.
-- Where the density is so small that the series cancels, or h so small that it is long, **cells**: sums over 1,024 cells
-  of Hermite expansions about their centres. All their terms are positive, so tiny densities keep their relative
-  accuracy; and they are added in logs, so they never underflow.
+- Where the density is so small that the series cancels, or h so small that it is long (n > 1e9), **cells**: sums over
+  1,024 cells of Hermite expansions about their centres, relative to the nearest, so that tiny densities keep their
+  relative accuracy and never underflow. Where these expansions would need more terms (far from all p-values, and
+  n > 1e7) the intervals of the grid below, each as its number, mean and variance.
 
-Silverman's rule reads the quartiles when p-values are strongly U-shaped. They come from a **grid** of 65,536 intervals,
-each of which knows how many p-values it holds, their mean and their variance: an order statistic is exact where an
-interval holds one or two p-values, or equal ones, and else off by less than 2^-16.
+Silverman's rule reads the quartiles when p-values are strongly U-shaped. They come from a **grid** of 86,018 intervals
+of width 2^-16, ever narrower near 0 and 1 (256 for each halving of the distance, down to 2^-50). Each knows how many
+p-values it holds, their mean and their variance: an order statistic is exact where an interval holds one or two
+p-values, or equal ones, and else as if they were evenly spaced.
 
 References: Fedorova et al. (2012), sections 3.3 and 4; Greengard and Strain (1991) for the expansion.
 """
@@ -26,9 +28,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from exchangeable.kernels.compilation import compiled
 from exchangeable.kernels.summation import add
 
 WIDE = 0.13  # bandwidth above which the further copies are taken away
@@ -36,9 +38,15 @@ EARLY = 4300  # more steps than it can take to get there: sd <= sqrt(8.25)/3 and
 NODES = 20  # of the Chebyshev interpolation
 WAVES, LANES = 256, 16  # terms of the series that are kept; how many are computed side by side
 REACH = 8.584  # sqrt(2 ln 1e16): Gaussians beyond it are below 1e-16
+FAR = -80.0  # exponents below it are less than 1e-30 of the nearest
 FAINT = 0.01  # below this density the series would cancel
 CELLS, MOMENTS = 1024, 16
-GRID = 2**16
+FINE = 2**16  # intervals of the grid in [0, 1], away from its ends
+EDGE, OCTAVES, PARTS = 2.0**-6, 44, 256  # nearer to 0 or 1 than EDGE: so many halvings, so many intervals in each
+TAIL = 1 + OCTAVES * PARTS
+PLACES = 2 * TAIL + FINE - int(2 * FINE * EDGE)
+STRIDE = 256  # intervals that are counted together, to skip over empty ones
+COUNT, ANCHOR, OFFSETS, OFFSETS2 = range(4)  # of an interval: how many, the first, sums of distances from it, squared
 BLOCK = 1024  # steps after which the recent cosine sums are added to the old ones
 ROOT2 = math.sqrt(2.0)
 ROOT2PI = math.sqrt(2.0 * math.pi)
@@ -50,77 +58,114 @@ BARYCENTRIC = np.where(np.arange(NODES) % 2 == 0, 1.0, -1.0) * np.sin(ANGLES)
 N, SUM, SUM_CARRY, SQUARES, SQUARES_CARRY, WIDTH, MASS = range(7)
 
 
-@njit(cache=True, nogil=True)
-def _seek(cursor, grid, k):  # type: ignore[no-untyped-def]
+@compiled()
+def _near(distance):  # type: ignore[no-untyped-def]
+    """The interval of a p-value at this distance (below EDGE) from 0: 0 for the nearest, increasing."""
+    mantissa, exponent = math.frexp(distance)
+    octave = -5 - exponent  # 1 for distances in [EDGE/2, EDGE)
+    if distance == 0.0 or octave > OCTAVES:
+        return 0
+    return 1 + (OCTAVES - octave) * PARTS + int((2.0 * mantissa - 1.0) * PARTS)
+
+
+@compiled()
+def _place(p):  # type: ignore[no-untyped-def]
+    """The interval of the grid that holds p."""
+    if p < EDGE:
+        return _near(p)
+    if 1.0 - p < EDGE:
+        return PLACES - 1 - _near(1.0 - p)
+    return min(TAIL + int((p - EDGE) * FINE), PLACES - 1 - TAIL)
+
+
+@compiled()
+def _seek(cursor, grid, blocks, k):  # type: ignore[no-untyped-def]
     """Move the cursor (interval, p-values below it) to the interval that holds the k-th smallest p-value, k from 0."""
     place, below = int(cursor[0]), cursor[1]
     while below > k:
-        place -= 1
-        below -= grid[place, 0]
-    while below + grid[place, 0] <= k:
-        below += grid[place, 0]
-        place += 1
+        if place % STRIDE == 0 and below - blocks[place // STRIDE - 1] > k:
+            below -= blocks[place // STRIDE - 1]
+            place -= STRIDE
+        else:
+            place -= 1
+            below -= grid[place, COUNT]
+    while below + grid[place, COUNT] <= k:
+        if place % STRIDE == 0 and below + blocks[place // STRIDE] <= k:
+            below += blocks[place // STRIDE]
+            place += STRIDE
+        else:
+            below += grid[place, COUNT]
+            place += 1
     cursor[0], cursor[1] = place, below
 
 
-@njit(cache=True, nogil=True)
+@compiled()
+def _mean_variance(interval):  # type: ignore[no-untyped-def]
+    """Mean and variance of the p-values in an interval."""
+    offset = interval[OFFSETS] / interval[COUNT]
+    return interval[ANCHOR] + offset, max(interval[OFFSETS2] / interval[COUNT] - offset * offset, 0.0)
+
+
+@compiled()
 def _in_interval(cursor, grid, k):  # type: ignore[no-untyped-def]
     """The k-th smallest p-value, in the cursor's interval: as if its p-values were evenly spaced."""
-    place, below = int(cursor[0]), cursor[1]
-    count = grid[place, 0]
-    mean = grid[place, 1] / count
-    if count > 1.0:
-        variance = max(grid[place, 2] / count - mean * mean, 0.0)
-        mean += (k - below - 0.5 * (count - 1.0)) * math.sqrt(12.0 * variance / (count * count - 1.0))
-    return (place + 0.5) / GRID + mean
+    interval, below = grid[int(cursor[0])], cursor[1]
+    mean, variance = _mean_variance(interval)
+    count = interval[COUNT]
+    if count == 1.0:
+        return mean
+    return mean + (k - below - 0.5 * (count - 1.0)) * math.sqrt(12.0 * variance / (count * count - 1.0))
 
 
-@njit(cache=True, nogil=True)
-def _order_statistic(cursor, grid, index):  # type: ignore[no-untyped-def]
+@compiled()
+def _order_statistic(cursor, grid, blocks, index):  # type: ignore[no-untyped-def]
     """Order statistic at a fractional index from 0 (R's quantile, type 7)."""
     k = math.floor(index)
     part = index - k
     high = 0.0
     if part > 0.0:
-        _seek(cursor, grid, k + 1.0)
+        _seek(cursor, grid, blocks, k + 1.0)
         high = _in_interval(cursor, grid, k + 1.0)
-    _seek(cursor, grid, k)
+    _seek(cursor, grid, blocks, k)
     return (1.0 - part) * _in_interval(cursor, grid, k) + part * high
 
 
-@njit(cache=True, nogil=True)
-def _span(n, cursors, grid, enough):  # type: ignore[no-untyped-def]
+@compiled()
+def _span(n, cursors, grid, blocks, enough):  # type: ignore[no-untyped-def]
     """Interquartile range of the extended sample, or a lower bound of it that is ``enough`` to tell that sd is less."""
     if n == 1.0:
         return 1.0
     if n == 2.0:  # the quartiles fall between the copies: 1.5 - max/2 and -min/2
-        return 1.5 - 0.5 * (_order_statistic(cursors[1], grid, 1.0) - _order_statistic(cursors[0], grid, 0.0))
+        return 1.5 - 0.5 * (
+            _order_statistic(cursors[1], grid, blocks, 1.0) - _order_statistic(cursors[0], grid, blocks, 0.0)
+        )
     upper, lower = (3.0 * n - 1.0) / 4.0, (n - 3.0) / 4.0
-    _seek(cursors[1], grid, math.ceil(upper))
-    _seek(cursors[0], grid, math.floor(lower))
-    bound = 2.0 - (cursors[1, 0] + 1.0 - cursors[0, 0]) / GRID
+    _seek(cursors[1], grid, blocks, math.ceil(upper))
+    _seek(cursors[0], grid, blocks, math.floor(lower))
+    anchors = grid[int(cursors[1, 0]), ANCHOR] - grid[int(cursors[0, 0]), ANCHOR]
+    bound = 2.0 - anchors - 2.0 / FINE  # each at most the width of an interval away
     if bound >= enough:
         return bound
-    return 2.0 - _order_statistic(cursors[1], grid, upper) + _order_statistic(cursors[0], grid, lower)
+    return 2.0 - _order_statistic(cursors[1], grid, blocks, upper) + _order_statistic(cursors[0], grid, blocks, lower)
 
 
-@njit(cache=True, nogil=True)
-def _bandwidth(head, cursors, grid):  # type: ignore[no-untyped-def]
+@compiled()
+def _bandwidth(head, cursors, grid, blocks):  # type: ignore[no-untyped-def]
     """``bw.nrd0`` of the extended sample: ``0.9 min(sd, IQR/1.34) (3 n)^(-1/5)``."""
     n, total_p = head[N], head[SUM] + head[SUM_CARRY]
     total = 2.0 * n - total_p
     squares = 3.0 * (head[SQUARES] + head[SQUARES_CARRY]) + 4.0 * n - 4.0 * total_p
     spread = math.sqrt((squares - total * total / (3.0 * n)) / (3.0 * n - 1.0))
-    return 0.9 * min(spread, _span(n, cursors, grid, 1.35 * spread) / 1.34) * (3.0 * n) ** -0.2
+    return 0.9 * min(spread, _span(n, cursors, grid, blocks, 1.35 * spread) / 1.34) * (3.0 * n) ** -0.2
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _tail(z):  # type: ignore[no-untyped-def]
     """Gaussian upper tail, left out where it is below the last bit of one."""
     return 0.5 * math.erfc(z / ROOT2) if z < REACH else 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _kept(nodes, n, h):  # type: ignore[no-untyped-def]
     """The mean mass that the three copies keep in [0, 1]: ``1 - mean[Q((1 + p_i)/h) + Q((2 - p_i)/h)]``."""
     if h <= WIDE:
@@ -131,7 +176,7 @@ def _kept(nodes, n, h):  # type: ignore[no-untyped-def]
     return 1.0 - lost / n
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _further(nodes, n, h, p):  # type: ignore[no-untyped-def]
     """The part of the endlessly reflected estimate that comes from other copies than the three."""
     c, reach = -0.5 / (h * h), REACH * h
@@ -149,7 +194,7 @@ def _further(nodes, n, h, p):  # type: ignore[no-untyped-def]
     return total / (n * h * ROOT2PI)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _cosines(p, out, c, s):  # type: ignore[no-untyped-def]
     """``cos(k pi p)`` for k = 1 .. len(out), a multiple of ``len(c) = len(s)``: rotations side by side."""
     c1, s1 = math.cos(math.pi * p), math.sin(math.pi * p)
@@ -167,7 +212,7 @@ def _cosines(p, out, c, s):  # type: ignore[no-untyped-def]
             s[k] = sine * turn_c + cosine * turn_s
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _series(n, h, waves, cosines):  # type: ignore[no-untyped-def]
     """The cosine series at the p whose cosines are given; the weights ``q^(k^2)`` by recurrence."""
     terms = math.ceil(REACH / (math.pi * h))
@@ -181,7 +226,7 @@ def _series(n, h, waves, cosines):  # type: ignore[no-untyped-def]
     return 1.0 + 2.0 * total / n
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _cell_sum(moments, tau, h, sign):  # type: ignore[no-untyped-def]
     """``sum_i exp(tau u_i - u_i^2/2)`` over a cell, u_i = sign (p_i - centre)/h, by Hermite polynomials."""
     before, polynomial, factor, total = 0.0, 1.0, 1.0, 0.0
@@ -192,14 +237,20 @@ def _cell_sum(moments, tau, h, sign):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
-def _log_cells(cells, n, h, p):  # type: ignore[no-untyped-def]
-    """Three copies, cell by cell, relative to the nearest."""
+@compiled()
+def _nearest(cells, p):  # type: ignore[no-untyped-def]
+    """Distance from p to the centre of the nearest cell with p-values in it, or of a copy of one."""
     nearest = math.inf
     for b in range(CELLS):
         if cells[b, 0] > 0.0:
             centre = (b + 0.5) / CELLS
             nearest = min(nearest, abs(p - centre), p + centre, 2.0 - centre - p)
+    return nearest
+
+
+@compiled()
+def _relative_cells(cells, h, p, nearest):  # type: ignore[no-untyped-def]
+    """Sum of the Gaussians of the three copies, relative to one at distance ``nearest``: cell by cell."""
     total = 0.0
     for b in range(CELLS):
         if cells[b, 0] == 0.0:
@@ -207,13 +258,55 @@ def _log_cells(cells, n, h, p):  # type: ignore[no-untyped-def]
         centre = (b + 0.5) / CELLS
         for distance, sign in ((p - centre, 1.0), (p + centre, -1.0), (p - 2.0 + centre, -1.0)):
             exponent = 0.5 * (nearest - distance) * (nearest + distance) / (h * h)
-            if exponent > -80.0:  # the rest is below 1e-30 of the nearest
+            if exponent > FAR:
                 total += math.exp(exponent) * _cell_sum(cells[b], distance / h, h, sign)
+    return total
+
+
+@compiled()
+def _nearest_mean(grid, p):  # type: ignore[no-untyped-def]
+    """Distance from p to the nearest mean of an interval of the grid, or to a copy of one."""
+    nearest = math.inf
+    for place in range(PLACES):
+        if grid[place, COUNT] > 0.0:
+            mean, _ = _mean_variance(grid[place])
+            nearest = min(nearest, abs(p - mean), p + mean, 2.0 - mean - p)
+    return nearest
+
+
+@compiled()
+def _relative_grid(grid, blocks, h, p, nearest):  # type: ignore[no-untyped-def]
+    """The same from the intervals of the grid: each a Gaussian sum to second order in its spread."""
+    total = 0.0
+    for block in range(len(blocks)):
+        if blocks[block] == 0.0:
+            continue
+        for place in range(block * STRIDE, min((block + 1) * STRIDE, PLACES)):
+            if grid[place, COUNT] == 0.0:
+                continue
+            mean, variance = _mean_variance(grid[place])
+            for distance in (p - mean, p + mean, p - 2.0 + mean):
+                exponent = 0.5 * (nearest - distance) * (nearest + distance) / (h * h)
+                if exponent > FAR:
+                    spread = 0.5 * variance / (h * h) * ((distance / h) ** 2 - 1.0)
+                    total += grid[place, COUNT] * math.exp(exponent + spread)
+    return total
+
+
+@compiled()
+def _log_tail(cells, grid, blocks, n, h, p):  # type: ignore[no-untyped-def]
+    """Log of the three copies' estimate, however small it is."""
+    nearest = _nearest(cells, p)
+    if (nearest + REACH * h) * 0.5 / CELLS <= h * h:  # then the terms fall like 1/m!
+        total = _relative_cells(cells, h, p, nearest)
+    else:
+        nearest = _nearest_mean(grid, p)
+        total = _relative_grid(grid, blocks, h, p, nearest)
     return math.log(total / (n * h * ROOT2PI)) - 0.5 * (nearest / h) ** 2
 
 
-@njit(cache=True, nogil=True)
-def _bet(head, nodes, waves, cells, p, cosines):  # type: ignore[no-untyped-def]
+@compiled()
+def _bet(head, nodes, waves, cells, grid, blocks, p, cosines):  # type: ignore[no-untyped-def]
     """Log of the betting function at p, whose cosines are given."""
     n, h = int(head[N]), head[WIDTH]
     if n == 0:
@@ -224,10 +317,10 @@ def _bet(head, nodes, waves, cells, p, cosines):  # type: ignore[no-untyped-def]
             density -= _further(nodes, n, h, p)
         if density >= FAINT:
             return math.log(density / head[MASS])
-    return _log_cells(cells, n, h, p) - math.log(head[MASS])
+    return _log_tail(cells, grid, blocks, n, h, p) - math.log(head[MASS])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _interpolate(nodes, p):  # type: ignore[no-untyped-def]
     """Add the Lagrange polynomials of the nodes at p (barycentric form)."""
     total = 0.0
@@ -240,7 +333,7 @@ def _interpolate(nodes, p):  # type: ignore[no-untyped-def]
         nodes[j] += BARYCENTRIC[j] / (p - POINTS[j]) / total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _wave(waves, cosines, n):  # type: ignore[no-untyped-def]
     """Add the cosines of the n-th p: two short sums round less than one long one."""
     old, recent = waves[0], waves[1]
@@ -251,7 +344,7 @@ def _wave(waves, cosines, n):  # type: ignore[no-untyped-def]
         recent[:] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _moments(cells, p):  # type: ignore[no-untyped-def]
     """Add the powers of p's distance from the centre of its cell."""
     b = min(int(p * CELLS), CELLS - 1)
@@ -262,54 +355,58 @@ def _moments(cells, p):  # type: ignore[no-untyped-def]
         power *= offset
 
 
-@njit(cache=True, nogil=True)
-def _count(cursors, grid, p):  # type: ignore[no-untyped-def]
+@compiled()
+def _count(cursors, grid, blocks, p):  # type: ignore[no-untyped-def]
     """Count p in its interval of the grid."""
-    place = min(int(p * GRID), GRID - 1)
-    offset = p - (place + 0.5) / GRID
-    grid[place, 0] += 1.0
-    grid[place, 1] += offset
-    grid[place, 2] += offset * offset
+    place = _place(p)
+    interval = grid[place]
+    if interval[COUNT] == 0.0:
+        interval[ANCHOR] = p
+    offset = p - interval[ANCHOR]
+    interval[COUNT] += 1.0
+    interval[OFFSETS] += offset
+    interval[OFFSETS2] += offset * offset
+    blocks[place // STRIDE] += 1.0
     for q in range(2):
         if place < cursors[q, 0]:
             cursors[q, 1] += 1.0
 
 
-@njit(cache=True, nogil=True)
-def _learn(head, nodes, waves, cells, cursors, grid, p, cosines):  # type: ignore[no-untyped-def]
+@compiled()
+def _learn(head, nodes, waves, cells, cursors, grid, blocks, p, cosines):  # type: ignore[no-untyped-def]
     head[N] += 1.0
     head[SUM], head[SUM_CARRY] = add(head[SUM], head[SUM_CARRY], p)
     head[SQUARES], head[SQUARES_CARRY] = add(head[SQUARES], head[SQUARES_CARRY], p * p)
     _wave(waves, cosines, int(head[N]))
     _moments(cells, p)
-    _count(cursors, grid, p)
-    head[WIDTH] = _bandwidth(head, cursors, grid)
+    _count(cursors, grid, blocks, p)
+    head[WIDTH] = _bandwidth(head, cursors, grid, blocks)
     if head[N] <= EARLY:
         _interpolate(nodes, p)
         head[MASS] = _kept(nodes, head[N], head[WIDTH])
 
 
-@njit(cache=True, nogil=True)
-def log_density(head, nodes, waves, cells, cursors, grid, p):  # type: ignore[no-untyped-def]
+@compiled()
+def log_density(head, nodes, waves, cells, cursors, grid, blocks, p):  # type: ignore[no-untyped-def]
     """Log of the betting function at p."""
     cosines = np.empty(WAVES)
     _cosines(p, cosines, np.empty(LANES), np.empty(LANES))
-    return _bet(head, nodes, waves, cells, p, cosines)
+    return _bet(head, nodes, waves, cells, grid, blocks, p, cosines)
 
 
-@njit(cache=True, nogil=True)
-def extend(head, nodes, waves, cells, cursors, grid, p, out):  # type: ignore[no-untyped-def]
+@compiled()
+def extend(head, nodes, waves, cells, cursors, grid, blocks, p, out):  # type: ignore[no-untyped-def]
     """Bet on each p, then learn it."""
     cosines, c, s = np.empty(WAVES), np.empty(LANES), np.empty(LANES)
     for i in range(len(p)):
         _cosines(p[i], cosines, c, s)
-        out[i] = _bet(head, nodes, waves, cells, p[i], cosines)
-        _learn(head, nodes, waves, cells, cursors, grid, p[i], cosines)
+        out[i] = _bet(head, nodes, waves, cells, grid, blocks, p[i], cosines)
+        _learn(head, nodes, waves, cells, cursors, grid, blocks, p[i], cosines)
 
 
 def fresh() -> tuple[NDArray[np.float64], ...]:
     """The state before the first p-value, in the order in which the loops take it."""
     head = np.zeros(7)
     head[MASS] = 1.0
-    shapes = (NODES, (2, WAVES), (CELLS, MOMENTS), (2, 2), (GRID, 3))
+    shapes = (NODES, (2, WAVES), (CELLS, MOMENTS), (2, 2), (PLACES, 4), 1 + PLACES // STRIDE)
     return (head, *(np.zeros(shape) for shape in shapes))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from exchangeable.kernels.compilation import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def add(total, carry, term):  # type: ignore[no-untyped-def]
     """One step of Neumaier's summation: the sum is ``total + carry``, its error does not grow with the steps."""
     larger = total + term
@@ -18,7 +18,7 @@ def add(total, carry, term):  # type: ignore[no-untyped-def]
     return larger, carry
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def accumulate(state, terms, out):  # type: ignore[no-untyped-def]
     """Running sums of ``terms`` after ``state = (total, carry)``; minus infinity, once reached, stays."""
     for i in range(len(terms)):

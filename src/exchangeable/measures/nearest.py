@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import kernels
-from exchangeable.protocols import Floats, Rank, Ranks
+from exchangeable.protocols import Floats, Integers, Rank, Ranks
 
 BLOCK = 256  # examples whose distances are filtered by one matrix product
 LARGEST = 1e150  # beyond it a squared distance could overflow
+SAMPLE = 256  # examples that the filter's centre is the median of
 TINY = 2.0**-120  # covers float32 underflow, a coordinate
 FLOAT32_NORM = 1e37  # squared norms beyond it could overflow in float32
 
@@ -30,7 +31,8 @@ class NearestNeighbour:
 
     Scores are those of direct float64 distances, ``sqrt(((x_i - x_j) ** 2).sum())``, bit for bit as NumPy sums them; a
     single-precision matrix product only decides which of them need computing (see ``kernels/nearest.py``).
-    One example costs O(n d), n examples O(n^2 d) at the speed of a matrix product; memory O(n d).
+    One example costs O(n d), n examples O(n^2 d) at the speed of a matrix product (less where nearest distances are
+    below 1e-3 of the typical distance between examples, and float32 cannot tell them apart); memory O(n d).
 
     Labels are any hashables equal to themselves, features finite numbers of magnitude at most 1e150.
 
@@ -46,7 +48,6 @@ class NearestNeighbour:
     def __init__(self) -> None:
         self.n = 0
         self._codes: dict[Hashable, int] = {}
-        self._scale = 0.0  # power of two that brings the first distance near one; 0 until two examples differ
         self._rows = _Rows(0, 0)
 
     def update(self, x: ArrayLike, y: Hashable = None) -> Rank:
@@ -68,7 +69,10 @@ class NearestNeighbour:
             raise ValueError(f"X must be two-dimensional (examples x features), got {rows.ndim} dimensions")
         if y is None:
             raise ValueError("y must hold one label for each row of X, got None")
-        labels = y.tolist() if isinstance(y, np.ndarray) else list(y)
+        try:
+            labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
+        except TypeError:
+            raise ValueError(f"y must hold one label for each row of X, got {_shown(y)}") from None
         if len(labels) != len(rows):
             raise ValueError(f"y must hold one label for each row of X, got {len(labels)} labels for {len(rows)} rows")
         return self._take(rows, labels, "X", "y")
@@ -77,16 +81,19 @@ class NearestNeighbour:
         self._check(rows, name_x)
         coded, codes = _encode(labels, self._codes, name_y)
         start, stop = self.n, self.n + len(rows)
+        if start == stop:
+            return Ranks(*(np.empty(0, np.int64) for _ in range(3)))
         try:
             room = self._rows.with_room(stop, rows.shape[1])
             product = np.empty((min(BLOCK, len(rows)), stop), np.float32)
         except MemoryError:
             raise ValueError(f"{name_x} must fit in memory, got {stop} examples of {rows.shape[1]} features") from None
-        self._rows, self._codes, self.n = room, codes, stop
         room.X[start:stop] = rows
         room.code[start:stop] = coded
-        self._filter(start, stop)
-        return self._rank(start, stop, product)
+        room.prepare(start, stop)
+        greater, equal = room.absorb(start, stop, product)
+        self._rows, self._codes, self.n = room, codes, stop
+        return Ranks(greater, equal, np.arange(start + 1, stop + 1))
 
     def _check(self, rows: Floats, name: str) -> None:
         width = self._rows.X.shape[1]
@@ -103,48 +110,23 @@ class NearestNeighbour:
                     f" got {rows[lo + i, k]} at [{lo + i}, {k}]"
                 )
 
-    def _filter(self, start: int, stop: int) -> None:
-        """Prepare the float32 copies and the lower bounds of their squared norms."""
-        rows, d = self._rows, self._rows.X.shape[1]
-        for lo in range(start, stop, BLOCK):
-            part = slice(lo, min(lo + BLOCK, stop))
-            centred = rows.X[part] - rows.X[0]
-            if not self._scale and centred.any():
-                self._scale = _scale(centred)
-            centred *= self._scale
-            norms = (centred * centred).sum(axis=1)
-            centred[norms > FLOAT32_NORM] = 0.0
-            rows.F[part] = centred
-            squares = (rows.F[part].astype(np.float64) ** 2).sum(axis=1)
-            squares -= (2 * d + 64) * 2.0**-24 * squares + (d + 8) * TINY
-            squares -= np.abs(squares) * 2.0**-22
-            rows.low[part] = np.where(norms > FLOAT32_NORM, -math.inf, squares)
-
-    def _rank(self, start: int, stop: int, product: NDArray[np.float32]) -> Ranks:
-        rows = self._rows
-        greater, equal = np.empty(stop - start, np.int64), np.empty(stop - start, np.int64)
-        for lo in range(start, stop, BLOCK):
-            hi = min(lo + BLOCK, stop)
-            G = product[: hi - lo, :hi]
-            np.matmul(rows.F[lo:hi], rows.F[:hi].T, out=G)
-            done = slice(lo - start, hi - start)
-            kernels.nearest.extend(lo, G, self._scale**2, *rows.arrays(), greater[done], equal[done])
-        return Ranks(greater, equal, np.arange(start + 1, stop + 1))
-
 
 class _Rows:
-    """What is kept of each example, in arrays that grow by doubling."""
+    """What is kept of each example, in arrays that grow by doubling; and where the filter has its centre.
+
+    The filter works on float32 copies of centred and scaled rows. Centre and scale are the median of some examples,
+    taken anew whenever their number has doubled: they decide how many distances are computed, never their values.
+    """
 
     def __init__(self, capacity: int, width: int) -> None:
+        self.centred_at = 0
+        self.scale = 1.0
+        self.centre = np.zeros(width)
         self.X = np.empty((capacity, width))
         self.F = np.empty((capacity, width), np.float32)
         self.code = np.empty(capacity, np.int32)
         self.same, self.other, self.alpha = (np.empty(capacity) for _ in range(3))
         self.low, self.ceil_same, self.ceil_other = (np.empty(capacity, np.float32) for _ in range(3))
-
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """In the order in which the kernel takes them."""
-        return self.X, self.code, self.same, self.other, self.alpha, self.low, self.ceil_same, self.ceil_other
 
     def with_room(self, n: int, width: int) -> _Rows:
         """Itself, or a copy with at least twice the room."""
@@ -153,15 +135,67 @@ class _Rows:
             return self
         larger = _Rows(max(n, 2 * used), width)
         if used:
-            for name, column in vars(self).items():
-                getattr(larger, name)[:used] = column
+            larger.centred_at, larger.scale, larger.centre = self.centred_at, self.scale, self.centre
+            for name in ("X", "F", "code", "same", "other", "alpha", "low", "ceil_same", "ceil_other"):
+                getattr(larger, name)[:used] = getattr(self, name)
         return larger
+
+    def prepare(self, start: int, stop: int) -> None:
+        """Make the float32 copies of the rows start .. stop - 1, of all rows if the centre moves."""
+        if stop >= 2 * self.centred_at:
+            self.centred_at = stop
+            self.centre, self.scale = _centre(self.X[:: max(1, stop // SAMPLE)][: min(stop, SAMPLE)])
+            self._copy(0, start)
+            if start:
+                kernels.nearest.refresh(start, *self._bounds())
+        self._copy(start, stop)
+
+    def _copy(self, start: int, stop: int) -> None:
+        """Float32 copies, and lower bounds of their squared norms (see ``kernels/nearest.py``)."""
+        d = self.X.shape[1]
+        for lo in range(start, stop, BLOCK):
+            part = slice(lo, min(lo + BLOCK, stop))
+            centred = (self.X[part] - self.centre) * self.scale
+            with np.errstate(over="ignore"):
+                large = (centred * centred).sum(axis=1) > FLOAT32_NORM
+            centred[large] = 0.0
+            self.F[part] = centred
+            squares = (self.F[part].astype(np.float64) ** 2).sum(axis=1)
+            squares -= (2 * d + 64) * 2.0**-24 * squares + (d + 8) * TINY
+            squares -= np.abs(squares) * 2.0**-22
+            self.low[part] = np.where(large, -math.inf, squares)
+
+    def _bounds(self) -> tuple[Any, ...]:
+        return self.scale**2, self.same, self.other, self.low, self.ceil_same, self.ceil_other
+
+    def absorb(self, start: int, stop: int, product: NDArray[np.float32]) -> tuple[Integers, Integers]:
+        """Let the rows start .. stop - 1 join one by one, and rank each: greater and equal."""
+        greater, equal = np.empty(stop - start, np.int64), np.empty(stop - start, np.int64)
+        for lo in range(start, stop, BLOCK):
+            hi = min(lo + BLOCK, stop)
+            G = product[: hi - lo, :hi]
+            np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
+            done = slice(lo - start, hi - start)
+            arrays = (self.X, self.code, self.alpha, *self._bounds())
+            kernels.nearest.extend(lo, G, *arrays, greater[done], equal[done])
+        return greater, equal
+
+
+def _centre(rows: Floats) -> tuple[Floats, float]:
+    """The median of each feature, and the power of two that brings the median distance from it near one."""
+    centre = np.median(rows, axis=0)
+    distances = np.abs(rows - centre).max(axis=1)
+    typical = np.median(distances[distances > 0.0]) if distances.any() else 1.0
+    exponent = math.frexp(typical)[1]
+    return centre, 2.0 ** -min(max(exponent, -400), 400)  # so that its square stays within float64
 
 
 def _numbers(name: str, values: ArrayLike) -> Floats:
+    """Admit an array of real numbers; text is not a number, and a masked value is none."""
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "biuf" and not (array.dtype.kind == "O" and array.size):
+        text = array.dtype.kind == "O" and any(isinstance(value, (str, bytes)) for value in array.flat)
+        if text or array.dtype.kind not in "biufO" or np.ma.is_masked(values):
             raise ValueError
         return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -171,12 +205,6 @@ def _numbers(name: str, values: ArrayLike) -> Floats:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _scale(centred: Floats) -> float:
-    """The power of two that brings the first row unlike the very first example to a largest coordinate in [1, 2)."""
-    largest = np.abs(centred).max(axis=1)
-    return 2.0 ** -math.frexp(largest[np.flatnonzero(largest)[0]])[1]
 
 
 def _encode(labels: list[Any], known: dict[Hashable, int], name: str) -> tuple[NDArray[np.int32], dict[Hashable, int]]:
