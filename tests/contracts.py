@@ -121,7 +121,7 @@ BAD_P: list[Any] = [
     [[0.5]],
     np.array([0.5, 0.5]),
     {},
-    object(),
+    Ellipsis,
 ]
 BAD_P_COLUMNS: list[Any] = [
     [0.0],
@@ -143,7 +143,7 @@ BAD_P_COLUMNS: list[Any] = [
     np.full((2, 0), 0.5),
     [[0.5], [0.5, 0.25]],
     {},
-    object(),
+    Ellipsis,
 ]
 # They convert to a float by dropping something, or overflow on the way, or are a scalar that passes for a column.
 SLY_P: list[Any] = [np.complex128(0.5 + 0.5j), 10**400]

@@ -174,7 +174,8 @@ class _Rows:
         for lo in range(start, stop, BLOCK):
             hi = min(lo + BLOCK, stop)
             G = product[: hi - lo, :hi]
-            np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
+            with np.errstate(all="ignore"):  # some BLAS raise flags from lanes that they do not use
+                np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
             done = slice(lo - start, hi - start)
             arrays = (self.X, self.code, self.alpha, *self._bounds())
             kernels.nearest.extend(lo, G, *arrays, greater[done], equal[done])
