@@ -9,7 +9,9 @@ product of ``d`` terms is off by at most ``d u |f_i| |f_j|`` in any order of sum
 coordinate, the three float32 operations of the test by a few ``u``; all of it is below ``(d + 32) u (N_i + N_j)``
 plus an underflow term. ``slack = (2 d + 64) u`` is twice that. With ``low_i = (1 - slack) N_i - tiny``,
 
-    low_i + low_j - 2 f_i.f_j  <=  scale**2 |x_i - x_j|**2 .
+    low_i + low_j - 2 f_i.f_j  <=  scale**2 |x_i - x_j|**2 ,
+
+and the difference of the two sides is at most ``2 slack (N_i + N_j) + 4 tiny``.
 
 Rows too large for float32 have ``low = -inf``: they always go to the direct distance.
 """
@@ -76,37 +78,60 @@ def _ceiling(squared, scale2, low):  # type: ignore[no-untyped-def]
     return np.float32(bound + abs(bound) * UP)
 
 
-@compiled()
-def _some_hit(g, low_i, code_i, own_same, own_other, code, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
-    """Whether any of these columns may hold a fall: written so that the compiler vectorises it."""
+@compiled(fastmath={"nnan", "nsz"})
+def _survey(g, low_i, code_i, code, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+    """One look at a chunk of columns, written so that the compiler vectorises it.
+
+    The least ``low_j - 2 f_i.f_j`` among the same label and among the others, and whether a nearest distance of one of
+    the columns may fall.
+    """
+    same = other = np.float32(math.inf)
     hits = 0
     for j in range(len(g)):
-        same = code[j] == code_i
-        value = low_i - np.float32(2.0) * g[j]
-        if_same = ceil_same[j]
-        if_other = ceil_other[j]
-        theirs = if_same if same else if_other
-        mine = (own_same if same else own_other) - low[j]
-        hits += value < theirs
-        hits += value < mine
-    return hits > 0
+        alike = code[j] == code_i
+        twice = np.float32(2.0) * g[j]
+        if_alike, if_not = ceil_same[j], ceil_other[j]
+        hits += low_i - twice < (if_alike if alike else if_not)
+        value = low[j] - twice
+        if_same = value if alike else np.float32(math.inf)
+        if_other = np.float32(math.inf) if alike else value
+        same = if_same if if_same < same else same
+        other = if_other if if_other < other else other
+    return same, other, hits > 0
+
+
+@compiled()
+def _reach(low_i, lowest, width):  # type: ignore[no-untyped-def]
+    """An upper bound of the scaled squared distance to the nearest: the least lower bound and the width of the bounds."""
+    if not -math.inf < low_i + lowest < math.inf:
+        return np.float32(math.inf)
+    bound = np.float64(low_i) + np.float64(lowest) + width
+    return np.float32(bound + abs(bound) * UP)
 
 
 @compiled(error_model="numpy")
-def absorb(i, g, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+def absorb(i, g, slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
     """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score."""
-    low_i = low[i]
-    code_i = code[i]
+    low_i, code_i = low[i], code[i]
     same[i] = other[i] = math.inf
-    own_same = own_other = np.float32(math.inf)
+    chunks = (i + CHUNK - 1) // CHUNK
+    least = np.empty((chunks, 2), np.float32)
+    fall = np.empty(chunks, np.bool_)
+    for c in range(chunks):
+        at = slice(c * CHUNK, min((c + 1) * CHUNK, i))
+        least[c, 0], least[c, 1], fall[c] = _survey(
+            g[at], low_i, code_i, code[at], low[at], ceil_same[at], ceil_other[at]
+        )
+    width = 2.1 * slack * (max(low_i, 0.0) + highest) + 8.0 * tiny
+    own_same = _reach(low_i, least[:, 0].min(), width) if chunks else np.float32(math.inf)
+    own_other = _reach(low_i, least[:, 1].min(), width) if chunks else np.float32(math.inf)
     eight = np.empty(8)
-    for lo in range(0, i, CHUNK):
-        hi = min(lo + CHUNK, i)
-        if not _some_hit(
-            g[lo:hi], low_i, code_i, own_same, own_other, code[lo:hi], low[lo:hi], ceil_same[lo:hi], ceil_other[lo:hi]
-        ):
+    for c in range(chunks):
+        # (not >=, so that minus infinity less minus infinity counts as a hit)
+        near = not low_i + least[c, 0] >= own_same or not low_i + least[c, 1] >= own_other
+        if not (fall[c] or near):
             continue
-        for j in range(lo, hi):
+        for j in range(c * CHUNK, min((c + 1) * CHUNK, i)):
             value = low_i - np.float32(2.0) * g[j]
             if code[j] == code_i:
                 if not (value < ceil_same[j] or value < own_same - low[j]):
@@ -114,7 +139,7 @@ def absorb(i, g, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other
                 distance = squared_distance(X[i], X[j], eight)
                 if distance < same[i]:
                     same[i] = distance
-                    own_same = _ceiling(distance, scale2, np.float32(0.0))
+                    own_same = min(own_same, _ceiling(distance, scale2, np.float32(0.0)))
                 if distance < same[j]:
                     same[j] = distance
                     ceil_same[j] = _ceiling(distance, scale2, low[j])
@@ -125,7 +150,7 @@ def absorb(i, g, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other
                 distance = squared_distance(X[i], X[j], eight)
                 if distance < other[i]:
                     other[i] = distance
-                    own_other = _ceiling(distance, scale2, np.float32(0.0))
+                    own_other = min(own_other, _ceiling(distance, scale2, np.float32(0.0)))
                 if distance < other[j]:
                     other[j] = distance
                     ceil_other[j] = _ceiling(distance, scale2, low[j])
@@ -148,11 +173,13 @@ def rank(alpha, n):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def extend(start, G, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other, greater, equal):  # type: ignore[no-untyped-def]
+def extend(
+    start, G, slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other, greater, equal
+):  # type: ignore[no-untyped-def]
     """Absorb the rows ``start ..`` whose inner products are the rows of ``G``, ranking each as it comes."""
     for r in range(G.shape[0]):
         i = start + r
-        absorb(i, G[r], X, code, alpha, scale2, same, other, low, ceil_same, ceil_other)
+        absorb(i, G[r], slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other)
         greater[r], equal[r] = rank(alpha, i + 1)
 
 

@@ -152,7 +152,7 @@ class _Rows:
 
     def _copy(self, start: int, stop: int) -> None:
         """Float32 copies, and lower bounds of their squared norms (see ``kernels/nearest.py``)."""
-        d = self.X.shape[1]
+        slack, tiny = self._error()
         for lo in range(start, stop, BLOCK):
             part = slice(lo, min(lo + BLOCK, stop))
             centred = (self.X[part] - self.centre) * self.scale
@@ -161,9 +161,14 @@ class _Rows:
             centred[large] = 0.0
             self.F[part] = centred
             squares = (self.F[part].astype(np.float64) ** 2).sum(axis=1)
-            squares -= (2 * d + 64) * 2.0**-24 * squares + (d + 8) * TINY
+            squares -= slack * squares + tiny
             squares -= np.abs(squares) * 2.0**-22
             self.low[part] = np.where(large, -math.inf, squares)
+
+    def _error(self) -> tuple[float, float]:
+        """Bounds of the filter's error: relative to the squared norms, and absolute."""
+        d = self.X.shape[1]
+        return (2 * d + 64) * 2.0**-24, (d + 8) * TINY
 
     def _bounds(self) -> tuple[Any, ...]:
         return self.scale**2, self.same, self.other, self.low, self.ceil_same, self.ceil_other
@@ -178,7 +183,8 @@ class _Rows:
                 np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
             done = slice(lo - start, hi - start)
             arrays = (self.X, self.code, self.alpha, *self._bounds())
-            kernels.nearest.extend(lo, G, *arrays, greater[done], equal[done])
+            highest = max(float(self.low[:hi].max()), 0.0)
+            kernels.nearest.extend(lo, G, *self._error(), highest, *arrays, greater[done], equal[done])
         return greater, equal
 
 
