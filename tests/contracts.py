@@ -64,7 +64,30 @@ def _power(epsilon: float) -> BetCase:
     return BetCase(lambda: bets.Power(epsilon), lambda history: FLOOR**epsilon)
 
 
+def _gamma_beyond(history: Sequence[float]) -> float:
+    """int eps^n e^(a (1 - eps)) FLOOR^eps pi(eps) d eps / S_n, for pi the exponential density."""
+    n, a = len(history), naive.minus_log_sum(history)
+    return float(mpmath.exp(naive.gamma_mixture(n, a + 700) - 700 - naive.gamma_mixture(n, a)))
+
+
+def _bounded(make: Callable[[], Bet]) -> BetCase:
+    return BetCase(make, lambda history: 0.0)
+
+
 BETS: dict[str, BetCase] = {
+    "Idle": _bounded(bets.Idle),
+    "SimpleJumper": _bounded(bets.SimpleJumper),
+    "CompositeJumper": _bounded(bets.CompositeJumper),
+    "GammaMixture": BetCase(bets.GammaMixture, _gamma_beyond),
+    "Histogram": _bounded(lambda: bets.Histogram(8)),
+    "Tree": _bounded(lambda: bets.Tree(4)),
+    "Tree(smooth)": _bounded(lambda: bets.Tree(3, prior="smooth")),
+    "Kernel": _bounded(lambda: bets.Kernel(8, 0.9)),
+    "Kernel(forgets nothing)": _bounded(lambda: bets.Kernel(32)),
+    "Markov": _bounded(lambda: bets.Markov(6, 0.95)),
+    "Blend": _bounded(lambda: bets.Blend([bets.Kernel(4), bets.Histogram(4), bets.Idle()], [0.5, 0.25, 0.25])),
+    "Switching": _bounded(lambda: bets.Switching([bets.Kernel(4), bets.SimpleJumper()], 0.1)),
+    "Cautious": _bounded(lambda: bets.Cautious(bets.Kernel(4), factor=1.5, window=6)),
     "Power(0.01)": _power(0.01),
     "Power(0.5)": _power(0.5),
     "Power(1)": _power(1.0),
@@ -202,7 +225,10 @@ def refused(call: Callable[[], object], *things: Any) -> str:
 # ------------------------------------------------------------------ bets
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
-_EDGES = [0.0, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 24.0, 48.0, 96.0, 192.0, 384.0, 700.0]
+_JUMPS = [-math.log(j / 16.0) for j in range(1, 17)]  # where the histograms and trees of BETS may jump
+_EDGES = sorted(
+    {*_JUMPS, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 24.0, 48.0, 96.0, 192.0, 384.0, 700.0}
+)
 
 
 def integral(log_density: Callable[[float], float], beyond: float) -> float:

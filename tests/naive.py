@@ -118,6 +118,13 @@ def mixture_by_quadrature(n: int, a: Any) -> Any:
 # ------------------------------------------------------------------ p-values to capital: the sleepy jumper
 
 
+def gamma_mixture(n: int, a: Any, shape: float = 1.0, rate: float = 1.0) -> Any:
+    """Log of int eps^n e^(a (1 - eps)) pi(eps) d eps, pi the Gamma(shape, rate) density; 50 digits."""
+    with mpmath.workdps(50):
+        a, b, c = mpmath.mpf(a), mpmath.mpf(shape), mpmath.mpf(rate)
+        return a + b * mpmath.log(c) + mpmath.loggamma(n + b) - mpmath.loggamma(b) - (n + b) * mpmath.log(a + c)
+
+
 def jumper(p: Iterable[float], waking: float = 0.01, jumping: float = 0.001, grid: int = 100) -> list[float]:
     """Log f_i(p_i), from capital kept in plain numbers (of mpmath, which do not overflow)."""
     capital = [mpmath.mpf(1)] + [mpmath.mpf(0)] * grid
@@ -233,3 +240,66 @@ def equal_bandwidth(n: int, c: float) -> float:
 def ville(log_values: Iterable[float], alpha: float) -> list[bool]:
     """Where the capital stands at 1/alpha or more."""
     return [value >= math.log(1.0 / alpha) for value in log_values]
+
+
+def simple_jumper(p: Iterable[float], rate: float = 0.01) -> list[float]:
+    """Log f_i(p_i): C_e <- (1 - J) C_e + (J/3) C, then C_e <- C_e f_e(p)."""
+    capital = {-1: mpmath.mpf(1) / 3, 0: mpmath.mpf(1) / 3, 1: mpmath.mpf(1) / 3}
+    gains = []
+    for value in p:
+        before = sum(capital.values())
+        moved = {e: (1 - mpmath.mpf(rate)) * c + mpmath.mpf(rate) / 3 * before for e, c in capital.items()}
+        capital = {e: c * (1 + e * (mpmath.mpf(value) - mpmath.mpf(1) / 2)) for e, c in moved.items()}
+        gains.append(float(mpmath.log(sum(capital.values()) / before)))
+    return gains
+
+
+def jackson_kernel(x: Any, y: Any, order: int) -> Any:
+    """K_J(x, y) = 1 + 2 sum_{k<K} g_k cos(k pi x) cos(k pi y)."""
+    turn = np.pi / (order + 1)
+    total = np.ones(np.broadcast(x, y).shape)
+    for k in range(1, order):
+        g = ((order - k + 1) * np.cos(k * turn) + np.sin(k * turn) / np.tan(turn)) / (order + 1)
+        total = total + 2.0 * g * np.cos(k * np.pi * np.asarray(x)) * np.cos(k * np.pi * np.asarray(y))
+    return total
+
+
+def kernel(p: Sequence[float], order: int, forgetting: float) -> list[float]:
+    """Log of (1 + sum lam^(n-i) K_J(p, p_i)) / (1 + sum lam^(n-i)), summed directly."""
+    past = np.asarray(p)
+    gains = []
+    for n, value in enumerate(p):
+        weight = forgetting ** (n - 1 - np.arange(n, dtype=float))
+        gains.append(math.log((1.0 + (weight * jackson_kernel(value, past[:n], order)).sum()) / (1.0 + weight.sum())))
+    return gains
+
+
+def markov(p: Sequence[float], order: int, forgetting: float) -> list[float]:
+    """The same for p_n given p_{n-1}, over the pairs so far."""
+    past = np.asarray(p)
+    gains = [0.0]
+    for n in range(1, len(past)):
+        weight = forgetting ** (n - 2 - np.arange(n - 1, dtype=float))
+        near = weight * jackson_kernel(past[n - 1], past[: n - 1], order)
+        gains.append(math.log((1.0 + (near * jackson_kernel(past[n], past[1:n], order)).sum()) / (1.0 + near.sum())))
+    return gains[: len(past)]
+
+
+def tree(p: Sequence[float], depth: int, smooth: bool = False) -> float:
+    """Log W of [0, 1], computed from scratch by the recursion on intervals."""
+
+    def weight(inside: list[float], low: float, width: float, d: int) -> Any:
+        if d == depth or not inside:
+            return mpmath.mpf(1)
+        middle = low + width / 2
+        a = mpmath.mpf((d + 1) ** 2 if smooth else 0.5)
+        split, counts = mpmath.mpf(1), [0, 0]
+        for value in inside:
+            side = int(value >= middle)
+            split *= 2 * (counts[side] + a) / (sum(counts) + 2 * a)
+            counts[side] += 1
+        below = weight([v for v in inside if v < middle], low, width / 2, d + 1)
+        above = weight([v for v in inside if v >= middle], middle, width / 2, d + 1)
+        return (1 + split * below * above) / 2
+
+    return float(mpmath.log(weight(list(p), 0.0, 1.0, 0)))

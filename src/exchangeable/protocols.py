@@ -121,6 +121,19 @@ def many_p(p: ArrayLike) -> Floats:
     return values
 
 
+def whole(name: str, value: int, low: int, high: int) -> int:
+    """Admit a whole number from low to high.
+
+    >>> whole("depth", 0, 1, 24)
+    Traceback (most recent call last):
+    ...
+    ValueError: depth must be a whole number from 1 to 24, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+        raise ValueError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
+    return int(value)
+
+
 def in_interval(name: str, value: float, low: float, high: float, law: str) -> float:
     """Admit a number with ``low < value <= high`` (``law`` is how the message writes that).
 

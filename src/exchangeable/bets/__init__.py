@@ -1,7 +1,27 @@
 """Bets: densities on (0, 1] that gamble against uniform p-values."""
 
-from exchangeable.bets.jumper import SleepyJumper
+from exchangeable.bets.blend import Blend, Cautious, Switching
+from exchangeable.bets.histogram import Histogram, Tree
+from exchangeable.bets.idle import Idle
+from exchangeable.bets.jumper import CompositeJumper, SimpleJumper, SleepyJumper
+from exchangeable.bets.kernel import Kernel, Markov
 from exchangeable.bets.plugin import Plugin
-from exchangeable.bets.power import Power, SimpleMixture
+from exchangeable.bets.power import GammaMixture, Power, SimpleMixture
 
-__all__ = ["Plugin", "Power", "SimpleMixture", "SleepyJumper"]
+__all__ = [
+    "Blend",
+    "Cautious",
+    "CompositeJumper",
+    "GammaMixture",
+    "Histogram",
+    "Idle",
+    "Kernel",
+    "Markov",
+    "Plugin",
+    "Power",
+    "SimpleJumper",
+    "SimpleMixture",
+    "SleepyJumper",
+    "Switching",
+    "Tree",
+]

@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from exchangeable.kernels import jumper, mixture, nearest, plugin, summation
+    from exchangeable.kernels import blend, jackson, jumper, mixture, nearest, plugin, summation
 
-__all__ = ["jumper", "mixture", "nearest", "plugin", "summation"]
+__all__ = ["blend", "jackson", "jumper", "mixture", "nearest", "plugin", "summation"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -147,3 +147,28 @@ def extend(state, p, out):  # type: ignore[no-untyped-def]
         out[i] = value - state[3]
         state[0] += 1.0
         state[1], state[2], state[3] = a, carry, value
+
+
+@compiled()
+def gamma_log_value(n, a, shape, rate):  # type: ignore[no-untyped-def]
+    """Log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels.
+
+    ``a + b ln c + lnG(n + b) - lnG(b) - (n + b) ln(a + c)``, with s = n + b and y = (a + c)/s - 1 equal to
+    ``b ln c - lnG(b) - c + (lnG(s) - s ln s + s) + s (y - ln(1 + y))``.
+    """
+    s = n + shape
+    stirling = _log_stirling(s) if s >= SMALL else math.lgamma(s) - s * math.log(s) + s
+    y = ((a - s) + rate) / s
+    half = _half_eta_squared(y) if y > -0.5 else y - math.log((a + rate) / s)  # 1 + y as it is, not as rounded
+    return shape * math.log(rate) - math.lgamma(shape) - rate + stirling + s * half
+
+
+@compiled()
+def gamma_extend(state, shape, rate, p, out):  # type: ignore[no-untyped-def]
+    """Bet on each p, then learn it; ``state = (n, a, carry, log S_n)``."""
+    for i in range(len(p)):
+        a, carry = add(state[1], state[2], -math.log(p[i]))
+        value = gamma_log_value(state[0] + 1.0, a + carry, shape, rate)
+        out[i] = value - state[3]
+        state[0] += 1.0
+        state[1], state[2], state[3] = a, carry, value

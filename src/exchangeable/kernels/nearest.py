@@ -102,7 +102,7 @@ def _survey(g, low_i, code_i, code, low, ceil_same, ceil_other):  # type: ignore
 
 @compiled()
 def _reach(low_i, lowest, width):  # type: ignore[no-untyped-def]
-    """An upper bound of the scaled squared distance to the nearest: the least lower bound and the width of the bounds."""
+    """An upper bound of the scaled squared distance to the nearest: the least lower bound, and the bounds' width."""
     if not -math.inf < low_i + lowest < math.inf:
         return np.float32(math.inf)
     bound = np.float64(low_i) + np.float64(lowest) + width
@@ -173,9 +173,9 @@ def rank(alpha, n):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def extend(
+def extend(  # type: ignore[no-untyped-def]
     start, G, slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other, greater, equal
-):  # type: ignore[no-untyped-def]
+):
     """Absorb the rows ``start ..`` whose inner products are the rows of ``G``, ranking each as it comes."""
     for r in range(G.shape[0]):
         i = start + r

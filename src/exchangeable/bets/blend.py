@@ -1,0 +1,156 @@
+"""Bets made of bets on the same p-values."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from exchangeable import kernels
+from exchangeable.protocols import Bet, Floats, in_interval, many_p, one_p, whole
+
+
+class Blend:
+    """Bayes mixture: the capital is shared once, and each share grows or shrinks by its own bet.
+
+        S_n = sum_k w_k S_n^k ,   so  log S_n >= log S_n^k + log w_k  for every k
+
+    Loses little against the best of its bets in hindsight, whichever that is. Any mixture of bets on *one* sequence of
+    p-values is a martingale. Time and memory are those of the bets.
+
+    >>> from exchangeable.bets import Idle, Power
+    >>> Blend([Power(0.5), Idle()]).extend([0.01, 0.01]).round(3)
+    array([1.099, 1.466])
+
+    Reference: Vovk, Gammerman, Shafer (2022), section 8.1; Fedorova et al. (2012), section 5 asks for it.
+    """
+
+    def __init__(self, bets: Sequence[Bet], weights: Sequence[float] | None = None) -> None:
+        self.bets = _several(bets)
+        self.weights = [1.0 / len(self.bets)] * len(self.bets) if weights is None else _weights(weights, len(self.bets))
+        with np.errstate(divide="ignore"):
+            self._log_shares = np.log(self.weights)
+
+    def log_density(self, p: float) -> float:
+        """Log of the betting function at p."""
+        gain = np.empty(1)
+        kernels.blend.blend(self._log_shares.copy(), _gains(self.bets, p), gain)
+        return float(gain[0])
+
+    def update(self, p: float) -> None:
+        """Learn p."""
+        self.extend([one_p(p)])
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Bet on each p, then learn it."""
+        values = many_p(p)
+        gains = np.empty(len(values))
+        kernels.blend.blend(self._log_shares, np.column_stack([bet.extend(values) for bet in self.bets]), gains)
+        return gains
+
+
+class Switching:
+    """Fixed share: follows the best bet even when the best one changes.
+
+    Before each step the part ``share`` of all capital is taken and spread evenly over the m bets,
+
+        w_k <- ((1 - share) w_k + share / m) f_k(p) .
+
+    Time and memory are those of the bets.
+
+    >>> from exchangeable.bets import Idle, Power
+    >>> Switching([Power(0.5), Idle()], 0.01).extend([0.01, 0.01]).round(3)
+    array([1.099, 1.463])
+
+    Reference: Herbster and Warmuth (1998).
+    """
+
+    def __init__(self, bets: Sequence[Bet], share: float = 0.001) -> None:
+        self.bets = _several(bets)
+        self.share = in_interval("share", share, 0.0, 1.0, "(0, 1]")
+        self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
+
+    def log_density(self, p: float) -> float:
+        """Log of the betting function at p."""
+        gain = np.empty(1)
+        kernels.blend.switching(self._shares.copy(), self.share, _gains(self.bets, p), gain)
+        return float(gain[0])
+
+    def update(self, p: float) -> None:
+        """Learn p."""
+        self.extend([one_p(p)])
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Bet on each p, then learn it."""
+        values = many_p(p)
+        gains = np.empty(len(values))
+        table = np.column_stack([bet.extend(values) for bet in self.bets])
+        kernels.blend.switching(self._shares, self.share, table, gains)
+        return gains
+
+
+class Cautious:
+    """Bets only while it pays: the capital of a shadow, who always bets, must have risen by ``factor`` of late.
+
+    Places the bet f if the shadow's capital is at least ``factor`` times its minimum over the last ``window`` steps,
+    and else does not bet. O(1) time a step besides the bet's, O(window) memory.
+
+    >>> from exchangeable.bets import Power
+    >>> Cautious(Power(0.5), factor=4.0, window=100).extend([0.01, 0.01, 0.01]).round(3)
+    array([0.   , 1.609, 1.609])
+
+    Reference: Eliades and Papadopoulos (2022).
+    """
+
+    def __init__(self, bet: Bet, *, factor: float = 100.0, window: int = 5000) -> None:
+        self.bet = _several([bet])[0]
+        self.factor = in_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
+        self.window = whole("window", window, 1, 10**8)
+        self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, first and last of the ring
+        self._ring = np.zeros((2, self.window + 1))
+
+    def log_density(self, p: float) -> float:
+        """Log of the betting function at p."""
+        gain = np.empty(1)
+        own = np.array([self.bet.log_density(p)])
+        kernels.blend.cautious(self._state.copy(), self._ring.copy(), own, gain, math.log(self.factor))
+        return float(gain[0])
+
+    def update(self, p: float) -> None:
+        """Learn p."""
+        self.extend([one_p(p)])
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Bet on each p where the shadow has been winning, then learn it."""
+        values = many_p(p)
+        gains = np.empty(len(values))
+        own = self.bet.extend(values)
+        kernels.blend.cautious(self._state, self._ring, own, gains, math.log(self.factor))
+        return gains
+
+
+def _gains(bets: Sequence[Bet], p: float) -> Floats:
+    return np.array([[bet.log_density(p) for bet in bets]])
+
+
+def _several(bets: Sequence[Bet]) -> list[Bet]:
+    """Admit at least one bet; the same object twice would learn everything twice."""
+    admitted = list(bets)
+    if not admitted:
+        raise ValueError("bets must hold at least one bet, got none")
+    for bet in admitted:
+        if isinstance(bet, type) or not isinstance(bet, Bet):
+            raise ValueError(f"bets must have log_density, update and extend, got {bet!r}")
+    return [copy.deepcopy(bet) for bet in admitted]
+
+
+def _weights(weights: Sequence[float], count: int) -> list[float]:
+    admitted = [float(weight) for weight in weights]
+    if len(admitted) != count:
+        raise ValueError(f"weights must be as many as the bets, {count}, got {len(admitted)}")
+    if not all(0.0 <= weight <= 1.0 for weight in admitted) or abs(math.fsum(admitted) - 1.0) > 1e-12:
+        raise ValueError(f"weights must lie in [0, 1] and sum to 1, got {admitted}")
+    return admitted

@@ -1,0 +1,169 @@
+"""The bets beyond the paper, against their definitions."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+import naive
+from exchangeable import Martingale, bets, kernels
+from exchangeable.protocols import Bet
+
+RNG = np.random.default_rng(11)
+P = RNG.beta(0.7, 1.2, 300)
+P[::50] = 1.0
+P[7] = 1e-300
+
+
+def test_simple_jumper() -> None:
+    np.testing.assert_allclose(bets.SimpleJumper(0.05).extend(P), naive.simple_jumper(P, 0.05), rtol=0, atol=1e-14)
+
+
+def test_composite_jumper_is_the_average() -> None:
+    capital = [np.cumsum(naive.simple_jumper(P, rate)) for rate in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)]
+    expected = np.log(np.mean(np.exp(capital), axis=0))
+    np.testing.assert_allclose(Martingale(bets.CompositeJumper()).extend(P), expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 5, 98, 99, 100, 10_000, 10**6, 10**9])
+@pytest.mark.parametrize("ratio", [0.0, 1e-6, 0.5, 0.999, 1.0, 1.001, 3.0, 690.0])
+@pytest.mark.parametrize(("shape", "rate"), [(1.0, 1.0), (0.5, 3.0)])
+def test_gamma_mixture_against_50_digits(n: int, ratio: float, shape: float, rate: float) -> None:
+    a = ratio * n
+    expected = naive.gamma_mixture(n, a, shape, rate)
+    ours = kernels.mixture.gamma_log_value(float(n), a, shape, rate)
+    assert abs(ours - expected) < 1e-12 * max(1.0, abs(expected))
+
+
+def test_gamma_mixture_path() -> None:
+    a = [float(naive.minus_log_sum(P[: i + 1])) for i in range(len(P))]
+    expected = [float(naive.gamma_mixture(i + 1, a[i], 2.0, 0.5)) for i in range(len(P))]
+    np.testing.assert_allclose(Martingale(bets.GammaMixture(2.0, 0.5)).extend(P), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_histogram() -> None:
+    counts = [0] * 7
+    for value, gain in zip(P, bets.Histogram(7).extend(P), strict=True):
+        b = min(int(value * 7), 6)
+        assert gain == pytest.approx(math.log(7 * (counts[b] + 0.5) / (sum(counts) + 3.5)), abs=1e-14)
+        counts[b] += 1
+
+
+@pytest.mark.parametrize("prior", ["rough", "smooth"])
+@pytest.mark.parametrize("depth", [1, 3, 6])
+def test_tree_is_the_recursion(depth: int, prior: str) -> None:
+    path = Martingale(bets.Tree(depth, prior=prior)).extend(P)
+    for n in (1, 2, 17, 150, 300):
+        assert path[n - 1] == pytest.approx(naive.tree(P[:n].tolist(), depth, prior == "smooth"), rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize(("order", "forgetting"), [(2, 1.0), (5, 0.9), (33, 0.99)])
+def test_kernel_and_markov_are_direct_sums(order: int, forgetting: float) -> None:
+    p = P.tolist()
+    np.testing.assert_allclose(bets.Kernel(order, forgetting).extend(p), naive.kernel(p, order, forgetting), atol=1e-10)
+    np.testing.assert_allclose(bets.Markov(order, forgetting).extend(p), naive.markov(p, order, forgetting), atol=1e-9)
+
+
+def family() -> list[Bet]:
+    return [bets.Kernel(6, 0.95), bets.SimpleMixture(), bets.Power(0.4), bets.Idle()]
+
+
+def test_blend_is_the_weighted_capital() -> None:
+    weights = [0.4, 0.3, 0.2, 0.1]
+    paths = [Martingale(bet).extend(P) for bet in family()]
+    with mpmath.workdps(40):
+        expected = [
+            float(mpmath.log(sum(w * mpmath.exp(path[i]) for w, path in zip(weights, paths, strict=True))))
+            for i in range(len(P))
+        ]
+    np.testing.assert_allclose(Martingale(bets.Blend(family(), weights)).extend(P), expected, rtol=0, atol=1e-10)
+
+
+def test_switching_is_fixed_share() -> None:
+    gains = np.column_stack([bet.extend(P) for bet in family()])
+    with mpmath.workdps(40):
+        shares = [mpmath.mpf(1) / 4] * 4
+        expected = []
+        for row in gains:
+            s = mpmath.mpf(0.02)
+            moved = [((1 - s) * w + s / 4) * mpmath.exp(g) for w, g in zip(shares, row, strict=True)]
+            expected.append(float(mpmath.log(sum(moved))))
+            shares = [w / sum(moved) for w in moved]
+    np.testing.assert_allclose(bets.Switching(family(), 0.02).extend(P), expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(("factor", "window"), [(1.5, 5), (1.2, 1), (2.0, 1000)])
+def test_cautious_bets_while_the_shadow_rises(factor: float, window: int) -> None:
+    p = np.concatenate([RNG.random(80), RNG.beta(0.3, 1.0, 80), RNG.random(80)])
+    gains = bets.Kernel(4, 0.95).extend(p)
+    shadow = [0.0, *np.cumsum(gains)]
+    expected = [
+        gain if shadow[i] - min(shadow[max(0, i - window) : i + 1]) >= math.log(factor) else 0.0
+        for i, gain in enumerate(gains)
+    ]
+    assert any(expected)
+    assert 0.0 in expected
+    np.testing.assert_allclose(
+        bets.Cautious(bets.Kernel(4, 0.95), factor=factor, window=window).extend(p), expected, rtol=0, atol=1e-12
+    )
+
+
+def test_a_bankrupt_bet_in_a_blend() -> None:
+    """Capital that is gone stays gone, and the rest bets on."""
+
+    class Nought:
+        def log_density(self, p: float) -> float:
+            return -math.inf
+
+        def update(self, p: float) -> None:
+            pass
+
+        def extend(self, p: object) -> np.ndarray:
+            return np.full(len(np.asarray(p)), -math.inf)
+
+    half = Martingale(bets.Blend([Nought(), bets.Idle()])).extend([0.5, 0.5, 0.5])
+    np.testing.assert_allclose(half, np.log(0.5))
+    assert Martingale(bets.Blend([Nought()])).extend([0.5, 0.5]).tolist() == [-math.inf, -math.inf]
+    assert np.isfinite(Martingale(bets.Switching([Nought(), bets.Idle()], 0.1)).extend([0.5, 0.5])).all()
+
+
+def test_a_blend_does_not_share_its_bets() -> None:
+    bet = bets.Kernel(4)
+    blend = bets.Blend([bet, bet])
+    blend.extend(P)
+    assert bet.log_density(0.2) == 0.0
+    np.testing.assert_allclose(blend.log_density(0.2), blend.bets[0].log_density(0.2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bets.SimpleJumper(0.0),
+        lambda: bets.GammaMixture(0.0),
+        lambda: bets.GammaMixture(1.0, math.nan),
+        lambda: bets.Histogram(0),
+        lambda: bets.Histogram(2.5),  # type: ignore[arg-type]
+        lambda: bets.Tree(0),
+        lambda: bets.Tree(25),
+        lambda: bets.Tree(3, prior="plain"),
+        lambda: bets.Kernel(1),
+        lambda: bets.Kernel(4, 0.0),
+        lambda: bets.Kernel(4, 1.5),
+        lambda: bets.Markov(4, -1.0),
+        lambda: bets.Blend([]),
+        lambda: bets.Blend([bets.Idle], None),  # type: ignore[list-item]
+        lambda: bets.Blend([bets.Idle(), bets.Idle()], [0.5, 0.6]),
+        lambda: bets.Blend([bets.Idle(), bets.Idle()], [1.0]),
+        lambda: bets.Blend([bets.Idle(), bets.Idle()], [1.5, -0.5]),
+        lambda: bets.Switching([], 0.1),
+        lambda: bets.Switching([bets.Idle()], 0.0),
+        lambda: bets.Cautious(bets.Idle(), factor=1.0),
+        lambda: bets.Cautious(bets.Idle(), window=0),
+    ],
+)
+def test_lawless_parameters(make: object) -> None:
+    with pytest.raises(ValueError, match="must"):
+        make()  # type: ignore[operator]
