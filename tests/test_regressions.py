@@ -14,7 +14,7 @@ import pytest
 
 import exchangeable as ex
 import naive
-from exchangeable import bets, measures
+from exchangeable import bets, kernels, measures
 
 TINY = [[0.0], [1e-200], [2e-200]]
 UNDERFLOW = np.zeros((4, 100))
@@ -77,12 +77,29 @@ def test_the_plugin_far_out_and_far_away(n: float) -> None:
     for counted in (head[:5], waves, cells, cursors[:, 1], grid[:, 0], grid[:, 2:], blocks):
         counted *= factor
     head[5] *= factor**-0.2
+    kernels.plugin._more_waves(head, waves, cells)
     h = head[5]
     for p in (0.3, 0.31, 0.35, 0.5, 0.9, 1.0, 1e-9):
         exponents = [-0.5 * ((p - copy) / h) ** 2 for copy in (atom, -atom, 2.0 - atom)]
         top = max(exponents)
         expected = top + math.log(sum(math.exp(e - top) for e in exponents) / (h * math.sqrt(2.0 * math.pi)))
         assert bet.log_density(p) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_cosine_sums_that_begin_late_hold_everything() -> None:
+    """Sums that the bandwidth did not need at first are made from the moments of the cells."""
+    bet, p = bets.Plugin(), RNG.beta(0.6, 1.4, 60_000)
+    begun = []
+    for part in np.array_split(p, 60):
+        bet.extend(part)
+        begun.append(int(bet._state[0][7]))
+    assert begun[0] < begun[-1] < kernels.plugin.WAVES
+    waves = bet._state[2].sum(axis=0)[: begun[-1]]
+    direct = [math.fsum(np.cos(k * np.pi * p)) for k in range(1, begun[-1] + 1)]
+    np.testing.assert_allclose(waves, direct, rtol=0, atol=1e-8)
+    cells = bet._state[3]
+    for k in (1, 100, 512):
+        assert kernels.plugin._cosine_sum(cells, float(k)) == pytest.approx(math.fsum(np.cos(k * np.pi * p)), abs=1e-8)
 
 
 def program(*words: str, folder: Path, **streams: int) -> subprocess.CompletedProcess[bytes]:

@@ -10,7 +10,7 @@ The estimator is that of the extended sample {-p_i, p_i, 2 - p_i} with Silverman
 - It has further copies, 2 + p_i, -2 + p_i and so on, which lie at least 1 from any p, and the three copies lose mass
   beyond [0, 1]. Both are sums of **smooth** functions of the p_i, taken exactly (to rounding) from Chebyshev
   interpolation in p_i; below h = ``WIDE`` they are smaller than 1e-12 and left out.
-- Where the density is so small that the series cancels, or h so small that it is long (n > 1e9), **cells**: sums over
+- Where the density is so small that the series cancels, or h so small that it is long (n > 1e10), **cells**: sums over
   1,024 cells of Hermite expansions about their centres, relative to the nearest, so that tiny densities keep their
   relative accuracy and never underflow. Where these expansions would need more terms (far from all p-values, and
   n > 1e7) the intervals of the grid below, each as its number, mean and variance.
@@ -36,7 +36,7 @@ from exchangeable.kernels.summation import add
 WIDE = 0.13  # bandwidth above which the further copies are taken away
 EARLY = 4300  # more steps than it can take to get there: sd <= sqrt(8.25)/3 and so h <= 0.8617 (3 n)^(-1/5)
 NODES = 20  # of the Chebyshev interpolation
-WAVES, LANES = 256, 16  # terms of the series that are kept; how many are computed side by side
+WAVES, LANES = 512, 16  # the longest series that is used, and how many terms are computed side by side
 REACH = 8.584  # sqrt(2 ln 1e16): Gaussians beyond it are below 1e-16
 FAR = -80.0  # exponents below it are less than 1e-30 of the nearest
 FAINT = 0.01  # below this density the series would cancel
@@ -54,8 +54,9 @@ ANGLES = (2.0 * np.arange(NODES) + 1.0) * math.pi / (2.0 * NODES)
 POINTS = 0.5 - 0.5 * np.cos(ANGLES)
 BARYCENTRIC = np.where(np.arange(NODES) % 2 == 0, 1.0, -1.0) * np.sin(ANGLES)
 
-# head: how many; sum of p and its carry; sum of p^2 and its carry; the bandwidth they give, the mass it keeps
-N, SUM, SUM_CARRY, SQUARES, SQUARES_CARRY, WIDTH, MASS = range(7)
+# head: how many; sum of p and its carry; sum of p^2 and its carry; the bandwidth they give, the mass it keeps, and the
+# number of cosine sums that are kept
+N, SUM, SUM_CARRY, SQUARES, SQUARES_CARRY, WIDTH, MASS, ACTIVE = range(8)
 
 
 @compiled()
@@ -336,12 +337,46 @@ def _interpolate(nodes, p):  # type: ignore[no-untyped-def]
 @compiled()
 def _wave(waves, cosines, n):  # type: ignore[no-untyped-def]
     """Add the cosines of the n-th p: two short sums round less than one long one."""
-    old, recent = waves[0], waves[1]
+    old, recent = waves[0][: len(cosines)], waves[1][: len(cosines)]
     for k in range(len(recent)):
         recent[k] += cosines[k]
     if n % BLOCK == 0:
         old += recent
         recent[:] = 0.0
+
+
+@compiled()
+def _cosine_sum(cells, k):  # type: ignore[no-untyped-def]
+    """``sum_i cos(k pi p_i)`` from the moments of the cells: ``cos(x + y)``, x the centre and y in power series."""
+    total = 0.0
+    for b in range(CELLS):
+        if cells[b, 0] == 0.0:
+            continue
+        even, odd, factor = 0.0, 0.0, 1.0  # sums of cos and sin of k pi (p_i - centre)
+        for m in range(0, MOMENTS, 4):
+            even += factor * cells[b, m]
+            factor *= k * math.pi / (m + 1)
+            odd += factor * cells[b, m + 1]
+            factor *= k * math.pi / (m + 2)
+            even -= factor * cells[b, m + 2]
+            factor *= k * math.pi / (m + 3)
+            odd -= factor * cells[b, m + 3]
+            factor *= k * math.pi / (m + 4)
+        angle = k * math.pi * (b + 0.5) / CELLS
+        total += math.cos(angle) * even - math.sin(angle) * odd
+    return total
+
+
+@compiled()
+def _more_waves(head, waves, cells):  # type: ignore[no-untyped-def]
+    """Keep as many cosine sums as the bandwidth needs; new ones begin with all p-values so far."""
+    active = int(head[ACTIVE])
+    while active < WAVES and active * math.pi * head[WIDTH] < REACH:
+        for k in range(active, active + LANES):
+            waves[0, k] = _cosine_sum(cells, k + 1.0)
+            waves[1, k] = 0.0
+        active += LANES
+    head[ACTIVE] = active
 
 
 @compiled()
@@ -381,6 +416,7 @@ def _learn(head, nodes, waves, cells, cursors, grid, blocks, p, cosines):  # typ
     _moments(cells, p)
     _count(cursors, grid, blocks, p)
     head[WIDTH] = _bandwidth(head, cursors, grid, blocks)
+    _more_waves(head, waves, cells)
     if head[N] <= EARLY:
         _interpolate(nodes, p)
         head[MASS] = _kept(nodes, head[N], head[WIDTH])
@@ -389,7 +425,7 @@ def _learn(head, nodes, waves, cells, cursors, grid, blocks, p, cosines):  # typ
 @compiled()
 def log_density(head, nodes, waves, cells, cursors, grid, blocks, p):  # type: ignore[no-untyped-def]
     """Log of the betting function at p."""
-    cosines = np.empty(WAVES)
+    cosines = np.empty(int(head[ACTIVE]))
     _cosines(p, cosines, np.empty(LANES), np.empty(LANES))
     return _bet(head, nodes, waves, cells, grid, blocks, p, cosines)
 
@@ -397,8 +433,9 @@ def log_density(head, nodes, waves, cells, cursors, grid, blocks, p):  # type: i
 @compiled()
 def extend(head, nodes, waves, cells, cursors, grid, blocks, p, out):  # type: ignore[no-untyped-def]
     """Bet on each p, then learn it."""
-    cosines, c, s = np.empty(WAVES), np.empty(LANES), np.empty(LANES)
+    room, c, s = np.empty(WAVES), np.empty(LANES), np.empty(LANES)
     for i in range(len(p)):
+        cosines = room[: int(head[ACTIVE])]
         _cosines(p[i], cosines, c, s)
         out[i] = _bet(head, nodes, waves, cells, grid, blocks, p[i], cosines)
         _learn(head, nodes, waves, cells, cursors, grid, blocks, p[i], cosines)
@@ -406,7 +443,7 @@ def extend(head, nodes, waves, cells, cursors, grid, blocks, p, out):  # type: i
 
 def fresh() -> tuple[NDArray[np.float64], ...]:
     """The state before the first p-value, in the order in which the loops take it."""
-    head = np.zeros(7)
-    head[MASS] = 1.0
+    head = np.zeros(8)
+    head[MASS], head[ACTIVE] = 1.0, LANES
     shapes = (NODES, (2, WAVES), (CELLS, MOMENTS), (2, 2), (PLACES, 4), 1 + PLACES // STRIDE)
     return (head, *(np.zeros(shape) for shape in shapes))
