@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from rich.progress import Progress
 
     from exchangeable.protocols import Bet, Floats
 
@@ -238,14 +237,7 @@ def fetch(
     """Download USPS or Satellite from its public home, checked against its SHA-256."""
     if source is not None and mirror is not None:
         raise Failure("--from and --mirror exclude one another: files come from a folder or from the network", USAGE)
-    with _bars() as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(file: str, done: int, total: int) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file, total=total)
-            bars.update(tasks[file], completed=done)
-
+    with _progress() as progress:
         try:
             paths = ex.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
         except ValueError as error:
@@ -266,14 +258,7 @@ def reproduce(
     if out is not None:
         ex.plots.axes()  # fails now, not after the work, where matplotlib is missing
         out.mkdir(parents=True, exist_ok=True)
-    with _bars() as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
-
+    with _progress() as progress:
         rows = ex.paper.reproduce(name.value, data=data, out=out, seeds=seeds, progress=progress)
     if format is Format.json:
         _print(json.dumps([row._asdict() for row in rows], indent=1))
@@ -313,23 +298,29 @@ def _watch(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
     import numpy as np
 
     parts = []
-    with _bars() as bars:
-        task = bars.add_task(name, total=len(X) ** 2)
+    with _progress() as progress:
         for lo in range(0, len(X), CHUNK):
+            progress(name, lo**2, len(X) ** 2)
             parts.append(monitor.extend(X[lo : lo + CHUNK], y[lo : lo + CHUNK]))
-            bars.update(task, completed=min(lo + CHUNK, len(X)) ** 2)
     return ex.Path(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 @contextmanager
-def _bars() -> Iterator[Progress]:
-    """Progress bars on stderr, where it is a terminal."""
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A function (what, how much done, of how much) that moves progress bars on stderr, where that is a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
-        yield bars
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)
+
+        yield show
 
 
 def _print(text: str) -> None:
