@@ -291,3 +291,36 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     os.close(write)
     assert done.stderr == b"exchangeable: the reader of the output went away\n"
     assert done.returncode == 3
+
+
+def test_what_a_newcomer_gets_wrong(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X, labels = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
+    rows = [[*map(repr, map(float, row)), str(label)] for row, label in zip(X, labels, strict=True)]
+    (tmp_path / "bare.csv").write_text("\n".join(",".join(row) for row in rows))
+    (tmp_path / "semi.csv").write_text("a;b;c;kind\n" + "\n".join(";".join(row) for row in rows))
+    (tmp_path / "named.csv").write_text("0,1,2,3\n" + "\n".join(",".join(row) for row in rows))
+    (tmp_path / "price.csv").write_text("a,kind,price\n" + "\n".join(f"1.5,{r[3]},{r[0]}" for r in [*rows, *rows[:5]]))
+    bare = run("test", "bare.csv", "--label", "4")
+    assert (bare.code, "--no-header" in bare.err) == (2, True)
+    assert run("test", "bare.csv", "--label", "4", "--no-header").code == 0
+    assert "';'" in run("test", "semi.csv", "--label", "kind").err
+    assert run("test", "named.csv", "--label", "3").code == 0
+    price = run("test", "price.csv", "--label", "price")
+    assert (price.code, "class labels are needed" in price.err) == (3, True)
+
+
+def test_notes_on_what_is_seldom_meant(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    lines = [f"{i},{rng.normal()},{rng.normal()},{1e4 * rng.normal()},{'xy'[i % 2]}" for i in range(60)]
+    (tmp_path / "d.csv").write_text("id,a,b,income,kind\n" + "\n".join(lines))
+    noted = run("test", "d.csv", "--label", "kind", "--format", "json")
+    assert "note: column 'id' only ever rises" in noted.err
+    assert "note: column 'income' spreads" in noted.err
+    assert json.loads(noted.out)["n"] == 60
+    assert run("test", "d.csv", "--label", "kind", "--drop", "id", "--drop", "income").err == ""
+
+
+def test_few_examples_are_said_to_be_few(run: Run, tmp_path: Path) -> None:
+    done = run("test", write_csv(tmp_path / "d.csv", change=False, n=12), "--label", "kind")
+    assert (done.code, "So few examples" in done.out) == (0, True)

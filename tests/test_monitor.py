@@ -129,3 +129,10 @@ def test_bankruptcy_never_sounds_the_alarm() -> None:
     path = Monitor(bet=AllOrNothing(0.5)).extend([[0.0], [1.0]], "ab")
     assert path.log_value.tolist() == [-math.inf, -math.inf]
     assert not path.alarm.any()
+
+
+def test_a_bet_is_no_measure() -> None:
+    with pytest.raises(ValueError, match="measure must be a measure"):
+        Monitor(Plugin())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="label for each example"):
+        Monitor().update([1.0])

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from exchangeable.protocols import Bet, Floats
+    from exchangeable.tables import Table
 
 REJECTED, USAGE, UNDECIDED, INTERRUPTED = 1, 2, 3, 130
 PICTURES = (".png", ".svg", ".pdf")
 CHUNK = 1024  # examples between two movements of the progress bar
+FEW = 30  # examples that can hardly carry evidence of 100
+WIDE = 100.0  # times the typical spread: a feature that decides all distances
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -153,8 +156,10 @@ def words(verdict: Verdict) -> str:
     return (
         f"NOT REJECTED at level {level}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
         f"{figures}\n"
-        f"Means: this test, with this measure and bet, did not find a departure from exchangeability.\n"
+        f"Means: this test did not find a departure from exchangeability. It asks whether examples lie nearer to their "
+        f"own class than to others as much as before; a shift of all classes together can escape it.\n"
         f"Does not mean: that there is none. A test can only ever refute exchangeability, never confirm it."
+        + ("\nSo few examples could hardly have given enough evidence." if verdict.n < FEW else "")
     )
 
 
@@ -213,6 +218,8 @@ def test(
         encoding=encoding,
         max_rows=max_rows,
     )
+    for note in _notes(table):
+        typer.echo(f"exchangeable: note: {note}", err=True)
     path = _watch(monitor, table.X, table.y, table.name)
     verdict = judge(path, table.X.shape[1], bet, alarm, seed)
     if plot is not None:
@@ -291,6 +298,20 @@ def _table(rows: Sequence[ex.paper.Row]) -> None:
         f"{sum(row.inside is True for row in judged)} of {len(judged)} published values lie inside the range of our "
         f"{rows[0].seeds} draw(s) of theta; a published value is itself one draw."
     )
+
+
+def _notes(table: Table) -> Iterator[str]:
+    """What is lawful and yet seldom meant: row numbers among the features, or one feature that outweighs the rest."""
+    import numpy as np
+
+    for name, column in zip(table.features, table.X.T, strict=True):
+        if len(column) >= FEW and (np.diff(column) > 0.0).all():
+            yield f"column {name!r} only ever rises, as a row number does; --drop leaves it out"
+    spread = table.X.std(axis=0)
+    typical = float(np.median(spread))
+    if table.X.shape[1] > 2 and 0.0 < WIDE * typical < spread.max():
+        name = table.features[int(spread.argmax())]
+        yield f"column {name!r} spreads over {WIDE:g} times as far as most and decides all distances; scale the table"
 
 
 def _watch(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:

@@ -96,7 +96,7 @@ def one_p(p: Any) -> float:
     except (OverflowError, TypeError, ValueError):
         value = math.nan
     if not 0.0 < value <= 1.0:
-        raise ValueError(f"p must lie in (0, 1], got {p!r}")
+        raise ValueError(f"p must be a number in (0, 1], got {p!r}")
     return value
 
 

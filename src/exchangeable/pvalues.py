@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from exchangeable.protocols import Floats, Measure, Ranks
+from exchangeable.protocols import Bet, Floats, Measure, Ranks
 
 DRAWS = 1024  # thetas drawn at a time for single updates
 
@@ -63,8 +63,8 @@ class PValues:
     """
 
     def __init__(self, measure: Measure, *, seed: int = 0) -> None:
-        if isinstance(measure, type) or not isinstance(measure, Measure):
-            raise ValueError(f"measure must have update and extend, got {measure!r}")
+        if isinstance(measure, (type, Bet)) or not isinstance(measure, Measure):
+            raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
         self.seed = _seed(seed)
         self.n = 0

@@ -376,9 +376,9 @@ def _check_classes(y: list[object], label: str) -> None:
     if distinct == 1:
         law = "the nearest-neighbour measure compares classes and needs at least two"
         raise TableError(f"label column {_shown(label)} holds one class only ({_shown(y[0])}); {law}")
-    if distinct == len(y):
+    if distinct == len(y) or (len(y) >= 10 and distinct > 0.8 * len(y)):
         law = "it looks like a continuous number or an identifier, and class labels are needed"
-        raise TableError(f"label column {_shown(label)} holds no value twice; {law}")
+        raise TableError(f"label column {_shown(label)} holds {distinct} different values in {len(y)} rows; {law}")
 
 
 def _assemble(columns: Sequence[_Numbers | _Categories], rows: int) -> tuple[NDArray[np.float64], list[str]]:
@@ -456,6 +456,8 @@ def _csv(dialect: _Dialect, label: str | None) -> _Source:
     if first is None:
         raise TableError("the file is empty")
     names = first if dialect.header else [str(i + 1) for i in range(len(first))]
+    if dialect.header:
+        _check_header(names)
 
     def batches(used: list[str]) -> Batches:
         place = {name: i for i, name in enumerate(names)}
@@ -466,6 +468,16 @@ def _csv(dialect: _Dialect, label: str | None) -> _Source:
                 yield pa.RecordBatch.from_arrays([pa.array(columns[place[name]], pa.string()) for name in used], used)
 
     return _Source(pa.schema([(name, pa.string()) for name in names]), batches, label, parse=True)
+
+
+def _check_header(names: list[str]) -> None:
+    """Is the first line a header at all, and cut at the right places?"""
+    if len(names) == 1 and ";" in names[0]:
+        raise ColumnError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
+    # numbered columns are what pandas makes of nameless ones
+    numbered = [[str(i + start) for i in range(len(names))] for start in (0, 1)]
+    if names not in numbered and all(_NUMBER.fullmatch(name.strip()) for name in names):
+        raise ColumnError("the first line holds numbers only, so it is no header; add --no-header")
 
 
 def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:

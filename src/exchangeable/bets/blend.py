@@ -138,7 +138,10 @@ def _gains(bets: Sequence[Bet], p: float) -> Floats:
 
 def _several(bets: Sequence[Bet]) -> list[Bet]:
     """Admit at least one bet; the same object twice would learn everything twice."""
-    admitted = list(bets)
+    try:
+        admitted = list(bets)
+    except TypeError:
+        raise ValueError(f"bets must be a list of bets, got {bets!r}") from None
     if not admitted:
         raise ValueError("bets must hold at least one bet, got none")
     for bet in admitted:

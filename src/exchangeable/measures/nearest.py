@@ -220,9 +220,11 @@ def _encode(labels: list[Any], known: dict[Hashable, int], name: str) -> tuple[N
     for i, label in enumerate(labels):
         try:
             code = codes.get(label)
-            lawful = label is not None and bool(label == label)  # NaN is not equal to itself
+            lawful = bool(label == label)  # NaN is not equal to itself
         except (TypeError, ValueError):
             lawful = False
+        if label is None:
+            raise ValueError(f"{name} must hold a label for each example, got None at position {i}")
         if not lawful:
             raise ValueError(
                 f"{name} must hold hashable labels equal to themselves, got {_shown(label)} at position {i}"
