@@ -177,8 +177,8 @@ def test_the_jumper_against_the_recursion(waking: float, jumping: float, grid: i
 def test_the_jumper_keeps_shares_that_sum_to_one() -> None:
     bet = SleepyJumper()
     bet.extend(uniform(1, 20_000) ** 2)
-    assert math.isclose(bet._weights.sum(), 1.0, rel_tol=1e-14)
-    assert (bet._weights >= 0.0).all()
+    assert math.isclose(bet._state[0].sum(), 1.0, rel_tol=1e-14)
+    assert (bet._state[0] >= 0.0).all()
 
 
 @pytest.mark.parametrize("p", [1e-300, 5e-324, 0.5, 1.0])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from exchangeable import kernels
-from exchangeable.protocols import Floats, many_p, one_p, whole
+from exchangeable.bets.learner import Learner
+from exchangeable.protocols import Floats, one_p, whole
 
 
-class Histogram:
+class Histogram(Learner):
     """Bets the histogram of the past p-values, with half a pseudo-count a bin: ``f = B (c_b + 1/2)/(n + B/2)``.
 
     Loses at most about ``(B - 1)/2 ln n`` against the best histogram in hindsight. O(1) time, O(B) memory.
@@ -22,27 +22,13 @@ class Histogram:
 
     def __init__(self, bins: int = 10) -> None:
         self.bins = whole("bins", bins, 1, 10**8)
-        self._counts = np.zeros(self.bins)
+        self._state = (np.zeros(self.bins),)
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        gain = np.empty(1)
-        kernels.blend.histogram(self._counts.copy(), np.array([one_p(p)]), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.blend.histogram(self._counts, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.blend.histogram(*state, p, gains)
 
 
-class Tree:
+class Tree(Learner):
     """All dyadic histograms of up to 2^depth bins, mixed exactly: context-tree weighting, or an optional Polya tree.
 
     At each dyadic interval s, of depth d and with p-values split c_left + c_right, with pseudo-count a,
@@ -63,21 +49,11 @@ class Tree:
         if prior not in ("rough", "smooth"):
             raise ValueError(f"prior must be 'rough' or 'smooth', got {prior!r}")
         self.prior = prior
-        self._counts, self._log_own, self._log_mixed = (np.zeros(2 ** (self.depth + 1)) for _ in range(3))
+        self._state = tuple(np.zeros(2 ** (self.depth + 1)) for _ in range(3))  # counts, log KT, log W of the nodes
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        state = self._counts, self._log_own, self._log_mixed
-        return float(kernels.blend.tree_step(*state, self.depth, self.prior == "smooth", one_p(p), False))
+        """Log of the betting function at p: along one path from the root, without a copy of the tree."""
+        return float(kernels.blend.tree_step(*self._state, self.depth, self.prior == "smooth", one_p(p), False))
 
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        state = self._counts, self._log_own, self._log_mixed
-        kernels.blend.tree(*state, self.depth, self.prior == "smooth", values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.blend.tree(*state, self.depth, self.prior == "smooth", p, gains)

@@ -9,10 +9,11 @@ from numpy.typing import ArrayLike
 
 from exchangeable import kernels
 from exchangeable.bets.blend import Blend
-from exchangeable.protocols import Floats, in_interval, many_p, one_p, whole
+from exchangeable.bets.learner import Learner
+from exchangeable.protocols import Floats, in_interval, whole
 
 
-class SleepyJumper:
+class SleepyJumper(Learner):
     """Power bets that fall asleep, wake up and jump: for p-values that are small only at times.
 
     Asleep capital A does not bet; awake capital w_eps bets ``eps p^(eps - 1)``, eps = 1/G, 2/G, .., 1. With
@@ -32,26 +33,13 @@ class SleepyJumper:
         self.waking = in_interval("waking", waking, 0.0, 1.0, "(0, 1]")
         self.jumping = in_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
         self.grid = whole("grid", grid, 1, 10**6)
-        self._weights = np.zeros(self.grid + 1)
-        self._weights[0] = 1.0
+        self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        return float(kernels.jumper.log_density(self._weights, self.waking, self.jumping, one_p(p)))
-
-    def update(self, p: float) -> None:
-        """Learn p: the bets that foresaw it gain weight."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.jumper.extend(self._weights, self.waking, self.jumping, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.jumper.extend(*state, self.waking, self.jumping, p, gains)
 
 
-class SimpleJumper:
+class SimpleJumper(Learner):
     """Three gamblers, for small p-values, for large ones and idle, who now and then change places.
 
     ``f_e(p) = 1 + e (p - 1/2)`` with e = -1, 0, 1; ``C_e <- (1 - rate) C_e + (rate/3) C``, then ``C_e <- C_e f_e(p)``.
@@ -65,24 +53,10 @@ class SimpleJumper:
 
     def __init__(self, rate: float = 0.01) -> None:
         self.rate = in_interval("rate", rate, 0.0, 1.0, "(0, 1]")
-        self._weights = np.full(3, 1.0 / 3.0)
+        self._state = (np.full(3, 1.0 / 3.0),)
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        gain = np.empty(1)
-        kernels.blend.simple_jumper(self._weights.copy(), self.rate, np.array([one_p(p)]), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.blend.simple_jumper(self._weights, self.rate, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.blend.simple_jumper(*state, self.rate, p, gains)
 
 
 class CompositeJumper:

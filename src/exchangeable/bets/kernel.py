@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from exchangeable import kernels
-from exchangeable.protocols import Floats, in_interval, many_p, one_p, whole
+from exchangeable.bets.learner import Learner
+from exchangeable.protocols import Floats, in_interval, whole
 
 
-class Kernel:
+class Kernel(Learner):
     """Bets a density estimate with the Jackson kernel: smooth, nonnegative, integral exactly one, and it may forget.
 
         f(p) = (1 + sum_i lam^(n-i) K_J(p, p_i)) / (1 + sum_i lam^(n-i)) ,   lam = forgetting
@@ -27,27 +27,13 @@ class Kernel:
         self.order = whole("order", order, 2, 4096)
         self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         self._weights = kernels.jackson.weights(self.order)
-        self._sums = np.zeros(self.order)
+        self._state = (np.zeros(self.order),)
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        gain = np.empty(1)
-        kernels.jackson.kernel(self._sums.copy(), self._weights, self.forgetting, np.array([one_p(p)]), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.jackson.kernel(self._sums, self._weights, self.forgetting, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.jackson.kernel(*state, self._weights, self.forgetting, p, gains)
 
 
-class Markov:
+class Markov(Learner):
     """Bets the density of p_n given p_{n-1}: finds serial dependence that each p-value alone does not show.
 
         f(p | q) = (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1}))
@@ -64,23 +50,7 @@ class Markov:
         self.order = whole("order", order, 2, 256)
         self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         self._weights = kernels.jackson.weights(self.order)
-        self._last = np.zeros(self.order)  # cosines of the last p
-        self._sums = np.zeros((self.order, self.order))
+        self._state = np.zeros(self.order), np.zeros((self.order, self.order))  # cosines of the last p, and the sums
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        gain = np.empty(1)
-        state = self._last.copy(), self._sums.copy()
-        kernels.jackson.markov(*state, self._weights, self.forgetting, np.array([one_p(p)]), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.jackson.markov(self._last, self._sums, self._weights, self.forgetting, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.jackson.markov(*state, self._weights, self.forgetting, p, gains)

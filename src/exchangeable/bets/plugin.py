@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from exchangeable import kernels
-from exchangeable.protocols import Floats, many_p, one_p
+from exchangeable.bets.learner import Learner
+from exchangeable.protocols import Floats, one_p
 
 
-class Plugin:
+class Plugin(Learner):
     """Bets the kernel density estimate of the past p-values: finds any departure from uniformity, given time.
 
     Gaussian kernel on the extended sample {-p_i, p_i, 2 - p_i}, Silverman's bandwidth as R's ``bw.nrd0`` on that
@@ -30,19 +28,11 @@ class Plugin:
     """
 
     def __init__(self) -> None:
-        self._state: tuple[Floats, ...] = kernels.plugin.fresh()
+        self._state = kernels.plugin.fresh()
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
         return float(kernels.plugin.log_density(*self._state, one_p(p)))
 
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.plugin.extend(*self._state, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.plugin.extend(*state, p, gains)

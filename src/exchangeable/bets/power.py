@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import kernels
+from exchangeable.bets.learner import Learner
 from exchangeable.protocols import Floats, in_interval, many_p, one_p
 
 
@@ -54,7 +55,7 @@ class Power:
         return gains
 
 
-class SimpleMixture:
+class SimpleMixture(Learner):
     """All power bets at once, with equal shares: ``S_n = int_0^1 prod_i (eps p_i^(eps - 1)) d eps``, in closed form.
 
     The classical martingale of the field; good when p-values gather near 0, and at a loss about ``ln(n)/2`` otherwise.
@@ -68,25 +69,17 @@ class SimpleMixture:
     """
 
     def __init__(self) -> None:
-        self._state = np.zeros(4)  # n, -sum ln p and its carry, log S_n
+        self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p: ``log S_{n+1} - log S_n``."""
-        return float(kernels.mixture.log_density(self._state, one_p(p)))
+        return float(kernels.mixture.log_density(*self._state, one_p(p)))
 
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.mixture.extend(self._state, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.mixture.extend(*state, p, gains)
 
 
-class GammaMixture:
+class GammaMixture(Learner):
     """All power bets with epsilon ~ Gamma(shape, rate), in closed form; epsilon may exceed 1: it bets on large p too.
 
     With ``a = -sum ln p_i``: ``log S = a + b ln c + lnG(n + b) - lnG(b) - (n + b) ln(a + c)``, b = shape, c = rate,
@@ -101,21 +94,7 @@ class GammaMixture:
     def __init__(self, shape: float = 1.0, rate: float = 1.0) -> None:
         self.shape = in_interval("shape", shape, 0.0, 1e6, "(0, 1e6]")
         self.rate = in_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
-        self._state = np.zeros(4)  # n, -sum ln p and its carry, log S_n
+        self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p: ``log S_{n+1} - log S_n``."""
-        gain = np.empty(1)
-        kernels.mixture.gamma_extend(self._state.copy(), self.shape, self.rate, np.array([one_p(p)]), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.mixture.gamma_extend(self._state, self.shape, self.rate, values, gains)
-        return gains
+    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+        kernels.mixture.gamma_extend(*state, self.shape, self.rate, p, gains)

@@ -36,12 +36,6 @@ def _bet(weights, waking, jumping, p, moved):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def log_density(weights, waking, jumping, p):  # type: ignore[no-untyped-def]
-    """Log of the betting function at p."""
-    return _bet(weights, waking, jumping, p, np.empty(len(weights)))
-
-
-@compiled()
 def extend(weights, waking, jumping, p, out):  # type: ignore[no-untyped-def]
     """Bet on each p, then let the capital be shared anew."""
     moved = np.empty(len(weights))
