@@ -2,17 +2,21 @@
 # make test    set up everything the tests need, run them all
 # make check   style, types, architecture, doctests, and the wheel in an empty environment
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
+# make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
 
 PYTHON ?= python3
 VENV ?= .venv
 BENCH ?= .venv-bench
+# nonconform, a peer, wants Python 3.12 or newer
+BENCH_PYTHON ?= $(shell for p in python3.13 python3.12 "$$(pyenv root 2>/dev/null)"/versions/3.1[23]*/bin/python; do \
+  "$$p" -c '' 2>/dev/null && echo "$$p" && exit; done; echo $(PYTHON))
 DATA ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench paper clean
+.PHONY: demo test check style types doctest wheel bench validity paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
@@ -38,6 +42,9 @@ wheel: $(VENV)/.check
 
 bench: $(BENCH)/.bench
 	$(BENCH)/bin/python benchmarks/run.py
+
+validity: $(BENCH)/.bench
+	$(BENCH)/bin/python benchmarks/validity.py
 
 paper: $(VENV)/.demo
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper
@@ -65,6 +72,6 @@ $(VENV)/.check: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(BENCH)/.bench: pyproject.toml benchmarks/requirements.txt
-	$(PYTHON) -m venv $(BENCH)
+	$(BENCH_PYTHON) -m venv --clear $(BENCH)
 	$(BENCH)/bin/python $(PIP) -e '.[all]' -r benchmarks/requirements.txt
 	@touch $@

@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 
 import naive
 from exchangeable import alarms, bets, measures
+from exchangeable.bets import adaptive
 from exchangeable.protocols import Alarm, Bet, Measure
 
 Floats = NDArray[np.float64]
+Counts = list[tuple[int, int, int]]
 
 TINY = 5e-324  # the smallest p that a double can hold
+NEAR_ONE = 1e-6  # -log p below which a density that is infinite at one is integrated exactly
 FLOOR = math.exp(-700.0)  # integrals are numerical above it, where doubles have all their digits, and exact below
 
 
@@ -44,7 +47,9 @@ def settled(examples: int) -> settings:
 
 class BetCase(NamedTuple):
     make: Callable[[], Bet]
-    beyond: Callable[[Sequence[float]], float]  # mass of the next bet in (0, FLOOR]
+    beyond: Callable[[Sequence[float]], float]  # mass of the next bet in (0, FLOOR], and in [exp(-start), 1]
+    start: float = 0.0  # of the numerical integral, in -log p
+    depth: int = 4  # the density may jump at multiples of 2^-depth
 
 
 def _mixture_beyond(history: Sequence[float]) -> float:
@@ -74,7 +79,40 @@ def _bounded(make: Callable[[], Bet]) -> BetCase:
     return BetCase(make, lambda history: 0.0)
 
 
+def _beta_outside(history: Sequence[float], switching: float, size: int = 15, reach: float = 2.5) -> float:
+    return naive.beta_mass_outside(history, FLOOR, -math.expm1(-NEAR_ONE), switching, size, reach)
+
+
+def _beta(switching: float, size: int, reach: float) -> BetCase:
+    return BetCase(
+        lambda: bets.Beta(switching, size=size, reach=reach),
+        lambda history: _beta_outside(history, switching, size, reach),
+        NEAR_ONE,
+    )
+
+
+def _adaptive_beyond(history: Sequence[float]) -> float:
+    """From the parts that are not bounded, in proportion to their shares of the next bet."""
+    bet = bets.Adaptive()
+    bet.extend(history)
+    _, linear, _, _, shares, log_parts = bet._state[-1]
+    switched = (1.0 - adaptive.SHARE) * shares + adaptive.SHARE / len(shares)
+    weights = math.exp(log_parts[0]) * linear + math.exp(log_parts[1]) * switched
+    sharp = weights[-3 - len(adaptive.SWITCHING) : -3]  # of the Beta bets
+    outside = [_beta_outside(history, switching) for switching in adaptive.SWITCHING]
+    middle = math.exp(-0.5 * NEAR_ONE)
+    others = math.exp(bet.log_density(middle)) - sharp @ [_beta_at(history, s, middle) for s in adaptive.SWITCHING]
+    return float(sharp @ outside + weights[-3] * _mixture_beyond(history) - math.expm1(-NEAR_ONE) * others)
+
+
+def _beta_at(history: Sequence[float], switching: float, p: float) -> float:
+    return math.exp(naive.beta([*history, p], switching, 15, 2.5)[0][-1])
+
+
 BETS: dict[str, BetCase] = {
+    "Adaptive": BetCase(bets.Adaptive, _adaptive_beyond, NEAR_ONE, 10),
+    "Beta": _beta(0.001, 15, 2.5),
+    "Beta(small)": _beta(0.3, 4, 1.0),
     "Idle": _bounded(bets.Idle),
     "SimpleJumper": _bounded(bets.SimpleJumper),
     "CompositeJumper": _bounded(bets.CompositeJumper),
@@ -99,11 +137,266 @@ BETS: dict[str, BetCase] = {
     "SleepyJumper(one rung)": _jumper(0.5, 0.5, 1),
     "Plugin": BetCase(bets.Plugin, lambda history: 0.0),  # a bounded density
 }
-MEASURES: dict[str, Callable[[], Measure]] = {"NearestNeighbour": measures.NearestNeighbour}
-ALARMS: dict[str, Callable[[], Alarm]] = {
-    "Ville": alarms.Ville,
-    "Ville(0.5)": lambda: alarms.Ville(0.5),
-    "Ville(1e-300)": lambda: alarms.Ville(1e-300),
+
+
+class AlarmCase(NamedTuple):
+    make: Callable[[], Alarm]
+    statistic: Callable[[Sequence[float]], list[float]]  # by definition, of finite log values
+    level: float
+
+
+def _ville(alpha: float) -> AlarmCase:
+    return AlarmCase(lambda: alarms.Ville(alpha), list, -math.log(alpha))
+
+
+ALARMS: dict[str, AlarmCase] = {
+    "Ville": _ville(0.01),
+    "Ville(0.5)": _ville(0.5),
+    "Ville(1e-300)": _ville(1e-300),
+    "Cusum": AlarmCase(alarms.Cusum, naive.cusum, math.log(10_000.0)),
+    "Cusum(3)": AlarmCase(lambda: alarms.Cusum(3), naive.cusum, math.log(3.0)),
+    "ShiryaevRoberts": AlarmCase(alarms.ShiryaevRoberts, naive.shiryaev_roberts, math.log(10_000.0)),
+    "ShiryaevRoberts(9)": AlarmCase(lambda: alarms.ShiryaevRoberts(9), naive.shiryaev_roberts, math.log(9.0)),
+    "Difference(5)": AlarmCase(
+        lambda: alarms.Difference(5, window=7, bound=3.0),
+        lambda log_values: naive.difference(log_values, 7, 3.0),
+        3.0 * math.sqrt(7 * math.log(5) / 2),
+    ),
+    "Difference(1.5)": AlarmCase(
+        lambda: alarms.Difference(1.5, window=1, bound=50.0),
+        lambda log_values: naive.difference(log_values, 1, 50.0),
+        50.0 * math.sqrt(math.log(1.5) / 2),
+    ),
+}
+
+# ------------------------------------------------------------------ the measures, and what they take
+
+Bad = dict[str, tuple[Any, Any, str]]  # X, y (or x, y), and the argument that the message must name
+
+
+def rows_with_labels(X: Any, y: Any) -> tuple[Any, Any]:
+    """Rows of features with labels: what every contract is written in. The others take what they can use of it."""
+    return X, y
+
+
+def rows(X: Any, y: Any) -> tuple[Any, Any]:
+    """No labels."""
+    return X, None
+
+
+def rows_with_numbers(X: Any, y: Any) -> tuple[Any, Any]:
+    """Labels that are real numbers."""
+    return X, [float(ord(label)) if isinstance(label, str) else float(label) / 4 for label in y]
+
+
+def numbers(X: Any, y: Any) -> tuple[Any, Any]:
+    """A stream of single numbers without labels: the first feature."""
+    return [float(x[0]) for x in X], None
+
+
+def numbers_with_labels(X: Any, y: Any) -> tuple[Any, Any]:
+    """A stream of single numbers with labels."""
+    return [float(x[0]) for x in X], y
+
+
+GOOD_X, GOOD_Y = [[0.0, 1.0], [2.0, 0.5], [0.0, 1.0]], ["a", "b", "b"]
+MIDDLE = np.zeros((700, 2))
+MIDDLE[555, 1] = math.nan
+BAD_ROWS: Bad = {
+    "too narrow": ([[1.0]], ["a"], "X"),
+    "too wide": ([[1.0, 2.0, 3.0]], ["a"], "X"),
+    "nan": ([[1.0, math.nan]], ["a"], "X"),
+    "inf": ([[math.inf, 1.0]], ["a"], "X"),
+    "-inf": ([[1.0, 1.0], [-math.inf, 1.0]], ["a", "b"], "X"),
+    "nan in the middle": (MIDDLE, ["new label"] * 700, "X"),
+    "None inside": ([[None, 1.0]], ["a"], "X"),
+    "text": ([["a", "b"]], ["a"], "X"),
+    "numbers as text": ([["1", "2"]], ["a"], "X"),
+    "bytes": ([[b"1", b"2"]], ["a"], "X"),
+    "dates": (np.array([["2012-06-26", "2012-06-27"]], "M8[D]"), ["a"], "X"),
+    "complex": ([[1.0 + 2.0j, 1.0]], ["a"], "X"),
+    "too large": ([[1e200, 1.0]], ["a"], "X"),
+    "an enormous integer": ([[10**400, 1.0]], ["a"], "X"),
+    "no features": (np.empty((1, 0)), ["a"], "X"),
+    "no features in a list": ([[]], ["a"], "X"),
+    "one-dimensional": ([1.0, 2.0], ["a", "b"], "X"),
+    "an empty list": ([], [], "X"),
+    "three-dimensional": ([[[1.0, 2.0]]], ["a"], "X"),
+    "a number": (1.0, ["a"], "X"),
+    "a string": ("1.0", ["a"], "X"),
+    "nothing": (None, ["a"], "X"),
+    "ragged": ([[1.0, 2.0], [1.0]], ["a", "b"], "X"),
+    "text among objects": (np.array([["1", 2.0]], object), ["a"], "X"),
+    "a masked value": (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), ["a"], "X"),
+}
+BAD_LABELS: Bad = {
+    "no labels": ([[1.0, 2.0]], None, "y"),
+    "too few labels": ([[1.0, 2.0], [3.0, 4.0]], ["a"], "y"),
+    "too many labels": ([[1.0, 2.0]], ["a", "b"], "y"),
+    "labels without examples": (np.empty((0, 2)), ["a"], "y"),
+    "nan label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", math.nan], "y"),
+    "nan in an array of labels": ([[1.0, 2.0], [3.0, 4.0]], np.array([1.0, math.nan]), "y"),
+    "unhashable label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", ["a"]], "y"),
+    "array of labels with two columns": ([[1.0, 2.0]], np.array([[1, 2]]), "y"),
+    "None label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", None], "y"),
+    # regression: TypeError for the next two
+    "a label that is no column": ([[1.0, 2.0]], 5, "y"),
+    "a label that is an array without dimensions": ([[1.0, 2.0]], np.array(5), "y"),
+}
+BAD_TABLES: Bad = {**BAD_ROWS, **BAD_LABELS}
+BAD_ROW: Bad = {
+    "too narrow": ([1.0], "a", "x"),
+    "too wide": ([1.0, 2.0, 3.0], "a", "x"),
+    "nan": ([1.0, math.nan], "a", "x"),
+    "inf": ([1.0, -math.inf], "a", "x"),
+    "text": (["a", "b"], "a", "x"),
+    "a string": ("ab", "a", "x"),
+    "complex": ([1.0j, 1.0], "a", "x"),
+    "too large": ([1.0, -1e200], "a", "x"),
+    "no features": ([], "a", "x"),
+    "two-dimensional": ([[1.0, 2.0]], "a", "x"),
+    "a number": (1.0, "a", "x"),
+    "nothing": (None, "a", "x"),
+    "ragged": ([[1.0], 2.0], "a", "x"),
+}
+BAD_LABEL: Bad = {
+    "no label": ([1.0, 2.0], None, "y"),
+    "nan label": ([1.0, 2.0], math.nan, "y"),
+    "a list": ([1.0, 2.0], ["a"], "y"),
+    "a dictionary": ([1.0, 2.0], {}, "y"),
+    "an array": ([1.0, 2.0], np.array([1, 2]), "y"),
+}
+BAD_EXAMPLES: Bad = {**BAD_ROW, **BAD_LABEL}
+BAD_REAL_LABELS: Bad = {
+    "no numbers": ([[1.0, 2.0]], None, "y"),
+    "too few numbers": ([[1.0, 2.0], [3.0, 4.0]], [1.0], "y"),
+    "too many numbers": ([[1.0, 2.0]], [1.0, 2.0], "y"),
+    "numbers without examples": (np.empty((0, 2)), [1.0], "y"),
+    "nan as a number": ([[1.0, 2.0], [3.0, 4.0]], [1.0, math.nan], "y"),
+    "an infinite number": ([[1.0, 2.0], [3.0, 4.0]], [-math.inf, 1.0], "y"),
+    "too large a number": ([[1.0, 2.0]], [1e200], "y"),
+    "too large an integer": ([[1.0, 2.0]], [10**400], "y"),
+    "labels in words": ([[1.0, 2.0], [3.0, 4.0]], ["a", "b"], "y"),
+    "labels in digits": ([[1.0, 2.0]], ["1"], "y"),
+    "None among numbers": ([[1.0, 2.0], [3.0, 4.0]], [1.0, None], "y"),
+    "text among numbers": ([[1.0, 2.0], [3.0, 4.0]], np.array([1.0, "2"], object), "y"),
+    "a complex number": ([[1.0, 2.0]], [1.0 + 2.0j], "y"),
+    "a masked number": ([[1.0, 2.0]], np.ma.array([1.0], mask=[True]), "y"),
+    "a column of width one": ([[1.0, 2.0]], [[1.0]], "y"),
+    "ragged numbers": ([[1.0, 2.0], [3.0, 4.0]], [1.0, [2.0]], "y"),
+    "a number that is no column": ([[1.0, 2.0]], 5.0, "y"),
+}
+BAD_REAL_LABEL: Bad = {
+    "no number": ([1.0, 2.0], None, "y"),
+    "nan as a number": ([1.0, 2.0], math.nan, "y"),
+    "an infinite number": ([1.0, 2.0], math.inf, "y"),
+    "too large a number": ([1.0, 2.0], -1e200, "y"),
+    "a word": ([1.0, 2.0], "a", "y"),
+    "a digit as text": ([1.0, 2.0], "1", "y"),
+    "a complex number": ([1.0, 2.0], 1.0j, "y"),
+    "a list of one": ([1.0, 2.0], [1.0], "y"),
+    "two numbers": ([1.0, 2.0], np.array([1.0, 2.0]), "y"),
+    "a mapping": ([1.0, 2.0], {}, "y"),
+}
+BAD_NUMBERS: Bad = {
+    "nan": ([1.0, math.nan], None, "X"),
+    "inf": ([math.inf], None, "X"),
+    "-inf": ([0.5, -math.inf, 1.0], None, "X"),
+    "nan in the middle": (MIDDLE[:, 1], None, "X"),
+    "None inside": ([1.0, None], None, "X"),
+    "text": (["a", "b"], None, "X"),
+    "numbers as text": (["1", "2"], None, "X"),
+    "bytes": ([b"1"], None, "X"),
+    "dates": (np.array(["2012-06-26"], "M8[D]"), None, "X"),
+    "complex": ([1.0 + 2.0j], None, "X"),
+    "an enormous integer": ([1.0, 10**400], None, "X"),
+    "a column of width one": ([[1.0], [2.0]], None, "X"),
+    "rows": ([[1.0, 2.0]], None, "X"),
+    "a number": (1.0, None, "X"),
+    "a string": ("1.0", None, "X"),
+    "nothing": (None, None, "X"),
+    "ragged": ([[1.0, 2.0], [1.0]], None, "X"),
+    "text among objects": (np.array(["1", 2.0], object), None, "X"),
+    "a masked value": (np.ma.array([1.0, 2.0], mask=[False, True]), None, "X"),
+}
+BAD_NUMBER: Bad = {
+    "nan": (math.nan, None, "x"),
+    "inf": (-math.inf, None, "x"),
+    "text": ("a", None, "x"),
+    "a number as text": ("1", None, "x"),
+    "complex": (1.0j, None, "x"),
+    "an enormous integer": (10**400, None, "x"),
+    "a list": ([1.0], None, "x"),
+    "a row": ([1.0, 2.0], None, "x"),
+    "an array": (np.array([[1.0]]), None, "x"),
+    "nothing": (None, None, "x"),
+}
+GOOD_FRESH = {"too narrow", "too wide"}  # refused by a measure that knows the width, lawful at the start
+
+
+class MeasureCase(NamedTuple):
+    """A measure, what it takes of rows with labels (example by example), and what it must refuse.
+
+    ``within``: the newest is ranked among the examples of its own label only, and ``n`` is their number.
+    """
+
+    make: Callable[[], Measure]
+    takes: Callable[[Any, Any], tuple[Any, Any]] = rows_with_labels
+    bad_tables: Bad = BAD_TABLES
+    bad_examples: Bad = BAD_EXAMPLES
+    within: bool = False
+
+    def ranks(self, measure: Measure, X: Any, y: Any, cuts: Sequence[int] | None = None) -> Counts:
+        """What it says of rows with labels, in pieces if cuts are given."""
+        return ranked_in_pieces(measure, *self.takes(X, y), [len(y)] if cuts is None else cuts)
+
+    def n(self, y: Sequence[Hashable]) -> list[int]:
+        """The ``n`` that its ranks must show."""
+        return [list(y[:i]).count(y[i - 1]) if self.within else i for i in range(1, len(y) + 1)]
+
+
+def _unlabelled(make: Callable[[], Measure]) -> MeasureCase:
+    return MeasureCase(make, rows, BAD_ROWS, BAD_ROW)
+
+
+def _regression(make: Callable[[], Measure]) -> MeasureCase:
+    tables = {name: (X, [1.0] * len(y), argument) for name, (X, y, argument) in BAD_ROWS.items()}
+    examples = {name: (x, 1.0, argument) for name, (x, _, argument) in BAD_ROW.items()}
+    return MeasureCase(make, rows_with_numbers, {**tables, **BAD_REAL_LABELS}, {**examples, **BAD_REAL_LABEL})
+
+
+def _numeric(make: Callable[[], Measure]) -> MeasureCase:
+    return MeasureCase(make, numbers, BAD_NUMBERS, BAD_NUMBER)
+
+
+def _within(make: Callable[[], Measure]) -> MeasureCase:
+    return MeasureCase(lambda: measures.Conditional(make()), within=True)
+
+
+def _numeric_within(make: Callable[[], Measure]) -> MeasureCase:
+    tables = {name: (X, ["a"], argument) for name, (X, _, argument) in BAD_NUMBERS.items()}
+    labels = {name: (*numbers_with_labels(X, y), argument) for name, (X, y, argument) in BAD_LABELS.items()}
+    examples = {name: (x, "a", argument) for name, (x, _, argument) in BAD_NUMBER.items()}
+    label = {name: (x[0], y, argument) for name, (x, y, argument) in BAD_LABEL.items()}
+    make_within = _within(make).make
+    return MeasureCase(make_within, numbers_with_labels, {**tables, **labels}, {**examples, **label}, within=True)
+
+
+MEASURES: dict[str, MeasureCase] = {
+    "NearestNeighbour": MeasureCase(measures.NearestNeighbour),
+    "NearestNeighbour(3)": MeasureCase(lambda: measures.NearestNeighbour(3)),
+    "NearestDistance": _unlabelled(measures.NearestDistance),
+    "NearestDistance(3)": _unlabelled(lambda: measures.NearestDistance(3)),
+    "NearestResidual": _regression(measures.NearestResidual),
+    "NearestResidual(3)": _regression(lambda: measures.NearestResidual(3)),
+    "Value": _numeric(measures.Value),
+    "Frozen": _numeric(measures.Frozen),
+    "Frozen(bins)": _numeric(lambda: measures.Frozen(bins=8, reference=[0.0, 0.1, 0.2, 0.3, 1.0, 2.0])),
+    "Frozen(function)": MeasureCase(lambda: measures.Frozen(lambda X, y: np.asarray(X)[:, 0]), rows, {}, {}),
+    "Conditional(NearestNeighbour)": _within(measures.NearestNeighbour),
+    "Conditional(NearestDistance)": _within(lambda: measures.NearestDistance(2)),
+    "Conditional(Value)": _numeric_within(measures.Value),
+    "Conditional(Frozen)": _numeric_within(lambda: measures.Frozen(bins=4, reference=[0.0, 1.0, 2.0, 3.0])),
 }
 
 # ------------------------------------------------------------------ what they are tried on
@@ -224,25 +517,25 @@ def refused(call: Callable[[], object], *things: Any) -> str:
 
 # ------------------------------------------------------------------ bets
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
-_JUMPS = [-math.log(j / 16.0) for j in range(1, 17)]  # where the histograms and trees of BETS may jump
-_EDGES = sorted(
-    {*_JUMPS, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 24.0, 48.0, 96.0, 192.0, 384.0, 700.0}
-)
+_COARSE = (0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 24.0, 48.0, 96.0, 192.0, 384.0, 700.0)
+_FEW, _MANY = (list(zip(*np.polynomial.legendre.leggauss(size), strict=True)) for size in (6, 32))
+_TOWARDS_ONE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
 
 
-def integral(log_density: Callable[[float], float], beyond: float) -> float:
-    """Of the density over (0, 1], in t = -log p: ``int_0^700 f(e^-t) e^-t dt`` by Gauss-Legendre; the rest is given."""
+def integral(log_density: Callable[[float], float], beyond: float, start: float = 0.0, depth: int = 4) -> float:
+    """Of the density over (0, 1], in t = -log p: ``int f(e^-t) e^-t dt`` by Gauss-Legendre between jumps; rest given."""
+    jumps = {-math.log(j / 2.0**depth) for j in range(1, 2**depth + 1)}
+    edges = sorted(t for t in {start, *jumps, *_COARSE, *(_TOWARDS_ONE if start else ())} if t >= start)
     total = [beyond]
-    for low, high in pairwise(_EDGES):
-        for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+    for low, high in pairwise(edges):
+        for node, weight in _FEW if high < 1.2 * low else _MANY:
             t = 0.5 * (low + high) + 0.5 * (high - low) * node
             total.append(0.5 * (high - low) * weight * math.exp(log_density(math.exp(-t)) - t))
     return math.fsum(total)
 
 
-def check_integrates_to_one(bet: Bet, beyond: float, tolerance: float = 1e-7) -> None:
-    whole = integral(bet.log_density, beyond)
+def check_integrates_to_one(bet: Bet, case: BetCase, history: Sequence[float], tolerance: float = 1e-7) -> None:
+    whole = integral(bet.log_density, case.beyond(history), case.start, case.depth)
     assert abs(whole - 1.0) < tolerance, f"the bet integrates to {whole!r}"
 
 
@@ -305,16 +598,16 @@ def bet_in_pieces(bet: Bet, p: Sequence[float], cuts: Sequence[int]) -> Floats:
     return np.array(gains)
 
 
-def ranked_in_pieces(
-    measure: Measure, X: Sequence[Sequence[float]], y: Sequence[Hashable], cuts: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    counts: list[tuple[int, int, int]] = []
-    for start, stop, single in in_pieces(len(y), cuts):
+def ranked_in_pieces(measure: Measure, X: Sequence[Any], y: Sequence[Any] | None, cuts: Sequence[int]) -> Counts:
+    """Ranks by update, or by batches; without labels where there are none."""
+    counts: Counts = []
+    for start, stop, single in in_pieces(len(X), cuts):
         if single:
-            rank = measure.update(X[start], y[start])
+            rank = measure.update(X[start]) if y is None else measure.update(X[start], y[start])
             counts.append((rank.greater, rank.equal, rank.n))
         else:
-            counts.extend(zip(*(c.tolist() for c in measure.extend(X[start:stop], y[start:stop])), strict=True))
+            ranks = measure.extend(X[start:stop]) if y is None else measure.extend(X[start:stop], y[start:stop])
+            counts.extend(zip(*(column.tolist() for column in ranks), strict=True))
     return counts
 
 
@@ -322,25 +615,51 @@ def ranked_in_pieces(
 
 
 def check_order_does_not_matter(
-    make: Callable[[], Measure],
-    examples: Sequence[tuple[Sequence[float], Hashable]],
-    order: Sequence[int],
-    singly: bool,
+    case: MeasureCase, examples: Sequence[tuple[Sequence[float], Hashable]], order: Sequence[int], singly: bool
 ) -> None:
     """The validity condition: the newest example's rank depends on the bag of the earlier ones only."""
     shuffled = [examples[i] for i in order] + [examples[-1]]
-    assert _last_rank(make(), examples, False) == _last_rank(make(), shuffled, singly)
+    assert _last_rank(case, examples, False) == _last_rank(case, shuffled, singly)
 
 
-def _last_rank(measure: Measure, examples: Sequence[tuple[Sequence[float], Hashable]], singly: bool) -> tuple[int, ...]:
+def _last_rank(
+    case: MeasureCase, examples: Sequence[tuple[Sequence[float], Hashable]], singly: bool
+) -> tuple[int, int, int]:
     X, y = [list(x) for x, _ in examples], [label for _, label in examples]
-    return ranked_in_pieces(measure, X, y, [0] if singly else [len(y)])[-1]
+    return case.ranks(case.make(), X, y, [0] if singly else None)[-1]
+
+
+def check_inputs_stay_the_callers(case: MeasureCase, X: Floats, y: Sequence[Hashable], more: Floats) -> None:
+    """The measure changes no argument, and keeps none: what the caller does to it later is not seen."""
+    taken, labels = case.takes(X, y)
+    mine, given = np.array(taken), None if labels is None else list(labels)
+    measure = case.make()
+    measure.extend(mine, given)
+    assert mine.tobytes() == np.array(taken).tobytes(), "the measure changed its argument"
+    assert given == (None if labels is None else list(labels))
+    mine[:] = 0.0
+    untroubled = case.make()
+    case.ranks(untroubled, X, y)
+    assert case.ranks(measure, more, y) == case.ranks(untroubled, more, y), "the measure kept its argument"
+
+
+def check_copies_of_a_measure_learn_apart(case: MeasureCase, X: Floats, y: Sequence[Hashable], more: Floats) -> None:
+    measure = case.make()
+    case.ranks(measure, X, y)
+    before, twin = state(measure), copy.deepcopy(measure)
+    learnt = case.ranks(twin, more, y)
+    assert state(measure) == before, "a copy taught its original"
+    assert case.ranks(measure, more, y) == learnt, "a copy does not continue like its original"
 
 
 # ------------------------------------------------------------------ alarms
 
 
-def check_alarm_is_its_definition(alarm: Alarm, log_values: Sequence[float], expected: Sequence[bool]) -> None:
+def check_alarm_is_its_definition(case: AlarmCase, log_values: Sequence[float]) -> None:
+    """Wherever rounding cannot decide."""
+    alarm = case.make()
     got = [alarm.update(value) for value in log_values]
     assert all(isinstance(sound, bool) for sound in got)
-    assert got == list(expected)
+    for sound, statistic in zip(got, case.statistic(log_values), strict=True):
+        if abs(statistic - case.level) > 1e-9:
+            assert sound == (statistic >= case.level)

@@ -12,7 +12,7 @@ from typing import Any
 import mpmath
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
+from scipy.special import betainc, betaln, ndtr
 
 Floats = NDArray[np.float64]
 Counts = list[tuple[int, int, int]]
@@ -303,3 +303,133 @@ def tree(p: Sequence[float], depth: int, smooth: bool = False) -> float:
         return (1 + split * below * above) / 2
 
     return float(mpmath.log(weight(list(p), 0.0, 1.0, 0)))
+
+
+def beta_log_density(p: float, a: Any, b: Any) -> Any:
+    """Of Beta(a, b); p = 1 stands for (1 - 2^-54, 1], over which the mean is taken."""
+    if p == 1.0:
+        return -54.0 * math.log(2.0) * (b - 1.0) - np.log(b) - betaln(a, b)
+    return (a - 1.0) * math.log(p) + (b - 1.0) * math.log1p(-p) - betaln(a, b)
+
+
+def beta_grid(size: int, reach: float) -> tuple[Floats, Floats]:
+    """All pairs (a, b)."""
+    shapes = [math.exp(reach * t * abs(t)) for t in (-1.0 + 2.0 * i / (size - 1) for i in range(size))]
+    a, b = zip(*((a, b) for a in shapes for b in shapes), strict=True)
+    return np.array(a), np.array(b)
+
+
+def beta(p: Iterable[float], switching: float, size: int, reach: float) -> tuple[list[float], Floats]:
+    """Log densities of the Beta bank with switching, and the weights with which it bets next."""
+    a, b = beta_grid(size, reach)
+    weights = np.full(len(a), 1.0 / len(a))
+    gains = []
+    for value in p:
+        logs = np.log(weights) + beta_log_density(value, a, b)
+        gains.append(float(logs.max() + math.log(np.exp(logs - logs.max()).sum())))
+        weights = (1.0 - switching) * np.exp(logs - gains[-1]) + switching / len(a)
+    return gains, weights
+
+
+def beta_mass_outside(
+    history: Iterable[float], low: float, from_one: float, switching: float, size: int, reach: float
+) -> float:
+    """The mass of the next bet in (0, low] and in [1 - from_one, 1]."""
+    a, b = beta_grid(size, reach)
+    weights = beta(history, switching, size, reach)[1]
+    return float(weights @ (betainc(a, b, low) + betainc(b, a, from_one)))
+
+
+# ------------------------------------------------------------------ many streams
+
+
+def e_bh(log_values: Sequence[float], alpha: float) -> int:
+    """How many are found: the greatest k for which at least k values reach K/(alpha k), in 50 digits."""
+    K = len(log_values)
+    with mpmath.workdps(50):
+        levels = [mpmath.log(mpmath.mpf(K) / (mpmath.mpf(alpha) * k)) for k in range(1, K + 1)]
+        return max((k for k, t in enumerate(levels, 1) if sum(mpmath.mpf(v) >= t for v in log_values) >= k), default=0)
+
+
+# ------------------------------------------------------------------ the k nearest neighbours
+
+
+def squares(X: ArrayLike) -> Floats:
+    """Direct float64 squared distances, row by row."""
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    return np.array([((rows - x) ** 2).sum(axis=1) for x in rows]).reshape(len(rows), len(rows))
+
+
+def least_means(table: Floats, k: int) -> Floats:
+    """Mean of the k least finite entries of each row, added from the least on; infinite where there is none."""
+    total, count = np.zeros(len(table)), np.zeros(len(table))
+    for column in np.sort(table, axis=1)[:, :k].T:
+        total += np.where(column < math.inf, column, 0.0)
+        count += column < math.inf
+    return np.where(count > 0, total / np.maximum(count, 1), math.inf)
+
+
+def neighbour_ratios(squared: Floats, y: Sequence[Any], k: int) -> Floats:
+    """Mean distance to the k nearest of the own label over the same of other labels."""
+    first = np.array([list(y).index(label) for label in y])  # equal labels, equal numbers
+    alike, table = first[:, None] == first[None, :], np.sqrt(squared)
+    same = least_means(np.where(alike & ~np.eye(len(y), dtype=bool), table, math.inf), k)
+    other = least_means(np.where(alike, math.inf, table), k)
+    return np.array([ratio(s, o) for s, o in zip(same.tolist(), other.tolist(), strict=True)])
+
+
+def neighbour_distances(squared: Floats, y: Sequence[Any], k: int) -> Floats:
+    """Mean distance to the k nearest others."""
+    return least_means(np.where(np.eye(len(squared), dtype=bool), math.inf, np.sqrt(squared)), k)
+
+
+def neighbour_residuals(squared: Floats, y: Sequence[float], k: int) -> Floats:
+    """Label less the mean label of the k nearest others, ordered by (squared distance, label); alone 0."""
+    residuals = []
+    for i, row in enumerate(squared.tolist()):
+        nearest = sorted((row[j], float(y[j])) for j in range(len(y)) if j != i)[:k]
+        total = 0.0
+        for _, label in nearest:
+            total += label
+        residuals.append(float(y[i]) - total / len(nearest) if nearest else 0.0)
+    return np.array(residuals)
+
+
+def ranked(alpha: Floats, y: Sequence[Any] | None = None) -> tuple[int, int, int]:
+    """(greater, equal, n) of the last score: among all, or (labels given) among those of its own label."""
+    among = alpha if y is None else alpha[[label == y[-1] for label in y]]
+    return int((among > alpha[-1]).sum()), int((among == alpha[-1]).sum()), len(among)
+
+
+def increments(log_values: Sequence[float]) -> list[float]:
+    """From S_0 = 1 on."""
+    return [b - a for a, b in zip([0.0, *log_values], log_values, strict=False)]
+
+
+def cusum(log_values: Sequence[float]) -> list[float]:
+    """log max_{i<n} S_n/S_i."""
+    past = [0.0, *log_values]
+    return [max(past[n] - past[i] for i in range(n)) for n in range(1, len(past))]
+
+
+def shiryaev_roberts(log_values: Sequence[float]) -> list[float]:
+    """log sum_{i<n} S_n/S_i."""
+    past = [mpmath.mpf(value) for value in (0.0, *log_values)]
+    return [
+        float(mpmath.log(mpmath.fsum(mpmath.exp(past[n] - past[i]) for i in range(n)))) for n in range(1, len(past))
+    ]
+
+
+def difference(log_values: Sequence[float], window: int, bound: float) -> list[float]:
+    """Sums of the last ``window`` wins of fixed stakes, of which at most ``bound - 1`` counts."""
+    wins = [math.exp(min(g, math.log(bound))) - 1.0 for g in increments(log_values)]
+    return [math.fsum(wins[max(0, n - window) : n]) for n in range(1, len(wins) + 1)]
+
+
+# ------------------------------------------------------------------ scores fixed in advance
+
+
+def ranks_of(scores: ArrayLike, y: Sequence[Any] | None = None) -> Counts:
+    """Each score among all so far, or (labels given) among those of its own label."""
+    alpha = np.asarray(scores, dtype=np.float64)
+    return [ranked(alpha[:n], None if y is None else y[:n]) for n in range(1, len(alpha) + 1)]

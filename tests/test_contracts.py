@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,22 +15,26 @@ from hypothesis import strategies as st
 
 import contracts
 import exchangeable
-import naive
 from contracts import (
     ALARMS,
+    BAD_EXAMPLES,
     BAD_P,
     BAD_P_COLUMNS,
+    BAD_TABLES,
     BETS,
     CUTS,
+    GOOD_X,
+    GOOD_Y,
     HISTORIES,
     MEASURES,
     P_VALUES,
     SLY_P,
     SLY_P_COLUMNS,
+    MeasureCase,
     settled,
 )
 from exchangeable import Martingale, Monitor, PValues, alarms, bets, kernels, measures
-from exchangeable.protocols import Alarm, Bet, Measure
+from exchangeable.protocols import Alarm, Bet, Measure, Rank
 
 each_bet = pytest.mark.parametrize("name", BETS)
 each_measure = pytest.mark.parametrize("name", MEASURES)
@@ -42,17 +46,14 @@ each_alarm = pytest.mark.parametrize("name", ALARMS)
 
 def test_every_exported_implementation_is_under_contract() -> None:
     assert {type(case.make()).__name__ for case in BETS.values()} == set(bets.__all__)
-    assert {type(make()).__name__ for make in MEASURES.values()} == set(measures.__all__)
-    classes = {
-        name for name, thing in vars(alarms).items() if isinstance(thing, type) and thing.__module__ == alarms.__name__
-    }
-    assert {type(make()).__name__ for make in ALARMS.values()} == classes
+    assert {type(case.make()).__name__ for case in MEASURES.values()} == set(measures.__all__)
+    assert {type(case.make()).__name__ for case in ALARMS.values()} == set(alarms.__all__)
 
 
 def test_they_are_what_the_protocols_say() -> None:
     assert all(isinstance(case.make(), Bet) for case in BETS.values())
-    assert all(isinstance(make(), Measure) for make in MEASURES.values())
-    assert all(isinstance(make(), Alarm) for make in ALARMS.values())
+    assert all(isinstance(case.make(), Measure) for case in MEASURES.values())
+    assert all(isinstance(case.make(), Alarm) for case in ALARMS.values())
 
 
 # ------------------------------------------------------------------ bets
@@ -64,7 +65,7 @@ def test_they_are_what_the_protocols_say() -> None:
 def test_a_bet_integrates_to_one_after_any_history(name: str, history: list[float]) -> None:
     bet = BETS[name].make()
     bet.extend(history)
-    contracts.check_integrates_to_one(bet, BETS[name].beyond(history))
+    contracts.check_integrates_to_one(bet, BETS[name], history)
 
 
 @each_bet
@@ -74,14 +75,14 @@ def test_a_bet_integrates_to_one_after_a_long_history(name: str, shape: str) -> 
     history = {"uniform": draws, "small": draws**4, "two atoms": np.where(draws < 0.5, 0.125, 1.0)}[shape]
     bet = BETS[name].make()
     bet.extend(history)
-    contracts.check_integrates_to_one(bet, BETS[name].beyond(history.tolist()))
+    contracts.check_integrates_to_one(bet, BETS[name], history.tolist())
 
 
 def test_the_integral_contract_can_fail() -> None:
     for factor in (0.95, 1.05, 1.0 + 1e-6):
         density = Tilted(math.log(factor)).log_density
         with pytest.raises(AssertionError):
-            contracts.check_integrates_to_one(Tilted(math.log(factor)), contracts.FLOOR**0.5)
+            contracts.check_integrates_to_one(Tilted(math.log(factor)), BETS["Power(0.5)"], [])
         assert abs(contracts.integral(density, contracts.FLOOR**0.5) - factor) < 1e-9
 
 
@@ -210,7 +211,7 @@ def test_a_bet_takes_p_from_any_array(name: str) -> None:
 
 
 @each_measure
-@settled(300)
+@settled(150)
 @given(data=st.data(), examples=contracts.grid_examples(min_size=2), singly=st.booleans())
 def test_the_order_of_earlier_examples_does_not_matter(
     name: str, data: st.DataObject, examples: list[tuple[list[float], str]], singly: bool
@@ -237,19 +238,20 @@ def test_the_order_contract_can_fail() -> None:
             return rank._replace(greater=rank.greater + int(self.n > 1 and self._rows.X[0, 0] > 0))
 
     examples = [([0.0], "a"), ([1.0], "b"), ([2.0], "a")]
-    contracts.check_order_does_not_matter(measures.NearestNeighbour, examples, [1, 0], True)
+    contracts.check_order_does_not_matter(MEASURES["NearestNeighbour"], examples, [1, 0], True)
     with pytest.raises(AssertionError):
-        contracts.check_order_does_not_matter(Oldest, examples, [1, 0], True)
+        contracts.check_order_does_not_matter(MeasureCase(Oldest), examples, [1, 0], True)
 
 
 @each_measure
-@settled(150)
+@settled(100)
 @given(examples=contracts.grid_examples(max_size=30), cuts=CUTS)
 def test_a_measure_extends_as_it_updates(name: str, examples: list[tuple[list[float], str]], cuts: list[int]) -> None:
     X, y = [x for x, _ in examples], [label for _, label in examples]
-    expected = contracts.ranked_in_pieces(MEASURES[name](), X, y, [len(y)])
-    assert contracts.ranked_in_pieces(MEASURES[name](), X, y, cuts) == expected
-    assert contracts.ranked_in_pieces(MEASURES[name](), X, y, [0]) == expected
+    case = MEASURES[name]
+    expected = case.ranks(case.make(), X, y)
+    assert case.ranks(case.make(), X, y, cuts) == expected
+    assert case.ranks(case.make(), X, y, [0]) == expected
 
 
 @each_measure
@@ -258,133 +260,122 @@ def test_a_measure_extends_as_it_updates(name: str, examples: list[tuple[list[fl
 def test_a_measure_extends_as_it_updates_on_continuous_data(name: str, seed: int, cuts: list[int]) -> None:
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(40, 3)).tolist(), rng.integers(0, 3, 40).tolist()
-    expected = contracts.ranked_in_pieces(MEASURES[name](), X, y, [40])
-    assert contracts.ranked_in_pieces(MEASURES[name](), X, y, cuts) == expected
+    case = MEASURES[name]
+    assert case.ranks(case.make(), X, y, cuts) == case.ranks(case.make(), X, y)
 
 
 @each_measure
 def test_a_rank_lies_among_all(name: str) -> None:
     rng = np.random.default_rng(2)
-    ranks = MEASURES[name]().extend(rng.integers(0, 4, (200, 2)), rng.integers(0, 2, 200))
-    assert ranks.n.tolist() == list(range(1, 201))
+    X, y = rng.integers(0, 4, (200, 2)), rng.integers(0, 2, 200).tolist()
+    ranks = MEASURES[name].make().extend(*MEASURES[name].takes(X, y))
+    assert ranks.n.tolist() == MEASURES[name].n(y)
     assert (ranks.equal >= 1).all()
     assert (ranks.greater >= 0).all()
     assert (ranks.greater + ranks.equal <= ranks.n).all()
     assert {column.dtype for column in ranks} == {np.dtype(np.int64)}
 
 
-GOOD_X, GOOD_Y = [[0.0, 1.0], [2.0, 0.5], [0.0, 1.0]], ["a", "b", "b"]
-MIDDLE = np.zeros((700, 2))
-MIDDLE[555, 1] = math.nan
-BAD_TABLES: dict[str, tuple[Any, Any, str]] = {  # X, y, and the argument that the message must name
-    "too narrow": ([[1.0]], ["a"], "X"),
-    "too wide": ([[1.0, 2.0, 3.0]], ["a"], "X"),
-    "nan": ([[1.0, math.nan]], ["a"], "X"),
-    "inf": ([[math.inf, 1.0]], ["a"], "X"),
-    "-inf": ([[1.0, 1.0], [-math.inf, 1.0]], ["a", "b"], "X"),
-    "nan in the middle": (MIDDLE, ["new label"] * 700, "X"),
-    "None inside": ([[None, 1.0]], ["a"], "X"),
-    "text": ([["a", "b"]], ["a"], "X"),
-    "numbers as text": ([["1", "2"]], ["a"], "X"),
-    "bytes": ([[b"1", b"2"]], ["a"], "X"),
-    "dates": (np.array([["2012-06-26", "2012-06-27"]], "M8[D]"), ["a"], "X"),
-    "complex": ([[1.0 + 2.0j, 1.0]], ["a"], "X"),
-    "too large": ([[1e200, 1.0]], ["a"], "X"),
-    "an enormous integer": ([[10**400, 1.0]], ["a"], "X"),
-    "no features": (np.empty((1, 0)), ["a"], "X"),
-    "no features in a list": ([[]], ["a"], "X"),
-    "one-dimensional": ([1.0, 2.0], ["a", "b"], "X"),
-    "an empty list": ([], [], "X"),
-    "three-dimensional": ([[[1.0, 2.0]]], ["a"], "X"),
-    "a number": (1.0, ["a"], "X"),
-    "a string": ("1.0", ["a"], "X"),
-    "nothing": (None, ["a"], "X"),
-    "ragged": ([[1.0, 2.0], [1.0]], ["a", "b"], "X"),
-    "text among objects": (np.array([["1", 2.0]], object), ["a"], "X"),
-    "a masked value": (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), ["a"], "X"),
-    "no labels": ([[1.0, 2.0]], None, "y"),
-    "too few labels": ([[1.0, 2.0], [3.0, 4.0]], ["a"], "y"),
-    "too many labels": ([[1.0, 2.0]], ["a", "b"], "y"),
-    "labels without examples": (np.empty((0, 2)), ["a"], "y"),
-    "nan label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", math.nan], "y"),
-    "nan in an array of labels": ([[1.0, 2.0], [3.0, 4.0]], np.array([1.0, math.nan]), "y"),
-    "unhashable label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", ["a"]], "y"),
-    "array of labels with two columns": ([[1.0, 2.0]], np.array([[1, 2]]), "y"),
-    "None label": ([[1.0, 2.0], [3.0, 4.0]], ["new label", None], "y"),
-    # regression: TypeError for the next two
-    "a label that is no column": ([[1.0, 2.0]], 5, "y"),
-    "a label that is an array without dimensions": ([[1.0, 2.0]], np.array(5), "y"),
-}
-BAD_EXAMPLES: dict[str, tuple[Any, Any, str]] = {
-    "too narrow": ([1.0], "a", "x"),
-    "too wide": ([1.0, 2.0, 3.0], "a", "x"),
-    "nan": ([1.0, math.nan], "a", "x"),
-    "inf": ([1.0, -math.inf], "a", "x"),
-    "text": (["a", "b"], "a", "x"),
-    "a string": ("ab", "a", "x"),
-    "complex": ([1.0j, 1.0], "a", "x"),
-    "too large": ([1.0, -1e200], "a", "x"),
-    "no features": ([], "a", "x"),
-    "two-dimensional": ([[1.0, 2.0]], "a", "x"),
-    "a number": (1.0, "a", "x"),
-    "nothing": (None, "a", "x"),
-    "ragged": ([[1.0], 2.0], "a", "x"),
-    "no label": ([1.0, 2.0], None, "y"),
-    "nan label": ([1.0, 2.0], math.nan, "y"),
-    "a list": ([1.0, 2.0], ["a"], "y"),
-    "a dictionary": ([1.0, 2.0], {}, "y"),
-    "an array": ([1.0, 2.0], np.array([1, 2]), "y"),
-}
+@each_measure
+def test_a_single_rank_is_of_plain_numbers(name: str) -> None:
+    X, y = MEASURES[name].takes(GOOD_X, GOOD_Y)
+    rank = MEASURES[name].make().update(X[0], None if y is None else y[0])
+    assert isinstance(rank, Rank)
+    assert [type(part) for part in rank] == [int, int, int]
+    assert rank == Rank(0, 1, 1)
 
 
 @each_measure
-@pytest.mark.parametrize("bad", BAD_TABLES)
+def test_a_measure_leaves_its_arguments_alone(name: str) -> None:
+    rng = np.random.default_rng(4)
+    contracts.check_inputs_stay_the_callers(
+        MEASURES[name], rng.normal(size=(30, 2)), rng.integers(0, 2, 30).tolist(), rng.normal(size=(30, 2))
+    )
+
+
+@each_measure
+def test_a_copy_of_a_measure_learns_apart(name: str) -> None:
+    rng = np.random.default_rng(5)
+    contracts.check_copies_of_a_measure_learn_apart(
+        MEASURES[name], rng.normal(size=(30, 2)), rng.integers(0, 2, 30).tolist(), rng.normal(size=(30, 2))
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, case in MEASURES.items() if case.takes([[0.0]], ["a"])[1] is None])
+def test_labels_play_no_part_where_they_may_be_left_out(name: str) -> None:
+    rng = np.random.default_rng(6)
+    X, _ = MEASURES[name].takes(rng.normal(size=(40, 2)), [0] * 40)
+    with_labels, without = MEASURES[name].make(), MEASURES[name].make()
+    for got, expected in zip(with_labels.extend(X, list("ab" * 20)), without.extend(X), strict=True):
+        assert got.tolist() == expected.tolist()
+    assert with_labels.update(X[0], ["no label"]) == without.update(X[0])
+
+
+def _each_bad(of: Callable[[MeasureCase], contracts.Bad], but: Iterable[str] = ()) -> pytest.MarkDecorator:
+    """Every measure with everything that it must refuse."""
+    pairs = [(name, bad) for name, case in MEASURES.items() for bad in of(case) if bad not in but]
+    return pytest.mark.parametrize(("name", "bad"), pairs, ids=["-".join(pair) for pair in pairs])
+
+
+@_each_bad(lambda case: case.bad_tables)
 def test_a_measure_refuses_a_bad_table(name: str, bad: str) -> None:
-    X, y, argument = BAD_TABLES[bad]
-    measure, untroubled = MEASURES[name](), MEASURES[name]()
+    case = MEASURES[name]
+    X, y, argument = case.bad_tables[bad]
+    measure, untroubled = case.make(), case.make()
     for _ in range(3):
-        measure.extend(GOOD_X, GOOD_Y)
-        untroubled.extend(GOOD_X, GOOD_Y)
+        assert case.ranks(measure, GOOD_X, GOOD_Y) == case.ranks(untroubled, GOOD_X, GOOD_Y)
         assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
-    assert measure.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+    assert case.ranks(measure, [[1.0, 1.0]], ["c"], [0]) == case.ranks(untroubled, [[1.0, 1.0]], ["c"], [0])
 
 
-@each_measure
-@pytest.mark.parametrize("bad", BAD_EXAMPLES)
+@_each_bad(lambda case: case.bad_examples)
 def test_a_measure_refuses_a_bad_example(name: str, bad: str) -> None:
-    x, y, argument = BAD_EXAMPLES[bad]
-    measure, untroubled = MEASURES[name](), MEASURES[name]()
+    case = MEASURES[name]
+    x, y, argument = case.bad_examples[bad]
+    measure, untroubled = case.make(), case.make()
     for good_x, good_y in zip(GOOD_X, GOOD_Y, strict=True):
-        assert measure.update(good_x, good_y) == untroubled.update(good_x, good_y)
+        assert case.ranks(measure, [good_x], [good_y], [0]) == case.ranks(untroubled, [good_x], [good_y], [0])
         assert contracts.refused(lambda: measure.update(x, y), measure).startswith(f"{argument} must")
-    assert measure.extend(GOOD_X, GOOD_Y)[0].tolist() == untroubled.extend(GOOD_X, GOOD_Y)[0].tolist()
+    assert case.ranks(measure, GOOD_X, GOOD_Y) == case.ranks(untroubled, GOOD_X, GOOD_Y)
 
 
-@each_measure
-@pytest.mark.parametrize("bad", sorted(set(BAD_TABLES) - {"too narrow", "too wide"}))
+@_each_bad(lambda case: case.bad_tables, but=contracts.GOOD_FRESH)
 def test_a_fresh_measure_refuses_a_bad_table(name: str, bad: str) -> None:
-    X, y, argument = BAD_TABLES[bad]
-    measure = MEASURES[name]()
+    case = MEASURES[name]
+    X, y, argument = case.bad_tables[bad]
+    measure = case.make()
     assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
-    assert measure.extend([[1.0]], ["a"]).n.tolist() == [1]  # not even the width was learnt
+    assert case.ranks(measure, [[1.0]], ["a"]) == [(0, 1, 1)]  # not even the width was learnt
+
+
+@_each_bad(lambda case: case.bad_examples, but=contracts.GOOD_FRESH)
+def test_a_fresh_measure_refuses_a_bad_example(name: str, bad: str) -> None:
+    case = MEASURES[name]
+    x, y, argument = case.bad_examples[bad]
+    measure = case.make()
+    assert contracts.refused(lambda: measure.update(x, y), measure).startswith(f"{argument} must")
+    assert case.ranks(measure, [[1.0]], ["a"]) == [(0, 1, 1)]
 
 
 @each_measure
 def test_no_examples_give_no_ranks(name: str) -> None:
-    measure, untroubled = MEASURES[name](), MEASURES[name]()
+    case = MEASURES[name]
+    measure, untroubled = case.make(), case.make()
     for _ in range(2):
-        measure.extend(GOOD_X, GOOD_Y)
-        untroubled.extend(GOOD_X, GOOD_Y)
-        assert [column.tolist() for column in measure.extend(np.empty((0, 2)), [])] == [[], [], []]
-    assert measure.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+        assert case.ranks(measure, GOOD_X, GOOD_Y) == case.ranks(untroubled, GOOD_X, GOOD_Y)
+        assert [column.tolist() for column in measure.extend(*case.takes(np.empty((0, 2)), []))] == [[], [], []]
+    assert case.ranks(measure, [[1.0, 1.0]], ["c"], [0]) == case.ranks(untroubled, [[1.0, 1.0]], ["c"], [0])
 
 
 @each_measure
 def test_no_examples_give_no_ranks_at_the_start(name: str) -> None:
     # regression: a broadcasting error
-    measure = MEASURES[name]()
-    assert [column.tolist() for column in measure.extend(np.empty((0, 2)), [])] == [[], [], []]
-    assert measure.extend(GOOD_X, GOOD_Y).n.tolist() == [1, 2, 3]
+    case = MEASURES[name]
+    measure = case.make()
+    ranks = measure.extend(*case.takes(np.empty((0, 2)), []))
+    assert [column.tolist() for column in ranks] == [[], [], []]
+    assert {column.dtype for column in ranks} == {np.dtype(np.int64)}
+    assert [n for _, _, n in case.ranks(measure, GOOD_X, GOOD_Y)] == case.n(GOOD_Y)
 
 
 # ------------------------------------------------------------------ the line: PValues, Martingale, Monitor
@@ -435,9 +426,11 @@ def test_a_monitor_extends_as_it_updates(name: str, seed: int, cuts: list[int]) 
         if single:
             steps.append(monitor.update(X[start], y[start]))
         else:
-            columns = (column.tolist() for column in monitor.extend(X[start:stop], y[start:stop]))
-            steps += list(zip(*columns, strict=True))
-    for column, got in zip(expected, zip(*steps, strict=True), strict=True):
+            path = monitor.extend(X[start:stop], y[start:stop])
+            steps += list(
+                zip(*(column.tolist() for column in (path.n, path.p, path.log_value, path.alarm)), strict=True)
+            )
+    for column, got in zip(expected[:4], zip(*steps, strict=True), strict=True):
         assert contracts.same_bits(got, column)
 
 
@@ -482,7 +475,7 @@ def test_a_martingale_refuses_a_bad_column(bad: Any) -> None:
 # ------------------------------------------------------------------ alarms
 
 LOG_VALUES = st.lists(
-    st.one_of(st.floats(allow_nan=False), st.floats(-2.0, 12.0), st.sampled_from([0.0, math.log(2.0)]))
+    st.one_of(st.floats(-1e6, 1e6), st.floats(-2.0, 12.0), st.sampled_from([0.0, math.log(2.0), -700.0])), max_size=40
 )
 
 
@@ -490,17 +483,39 @@ LOG_VALUES = st.lists(
 @settled(60)
 @given(values=LOG_VALUES)
 def test_an_alarm_is_its_definition(name: str, values: list[float]) -> None:
-    alarm = ALARMS[name]()
-    assert isinstance(alarm, alarms.Ville)
-    contracts.check_alarm_is_its_definition(alarm, values, naive.ville(values, alarm.alpha))
+    contracts.check_alarm_is_its_definition(ALARMS[name], values)
+
+
+@each_alarm
+@settled(40)
+@given(values=LOG_VALUES, cuts=CUTS, end=st.sampled_from([0.0, math.inf, -math.inf]))
+def test_an_alarm_extends_as_it_updates(name: str, values: list[float], cuts: list[int], end: float) -> None:
+    values = [*values, end, end]
+    whole, pieces, singly = (ALARMS[name].make() for _ in range(3))
+    expected = whole.extend(values)  # type: ignore[attr-defined]
+    assert expected.dtype == np.bool_
+    got: list[bool] = []
+    for start, stop, single in contracts.in_pieces(len(values), cuts):
+        batch = [pieces.update(values[start])] if single else pieces.extend(values[start:stop]).tolist()  # type: ignore[attr-defined]
+        got.extend(batch)
+    assert got == expected.tolist() == [singly.update(value) for value in values]
+    assert contracts.state(pieces) == contracts.state(whole) == contracts.state(singly)
+
+
+@each_alarm
+def test_the_bankrupt_never_sound_and_the_infinitely_rich_always(name: str) -> None:
+    bankrupt, rich = ALARMS[name].make(), ALARMS[name].make()
+    assert [bankrupt.update(value) for value in (0.1, -math.inf, -math.inf)] == [False, False, False]
+    assert [rich.update(value) for value in (0.1, math.inf, math.inf)] == [False, True, True]
 
 
 @each_alarm
 @pytest.mark.parametrize("bad", [math.nan, np.float64("nan"), None, "a", "1", 1j, [1.0]], ids=repr)
 def test_an_alarm_refuses_what_is_no_number(name: str, bad: Any) -> None:
-    alarm = ALARMS[name]()
+    alarm = ALARMS[name].make()
+    alarm.update(0.1)
     assert contracts.refused(lambda: alarm.update(bad), alarm).startswith("log_value must")
-    assert alarm.update(-math.inf) is False
+    assert contracts.refused(lambda: alarm.extend([0.2, bad]), alarm).startswith("log_values must")  # type: ignore[attr-defined]
     assert alarm.update(math.inf) is True
 
 
@@ -518,6 +533,15 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     ),
     (lambda value: bets.SleepyJumper(grid=value), "grid", [0, -1, 1.5, 100.0, math.nan, "a", None, True, [3]]),
     (alarms.Ville, "alpha", [*OUTSIDE, 1, 1.0, 1e-320]),
+    (alarms.Cusum, "period", [*NOT_POSITIVE, 1, 1.0, 1e301]),
+    (alarms.ShiryaevRoberts, "period", [*NOT_POSITIVE, 1, 0.5]),
+    (alarms.Difference, "period", [*NOT_POSITIVE, 1]),
+    (lambda value: alarms.Difference(window=value), "window", [0, -1, 1.5, math.nan, "a", None, True]),
+    (lambda value: alarms.Difference(bound=value), "bound", [*NOT_POSITIVE, 1, 1e7]),
+    (bets.Beta, "switching", OUTSIDE),
+    (lambda value: bets.Beta(size=value), "size", [0, 1, 2.0, 201, None, "a", True]),
+    (lambda value: bets.Beta(reach=value), "reach", [*NOT_POSITIVE, 3.0]),
+    (lambda value: Monitor(on_alarm=value), "on_alarm", ["", "stop", None, True, 3]),
     (
         lambda value: PValues(measures.NearestNeighbour(), seed=value),
         "seed",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +15,8 @@ from numpy.typing import NDArray
 import contracts
 import naive
 from exchangeable import Martingale, Monitor, PValues, Step, thetas
-from exchangeable.alarms import Ville
-from exchangeable.bets import Plugin, Power, SimpleMixture, SleepyJumper
+from exchangeable.alarms import Cusum, Ville
+from exchangeable.bets import Adaptive, Plugin, Power, SimpleMixture, SleepyJumper
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Bet
 
@@ -25,6 +28,11 @@ def stream(seed: int, n: int, change: int) -> tuple[NDArray[np.float64], NDArray
     return rng.normal(size=(n, 2)) + 2.0 * side[:, None], np.where(np.arange(n) < change, side, 1 - side)
 
 
+def latched(sounds: list[bool]) -> list[bool]:
+    """On from the first time on."""
+    return list(accumulate(sounds, lambda before, now: before or now))
+
+
 @pytest.mark.parametrize("bet", [Plugin, SimpleMixture, SleepyJumper, lambda: Power(0.5)])
 def test_a_monitor_is_its_pieces(bet: type[Bet]) -> None:
     X, y = stream(1, 200, 100)
@@ -34,26 +42,26 @@ def test_a_monitor_is_its_pieces(bet: type[Bet]) -> None:
     assert path.n.tolist() == list(range(1, 201))
     assert contracts.same_bits(path.p, p)
     assert contracts.same_bits(path.log_value, log_value)
-    assert path.alarm.tolist() == naive.ville(log_value.tolist(), 0.2)
+    assert path.alarm.tolist() == latched(naive.ville(log_value.tolist(), 0.2))
     assert path.alarm.dtype == np.bool_
 
 
 def test_the_whole_line_against_the_paper() -> None:
     X, y = stream(2, 150, 75)
-    path = Monitor(seed=3).extend(X, y)
+    path = Monitor(bet=Plugin(), seed=3).extend(X, y)
     p = naive.p_values(naive.ranks(X, y), thetas(3, 0, 150))
     log_value = np.cumsum(naive.plugin(p))
     assert contracts.same_bits(path.p, p)
     assert np.abs(path.log_value - log_value).max() < 1e-10
-    assert path.alarm.tolist() == naive.ville(path.log_value.tolist(), 0.01)
+    assert path.alarm.tolist() == latched(naive.ville(path.log_value.tolist(), 0.01))
 
 
-def test_the_defaults_are_the_papers() -> None:
+def test_the_defaults() -> None:
     monitor = Monitor()
     assert isinstance(monitor.pvalues.measure, NearestNeighbour)
-    assert isinstance(monitor.martingale.bet, Plugin)
+    assert isinstance(monitor.martingale.bet, Adaptive)
     assert isinstance(monitor.alarm, Ville)
-    assert (monitor.alarm.alpha, monitor.seed) == (0.01, 0)
+    assert (monitor.alarm.alpha, monitor.seed, monitor.on_alarm) == (0.01, 0, "latch")
 
 
 def test_a_change_is_found_and_its_absence_is_not() -> None:
@@ -77,7 +85,9 @@ def test_update_gives_steps() -> None:
 def test_no_examples_give_an_empty_path() -> None:
     monitor = Monitor()
     monitor.update([0.0, 1.0], "a")
-    assert [column.tolist() for column in monitor.extend(np.empty((0, 2)), [])] == [[], [], [], []]
+    empty = monitor.extend(np.empty((0, 2)), [])
+    assert [len(column) for column in empty[:5]] == [0] * 5
+    assert empty.changepoint() is None
     assert monitor.update([1.0, 1.0], "b").n == 2
 
 
@@ -116,7 +126,8 @@ def test_any_alarm_reads_each_value_once_and_in_order() -> None:
     X, y = stream(7, 300, 100)
     path = Monitor(alarm=Cautious(), bet=SimpleMixture(), seed=4).extend(X, y)
     judge = Cautious()
-    assert path.alarm.tolist() == [judge.update(value) for value in path.log_value.tolist()]
+    assert path.alarm.tolist() == latched([judge.update(value) for value in path.log_value.tolist()])
+    assert 0 < path.alarm.sum() < 300
     monitor = Monitor(alarm=Cautious(), bet=SimpleMixture(), seed=4)
     assert [monitor.update(x, label).alarm for x, label in zip(X, y, strict=True)] == path.alarm.tolist()
 
@@ -136,3 +147,155 @@ def test_a_bet_is_no_measure() -> None:
         Monitor(Plugin())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="label for each example"):
         Monitor().update([1.0])
+
+
+# ------------------------------------------------------------------ after an alarm
+
+Line = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def changing() -> Line:
+    """Names are exchanged twice."""
+    X, y = stream(8, 1500, 1500)
+    return X, np.where((np.arange(1500) >= 400) & (np.arange(1500) < 1000), 1 - y, y)
+
+
+def naive_restarts(X: Any, y: Any, make: Callable[[], Any], seed: int) -> list[tuple[int, float, float, bool, int]]:
+    """One by one, by the definition: a new measure, bet and alarm after each alarm; theta by position."""
+    theta = thetas(seed, 0, len(y))
+    steps: list[tuple[int, float, float, bool, int]] = []
+    start = 0
+    while start < len(y):
+        measure, martingale, alarm = NearestNeighbour(), Martingale(SimpleMixture()), make()
+        capital = [0.0]
+        for i in range(start, len(y)):
+            rank = measure.update(X[i], y[i])
+            p = (rank.greater + theta[i] * rank.equal) / rank.n
+            lowest = max(k for k in range(len(capital)) if capital[k] == min(capital))
+            capital.append(martingale.update(p))
+            steps.append((i + 1, p, capital[-1], alarm.update(capital[-1]), start + lowest))
+            if steps[-1][3]:
+                break
+        start = len(steps)
+    return steps
+
+
+@pytest.mark.parametrize("make", [lambda: Ville(0.05), lambda: Cusum(30.0)])
+def test_a_restart_begins_anew(make: Callable[[], Any]) -> None:
+    X, y = changing()
+    expected = naive_restarts(X, y, make, 3)
+    monitor = Monitor(bet=SimpleMixture(), alarm=make(), seed=3, on_alarm="restart")
+    path = monitor.extend(X, y)
+    for column, naively in zip(path[:5], zip(*expected, strict=True), strict=True):
+        assert contracts.same_bits(column, naively)
+    assert path.alarm.sum() >= 2
+    last = int(np.flatnonzero(path.alarm)[-1])
+    assert (monitor.alarm_at, monitor.changepoint) == (last + 1, path.lowest[last])
+    assert path.changepoint() == path.lowest[path.alarm][0]
+
+
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+def test_any_mixture_of_update_and_extend_is_the_same(on_alarm: str) -> None:
+    X, y = changing()
+    expected = Monitor(alarm=Ville(0.05), seed=3, on_alarm=on_alarm).extend(X, y)
+    monitor = Monitor(alarm=Ville(0.05), seed=3, on_alarm=on_alarm)
+    for start, stop, single in contracts.in_pieces(1500, [0, 1, 0, 333, 2, 0, 90]):
+        if single:
+            step = monitor.update(X[start], y[start])
+            assert step == tuple(column[start] for column in expected[:4])
+        else:
+            path = monitor.extend(X[start:stop], y[start:stop])
+            for column, whole in zip(path[:5], expected[:5], strict=True):
+                assert contracts.same_bits(column, whole[start:stop])
+    assert monitor.n == 1500
+    assert monitor.alarm_at is not None
+
+
+def test_a_latched_alarm_stays_and_so_does_its_change_point() -> None:
+    X, y = changing()
+    monitor = Monitor(alarm=Ville(0.01), seed=3)
+    assert (monitor.alarm_at, monitor.changepoint) == (None, None)
+    path = monitor.extend(X, y)
+    first = int(path.alarm.argmax())
+    capital = [0.0, *path.log_value[:first].tolist()]
+    assert path.alarm[first:].all()
+    assert monitor.alarm_at == first + 1
+    assert monitor.changepoint == path.changepoint() == capital.index(min(capital))
+    assert abs(path.lowest[-1] - 400) < 100  # where the names are first exchanged
+    assert monitor.extend(X[:5], y[:5]).changepoint() == path.changepoint()
+
+
+def test_the_guarantee_is_said() -> None:
+    assert "ever sounds is at most 0.05" in Monitor(alarm=Ville(0.05)).guarantee
+    restarting = Monitor(alarm=Ville(0.05), on_alarm="restart")
+    assert "expected number of false alarms" in restarting.guarantee
+    assert restarting.extend([[0.0]], ["a"]).guarantee == restarting.guarantee
+    assert "mean time between false alarms" in Monitor(alarm=Cusum(500), on_alarm="restart").guarantee
+    assert Monitor(alarm=Cautious()).guarantee == "This alarm states no guarantee."
+
+
+def test_labels_may_come_from_an_iterator_when_the_monitor_restarts() -> None:
+    X, y = changing()
+    whole = Monitor(alarm=Ville(0.05), on_alarm="restart").extend(X, y)
+    again = Monitor(alarm=Ville(0.05), on_alarm="restart").extend(X.tolist(), iter(y.tolist()))
+    assert contracts.same_bits(again.log_value, whole.log_value)
+
+
+# ------------------------------------------------------------------ interruptions
+
+
+class Failing(SimpleMixture):
+    """Fails at the fifth p-value."""
+
+    def extend(self, p: Any) -> NDArray[np.float64]:
+        gains = super().extend(p)
+        if self._state[0][0] >= 5:
+            raise KeyError("bet")
+        return gains
+
+
+class Interrupted(NearestNeighbour):
+    """The user presses Ctrl-C at the fifth example."""
+
+    def extend(self, X: Any, y: Any = None) -> Any:
+        ranks = super().extend(X, y)
+        if self.n >= 5:
+            raise KeyboardInterrupt
+        return ranks
+
+
+@pytest.mark.parametrize(
+    ("monitor", "error"),
+    [(lambda: Monitor(bet=Failing()), KeyError), (lambda: Monitor(Interrupted()), KeyboardInterrupt)],
+)
+def test_after_an_interruption_in_mid_line_nothing_more_is_said(
+    monitor: Callable[[], Monitor], error: type[BaseException]
+) -> None:
+    X, y = stream(9, 20, 20)
+    watching = monitor()
+    watching.extend(X[:4], y[:4])
+    with pytest.raises(error):
+        watching.extend(X[4:6], y[4:6])
+    for call in (lambda: watching.update(X[6], y[6]), lambda: watching.extend(X[6:8], y[6:8])):
+        with pytest.raises(ValueError, match="interrupted in the middle of an example"):
+            call()
+
+
+class Refusing(NearestNeighbour):
+    """Refuses, with an error of its own, before anything has changed."""
+
+    def update(self, x: Any, y: Any = None) -> Any:
+        if y == "bad":
+            raise LookupError("no such label")
+        return super().update(x, y)
+
+
+def test_after_a_refusal_the_monitor_goes_on() -> None:
+    X, y = stream(9, 20, 20)
+    monitor, untroubled = Monitor(Refusing(), seed=2), Monitor(seed=2)
+    for x, label in zip(X, y, strict=True):
+        with pytest.raises(LookupError):
+            monitor.update(x, "bad")
+        with pytest.raises(ValueError, match="finite"):
+            monitor.extend([[1.0, math.nan]], ["a"])
+        assert monitor.update(x, label) == untroubled.update(x, label)

@@ -167,3 +167,62 @@ def test_a_blend_does_not_share_its_bets() -> None:
 def test_lawless_parameters(make: object) -> None:
     with pytest.raises(ValueError, match="must"):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("switching", "size", "reach"), [(0.001, 15, 2.5), (1.0, 5, 2.9), (1e-5, 6, 0.5)])
+def test_beta(switching: float, size: int, reach: float) -> None:
+    expected = naive.beta(P, switching, size, reach)[0]
+    np.testing.assert_allclose(bets.Beta(switching, size=size, reach=reach).extend(P), expected, rtol=0, atol=1e-11)
+
+
+def test_the_density_of_beta_at_one_is_the_mean_over_what_rounds_to_one() -> None:
+    for a, b in ((0.3, 0.2), (1.0, 0.08), (2.0, 3.0)):
+        with mpmath.workdps(30):
+            mass = mpmath.betainc(b, a, 0, mpmath.mpf(2) ** -54, regularized=True)
+            expected = float(mpmath.log(mass * mpmath.mpf(2) ** 54))
+        assert math.isclose(naive.beta_log_density(1.0, a, b), expected, rel_tol=1e-12)
+
+
+def adaptive_by_definition() -> bets.Blend:
+    """The portfolio as its docstring has it, of single bets."""
+
+    def portfolio() -> list[Bet]:
+        return [
+            *(bets.Kernel(o, f) for o in (2, 3, 4, 6, 8, 12, 16, 32, 64) for f in (1.0, 0.999, 0.99, 0.98, 0.95, 0.9)),
+            *(bets.Markov(order, forgetting) for order in (2, 3, 4, 8, 16) for forgetting in (1.0, 0.99)),
+            *(bets.Beta(switching) for switching in (1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.3)),
+            bets.SimpleMixture(),
+            bets.Tree(10),
+            bets.Tree(6, prior="smooth"),
+        ]
+
+    whole = [bets.Blend(portfolio()), bets.Switching(portfolio(), 0.001), bets.Idle()]
+    return bets.Blend(whole, [0.40, 0.35, 0.25])
+
+
+@pytest.mark.parametrize("power", [1.0, 0.2, 5.0, 60.0])
+def test_adaptive_is_the_portfolio_that_it_says_it_is(power: float) -> None:
+    p = (1.0 - np.random.default_rng(6).random(1500)) ** power
+    p[700:720] = 1.0
+    p[720:740] = 5e-324
+    p[740:760] = 1e-250
+    p[::31] = 0.5
+    ours, expected = bets.Adaptive(), adaptive_by_definition()
+    capital, by_definition = np.cumsum(ours.extend(p)), np.cumsum(expected.extend(p))
+    np.testing.assert_allclose(capital, by_definition, rtol=1e-12, atol=1e-10)
+    for probe in (5e-324, 1e-201, 0.3, 0.999, 1.0):
+        assert math.isclose(ours.log_density(probe), expected.log_density(probe), rel_tol=1e-10, abs_tol=1e-10)
+
+
+def test_adaptive_never_loses_more_than_three_quarters() -> None:
+    for power in (1.0, 1.02):
+        p = (1.0 - np.random.default_rng(7).random(20_000)) ** power
+        assert Martingale(bets.Adaptive()).extend(p).min() >= math.log(0.25)
+
+
+def test_adaptive_recovers_a_share_that_had_vanished() -> None:
+    # 3,000 steps make the shares of most bets vanish beyond what a double holds; then the world is turned round
+    draws = 1.0 - np.random.default_rng(8).random(6000)
+    p = np.where(np.arange(6000) < 3000, draws**30, 1.0 - draws**30 * (1.0 - 2.0**-53))
+    ours, expected = Martingale(bets.Adaptive()).extend(p), Martingale(adaptive_by_definition()).extend(p)
+    np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=0)

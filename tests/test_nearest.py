@@ -429,8 +429,8 @@ def test_the_filter_loses_nothing(kind: str, d: int) -> None:
             # and the float32 test that is made of it: whatever is farther than this distance must be a hit
             farther = math.nextafter(direct, math.inf)
             value = np.float32(low[i] - np.float32(2.0) * G[i, j])
-            assert value < kernels.nearest._ceiling(farther, scale2, low[j])
-            assert value < np.float32(kernels.nearest._ceiling(farther, scale2, np.float32(0.0)) - low[j])
+            assert value < kernels.nearest.ceiling(farther, scale2, low[j])
+            assert value < np.float32(kernels.nearest.ceiling(farther, scale2, np.float32(0.0)) - low[j])
 
 
 def test_the_filter_is_worth_having() -> None:

@@ -392,7 +392,12 @@ def test_unknown_columns(tmp_path: Path) -> None:
     )
     assert "--drop 'q' is not a column; the columns" in sentence(path, ColumnError, label="label", drop=["q"])
     assert "--categorical 'B'" in sentence(path, ColumnError, label="label", categorical=["b", "B"])
-    assert "must be named with --label; the columns are 'weight'," in sentence(path, ColumnError, label=None)
+    said = sentence(path, ColumnError, label=None)
+    assert "class labels must be named with --label COLUMN (exchangeable test --measure nearest-distance" in said
+    assert said.endswith("; the columns are 'weight', 'label', 'b'")
+    said = sentence(path, ColumnError, label=None, labels="numbers")
+    assert "the column of numbers" in said
+    assert said.endswith("must be named with --label COLUMN; the columns are 'weight', 'label', 'b'")
 
 
 def test_a_long_list_of_columns_is_cut(tmp_path: Path) -> None:
@@ -532,12 +537,14 @@ def test_numbers_whose_square_overflows(tmp_path: Path, word: str) -> None:
 
 def test_one_class(tmp_path: Path) -> None:
     said = csv_sentence(tmp_path, "a,y\n1,u\n2,u\n3,u\n")
-    assert "label column 'y' holds one class only ('u'); the nearest-neighbour measure compares classes" in said
+    assert "label column 'y' holds one class only ('u'); classes are compared, so at least two are needed" in said
+    assert "(exchangeable test --measure nearest-distance needs none)" in said
 
 
 def test_every_label_distinct(tmp_path: Path) -> None:
     said = csv_sentence(tmp_path, "a,y\n1,0.5\n2,0.6\n3,0.7\n")
     assert "'y' holds 3 different values in 3 rows; it looks like a continuous number or an identifier" in said
+    assert said.endswith("(for numbers there is exchangeable test --measure nearest-residual)")
 
 
 @pytest.mark.parametrize(
@@ -550,6 +557,152 @@ def test_labels_keep_their_python_type(tmp_path: Path, labels: list[object]) -> 
         y = read(path, label="y").y
         assert y == labels
         assert [type(value) for value in y] == [type(value) for value in labels]
+
+
+def same_in_all_formats(folder: Path, X: np.ndarray, y: list[Any]) -> list[Path]:
+    """The same table with columns 1, 2, ... and y, in every format."""
+    columns = {str(i + 1): X[:, i] for i in range(X.shape[1])} | {"y": y}
+    rows = [list(columns), *(list(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    text = "".join(",".join(row) + "\n" for row in rows)
+    np.savez(folder / "t.npz", X=X, y=np.array(y))
+    return [
+        put(folder, text),
+        put(folder, gzip.compress(text.encode(), mtime=0), "t.csv.gz"),
+        put(folder, text.replace(",", "\t"), "t.tsv"),
+        parquet_file(folder, **columns),
+        folder / "t.npz",
+    ]
+
+
+NUMBERS = np.array([[1.5, 2.0], [-3.0, 4.0], [5.0, 6.5]])
+
+
+def test_labels_as_numbers(tmp_path: Path) -> None:
+    for path in same_in_all_formats(tmp_path, NUMBERS, [0.25, -7.5, 1e-3]):
+        table = read(path, label="y", labels="numbers")
+        assert isinstance(table.y, np.ndarray)
+        assert table.y.dtype == np.float64
+        assert table.y.tolist() == [0.25, -7.5, 1e-3]
+        assert (table.X.tolist(), table.features) == (NUMBERS.tolist(), ["1", "2"])
+
+
+def test_any_numbers_may_be_labels(tmp_path: Path) -> None:
+    """One value only, whole numbers, booleans, decimals: what features may be."""
+    for values in ([1, 1, 1], [True, False, True], [decimal.Decimal("1.10")] * 3):
+        y = read(parquet_file(tmp_path, a=[1, 2, 3], y=values), label="y", labels="numbers").y
+        assert isinstance(y, np.ndarray)
+        assert y.tolist() == [float(value) for value in values]
+    np.savez(tmp_path / "t.npz", data=NUMBERS, t=np.array([1, 2, 1], ">i2"))
+    y = read(tmp_path / "t.npz", label="t", labels="numbers").y
+    assert isinstance(y, np.ndarray)
+    assert y.tolist() == [1.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (["1", "x", "2"], "data row 2, column 'y': 'x' is not a number; correct it, or if the column is text, choose"),
+        (["u", "v", "u"], "column 'y' holds text ('u' in data row 1); choose another --label that holds numbers, or"),
+        (["1", "", "2"], "data row 2, column 'y': the value is missing ('')"),
+        (["1", "nan", "2"], "data row 2, column 'y': the value is missing ('nan')"),
+        (["1", "-inf", "2"], "data row 2, column 'y': '-inf' is not finite"),
+        (["1", "1e151", "2"], "data row 2, column 'y': '1e151' is beyond 1e+150"),
+        (["1", "9007199254740993", "2"], "is beyond 2**53, where float64 loses digits; rescale the column, or choose"),
+    ],
+)
+def test_labels_that_are_no_numbers(tmp_path: Path, column: list[str], said: str) -> None:
+    text = "a,y\n" + "".join(f"{i},{word}\n" for i, word in enumerate(column))
+    found = csv_sentence(tmp_path, text, labels="numbers")
+    assert said in found
+    assert "--drop" not in found
+    assert "--categorical" not in found
+
+
+def test_typed_labels_that_are_no_numbers(tmp_path: Path) -> None:
+    text = sentence(parquet_file(tmp_path, a=[1, 2, 3], y=["1", "2", "3"]), labels="numbers")
+    assert text.endswith("choose another --label that holds numbers, or for classes --measure nearest-neighbour")
+    dates = sentence(parquet_file(tmp_path, a=[1, 2], y=[dt.date(2020, 1, 1)] * 2), labels="numbers")
+    assert "is of type 'date32[day]'; only numbers, booleans and text" in dates
+    assert dates.endswith("choose another --label")
+    for values, said in {
+        (1, None, 3): "data row 2, column 'y': the value is missing (None)",
+        (1.0, float("inf"), 3.0): "data row 2, column 'y': inf is not finite",
+        (1, 2**53 + 1, 3): "is beyond 2**53, where float64 loses digits; rescale the column, or choose another --label",
+    }.items():
+        assert said in sentence(parquet_file(tmp_path, a=[1, 2, 3], y=values), labels="numbers")
+    archive = put(tmp_path, npz(X=np.eye(3), y=np.array(["u", "v", "u"])), "t.npz")
+    assert "array 'y' must be 1-D and hold numbers or booleans, got 1-D of str" in sentence(archive, labels="numbers")
+
+
+def test_no_labels(tmp_path: Path) -> None:
+    """The named column is left out and not looked at; without a name all columns are features."""
+    for path in same_in_all_formats(tmp_path, NUMBERS, ["u", "u", "u"]):
+        table = read(path, label="y", labels="none")
+        assert (table.X.tolist(), table.y, table.features) == (NUMBERS.tolist(), None, ["1", "2"])
+    for path in same_in_all_formats(tmp_path, NUMBERS, [1, 2, 3])[:-1]:
+        table = read(path, label=None, labels="none")
+        assert (table.X[:, 2].tolist(), table.y, table.features) == ([1, 2, 3], None, ["1", "2", "y"])
+    assert read(put(tmp_path, "a,y\n1,\n2,x\n"), label="y", labels="none").X.tolist() == [[1], [2]]
+
+
+def test_no_labels_and_few_columns_or_rows(tmp_path: Path) -> None:
+    assert csv_sentence(tmp_path, "y\nu\n", labels="none") == (
+        "t.csv: no feature column is left; at least one besides the label is needed"
+    )
+    assert csv_sentence(tmp_path, "a\n1\n", labels="none", label=None, drop=["a"]) == (
+        "t.csv: no feature column is left; at least one is needed"
+    )
+    for labels in ("numbers", "none"):
+        assert "there is only one data row" in csv_sentence(tmp_path, "a,y\n1,2\n", labels=labels)
+        assert "there are no data rows" in csv_sentence(tmp_path, "a,y\n", labels=labels)
+    assert "--label 'q' is not a column" in csv_sentence(tmp_path, GOOD, ColumnError, labels="none", label="q")
+    assert "is named by two of" in csv_sentence(tmp_path, GOOD, ColumnError, labels="none", drop=["y"])
+
+
+def test_npz_without_labels_needs_features_only(tmp_path: Path) -> None:
+    read_none: dict[str, Any] = {"label": None, "labels": "none"}
+    for arrays in ({"X": NUMBERS}, {"X": NUMBERS, "y": [1]}, {"some": NUMBERS, "y": [1]}, {"X": NUMBERS, "z": NUMBERS}):
+        table = read(put(tmp_path, npz(**arrays), "t.npz"), **read_none)
+        assert (table.X.tolist(), table.y, table.features) == (NUMBERS.tolist(), None, ["1", "2"])
+    assert read(put(tmp_path, npz(a=NUMBERS, b=NUMBERS[::-1]), "t.npz"), label="b", labels="none").X[0, 0] == 1.5
+    two = sentence(put(tmp_path, npz(a=NUMBERS, b=NUMBERS), "t.npz"), **read_none)
+    assert two == "t.npz: one 2-D array of features is needed, best named X; the arrays are 'a', 'b'"
+
+
+def test_a_given_width(tmp_path: Path) -> None:
+    one: dict[str, Any] = {"label": None, "labels": "none", "width": 1}
+    said = csv_sentence(tmp_path, "a,b,c\n1,2,3\n", ColumnError, **one)
+    assert said == (
+        "t.csv: there are 3 feature columns ('a', 'b', 'c'); the measure takes exactly 1, so leave the others out with "
+        "--drop"
+    )
+    assert "there are 2 feature columns" in csv_sentence(tmp_path, GOOD, ColumnError, **{**one, "label": "y"})
+    table = read(put(tmp_path, "a,b,c\n1,2,3\n4,5,6\n"), label="c", labels="none", width=1, drop=["a"])
+    assert (table.X.tolist(), table.features) == ([[2], [5]], ["b"])
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [{"X": [1.5, 2.5]}, {"X": [[1.5], [2.5]]}, {"values": [1.5, 2.5]}, {"X": [1.5, 2.5], "y": [7, 8], "z": [7, 8]}],
+)
+def test_one_column_of_an_npz_may_be_one_dimensional(tmp_path: Path, arrays: dict[str, Any]) -> None:
+    path = put(tmp_path, npz(**arrays), "t.npz")
+    table = read(path, label=None, labels="none", width=1)
+    assert (table.X.tolist(), table.features) == ([[1.5], [2.5]], ["1"])
+    if np.ndim(next(iter(arrays.values()))) == 1:
+        assert "2-D" in sentence(path, label=None, labels="none")
+
+
+def test_one_column_of_an_npz_refused(tmp_path: Path) -> None:
+    one: dict[str, Any] = {"label": None, "labels": "none", "width": 1}
+    for arrays, said in (
+        ({"a": [1.0], "b": [2.0]}, "one 1-D or 2-D array of features is needed, best named X; the arrays are 'a', 'b'"),
+        ({"X": np.ones((2, 2, 2))}, "array 'X' must be 1-D or 2-D and hold numbers or booleans, got 3-D"),
+        ({"X": np.array(["u", "v"])}, "array 'X' must be 1-D or 2-D and hold numbers or booleans, got 1-D of str"),
+        ({"X": [1.0, np.nan]}, "data row 2, column '1': the value is missing (nan)"),
+    ):
+        assert said in sentence(put(tmp_path, npz(**arrays), "t.npz"), **one)
+    assert "there are 2 feature columns" in sentence(put(tmp_path, npz(X=NUMBERS), "t.npz"), ColumnError, **one)
 
 
 # ----------------------------------------------------------------------------------------------------------- length
@@ -567,8 +720,9 @@ def test_the_limit_of_rows(tmp_path: Path, suffix: str) -> None:
         np.savez(path, X=X, y=y)
     assert read(path, label="y", max_rows=20).X.tolist() == X.tolist()
     said = sentence(path, max_rows=19)
-    assert "more than 19 rows, the limit, and the time grows with the square" in said
-    assert "--max-rows N" in said
+    assert "more than 19 rows, the limit; --max-rows N raises it (the time of nearest-neighbour measures grows" in said
+    assert read(path, label="y", labels="none", max_rows=20).X.tolist() == X.tolist()
+    assert "more than 19 rows" in sentence(path, labels="none", max_rows=19)
 
 
 MEASURE = """
@@ -706,7 +860,7 @@ def test_parquet_categories(tmp_path: Path, values: Any, names: list[str]) -> No
     table = read(path, label="y", categorical=["c"])
     assert table.features == names
     assert table.X.tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert [f"c={value}" for value in table.y] == [names[0], names[1], names[0]]
+    assert [f"c={value}" for value in table.y or ()] == [names[0], names[1], names[0]]
 
 
 @pytest.mark.parametrize(
@@ -885,8 +1039,11 @@ def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
 
 def test_npz_without_labels(tmp_path: Path) -> None:
     path = put(tmp_path, npz(X=np.eye(3)), "t.npz")
-    assert "there is no array 'y' of labels; --label may name any of 'X'" in sentence(path, ColumnError, label=None)
-    assert "there is no array 'q'" in sentence(path, ColumnError, label="q")
+    said = sentence(path, ColumnError, label=None)
+    assert "there is no array 'y' of labels (exchangeable test --measure nearest-distance needs none); --label" in said
+    assert said.endswith("--label may name any of 'X'")
+    for labels in ("classes", "numbers", "none"):
+        assert "there is no array 'q'" in sentence(path, ColumnError, label="q", labels=labels)
 
 
 def test_damaged_npz(tmp_path: Path) -> None:

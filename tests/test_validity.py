@@ -302,4 +302,4 @@ def test_wrong_bets_are_caught(make: Callable[[], Bet]) -> None:
     with pytest.raises(AssertionError, match="false alarms"):
         check_false_alarms(highest(make, p_values("continuous")[:500]))
     with pytest.raises(AssertionError, match="integrates to"):
-        contracts.check_integrates_to_one(make(), 0.0)
+        contracts.check_integrates_to_one(make(), contracts.BETS["Power(0.5)"], [])

@@ -16,9 +16,10 @@ from exchangeable.martingale import Martingale
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
 from exchangeable.pvalues import PValues, thetas
+from exchangeable.shift import Shift, shift_test
 
 if TYPE_CHECKING:
-    from exchangeable import datasets, paper, plots
+    from exchangeable import certificate, datasets, fleet, paper, plots
 
 __all__ = [
     "Martingale",
@@ -27,19 +28,23 @@ __all__ = [
     "Path",
     "Rank",
     "Ranks",
+    "Shift",
     "Step",
     "alarms",
     "bets",
+    "certificate",
     "datasets",
+    "fleet",
     "measures",
     "paper",
     "plots",
+    "shift_test",
     "thetas",
 ]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in {"datasets", "paper", "plots"}:  # heavier, so only when asked for
+    if name in {"certificate", "datasets", "fleet", "paper", "plots"}:  # heavier, so only when asked for
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,14 +1,25 @@
-"""Alarms: when is the capital large enough to speak up?"""
+"""Alarms: when is the capital large enough to speak up?
+
+`Ville` bounds the chance of *ever* a false alarm. `Cusum` and `ShiryaevRoberts` are for watching without end: they
+bound how often false alarms come, and find a change soon even after a long quiet time, in which capital shrinks. They
+read the increments of the log martingale only, so nothing underflows.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from exchangeable.protocols import in_interval
+from exchangeable import kernels
+from exchangeable.protocols import Floats, in_interval, whole
 
+__all__ = ["Cusum", "Difference", "ShiryaevRoberts", "Ville"]
 SMALLEST = 1e-300  # so that 1/alpha is a number
+Sounds = NDArray[np.bool_]
 
 
 class Ville:
@@ -40,8 +51,196 @@ class Ville:
         """Its logarithm."""
         return -math.log(self.alpha)
 
+    @property
+    def guarantee(self) -> str:
+        """The promise in words."""
+        return f"On exchangeable data the chance that this alarm ever sounds is at most {self.alpha:g}."
+
+    @property
+    def guarantee_with_restarts(self) -> str:
+        """The promise for a monitor that begins anew after each alarm: k alarms have probability at most alpha^k."""
+        return (
+            f"On exchangeable data the chance of a false alarm after any one start is at most {self.alpha:g}, and the "
+            f"expected number of false alarms, however long one watches, at most {self.alpha / (1.0 - self.alpha):.3g}."
+        )
+
     def update(self, log_value: float) -> bool:
         """Whether S_n >= 1/alpha."""
-        if not isinstance(log_value, (float, int, np.floating, np.integer)) or math.isnan(log_value):
-            raise ValueError(f"log_value must be a number, got {log_value!r}")
-        return bool(log_value >= self.log_threshold)
+        return bool(_one(log_value) >= self.log_threshold)
+
+    def extend(self, log_values: ArrayLike) -> Sounds:
+        """The same for many values, one after the other."""
+        return np.asarray(_many(log_values) >= self.log_threshold)
+
+
+class _Watching(ABC):
+    """What alarms for watching without end have in common: a statistic of the increments, and a period."""
+
+    _state: tuple[Floats, ...]
+    period: float
+
+    @property
+    @abstractmethod
+    def threshold(self) -> float:
+        """The value of the statistic that sounds the alarm."""
+
+    @abstractmethod
+    def _play(self, log_values: Floats, out: Floats) -> None:
+        """The statistic after each log value."""
+
+    def update(self, log_value: float) -> bool:
+        """Take the next log value; does the alarm sound?"""
+        return bool(self.extend([_one(log_value)])[0])
+
+    def extend(self, log_values: ArrayLike) -> Sounds:
+        """The same for many values, one after the other."""
+        values = _many(log_values)
+        statistic = np.empty(len(values))
+        self._play(values, statistic)
+        return np.asarray(statistic >= self._level())
+
+    def _level(self) -> float:
+        return math.log(self.threshold)
+
+    @property
+    def guarantee(self) -> str:
+        """The promise in words."""
+        return (
+            f"On exchangeable data the mean time to a false alarm is at least {self.period:g} examples, and the chance "
+            f"of one within the first n examples at most n/{self.period:g}."
+        )
+
+    @property
+    def guarantee_with_restarts(self) -> str:
+        """The promise for a monitor that begins anew after each alarm."""
+        return (
+            f"On exchangeable data the mean time between false alarms is at least {self.period:g} examples, and their "
+            f"expected number within n examples at most n/{self.period:g}."
+        )
+
+
+class Cusum(_Watching):
+    """Sounds when the capital stands at ``period`` times its lowest value so far, or more.
+
+        gamma_n = max_{i<n} S_n / S_i ,   log gamma_n = g_n + max(log gamma_{n-1}, 0) ,   g_n = log S_n - log S_{n-1}
+
+    The promise: on exchangeable data the mean time to a false alarm is at least ``period`` examples, because gamma is
+    at most the statistic of `ShiryaevRoberts`. O(1) time and memory.
+
+    >>> alarm = Cusum(period=100)
+    >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]
+    [False, False, False, True]
+
+    Reference: Page (1954); Volkhonskiy et al. (2017); Vovk, Gammerman, Shafer (2022), section 8.3.
+    """
+
+    def __init__(self, period: float = 10_000.0) -> None:
+        self.period = _period(period)
+        self._state = (np.zeros(2),)
+
+    @property
+    def threshold(self) -> float:
+        """The value of gamma that sounds the alarm, the period."""
+        return self.period
+
+    def _play(self, log_values: Floats, out: Floats) -> None:
+        kernels.alarms.cusum(*self._state, log_values, out)
+
+
+class ShiryaevRoberts(_Watching):
+    """Sounds when the gains of all gamblers together, one of whom starts before each example, reach ``period``.
+
+        psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
+
+    The promise: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
+    ``period`` examples. Sounds no later than `Cusum`. O(1) time and memory.
+
+    >>> alarm = ShiryaevRoberts(period=100)
+    >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]
+    [False, False, False, True]
+
+    Reference: Shiryaev (1963), Roberts (1966); Vovk, Gammerman, Shafer (2022), section 8.3.
+    """
+
+    def __init__(self, period: float = 10_000.0) -> None:
+        self.period = _period(period)
+        self._state = (np.array([0.0, -math.inf]),)  # psi_0 = 0
+
+    @property
+    def threshold(self) -> float:
+        """The value of psi that sounds the alarm, the period."""
+        return self.period
+
+    def _play(self, log_values: Floats, out: Floats) -> None:
+        kernels.alarms.shiryaev_roberts(*self._state, log_values, out)
+
+
+class Difference(_Watching):
+    """Sounds when a gambler of fixed stakes has won much within the last ``window`` examples; for comparison.
+
+        D_n = sum_{n-W < i <= n} (min(f_i(p_i), K) - 1) >= K sqrt(W ln(period) / 2) ,   W = window, K = bound
+
+    The promise: on exchangeable data the summands have mean at most 0 and lie in [-1, K - 1], so that by the
+    Hoeffding-Azuma inequality the chance of an alarm at any one example is at most 1/period; within n examples it is at
+    most n/period, and the mean time to a false alarm at least period/2. `Cusum` promises more and finds more.
+    O(1) time a step, O(window) memory.
+
+    >>> alarm = Difference(period=100, window=20, bound=2.0)
+    >>> float(round(alarm.threshold, 2)), alarm.extend(np.arange(1, 16) * 0.7).sum()
+    (13.57, np.int64(2))
+
+    Reference: Ho (2005), section 3.2, whose test of capital this makes exact.
+    """
+
+    def __init__(self, period: float = 10_000.0, *, window: int = 100, bound: float = 2.0) -> None:
+        self.period = _period(period)
+        self.window = whole("window", window, 1, 10**8)
+        self.bound = in_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
+        self._state = np.zeros(3), np.zeros(self.window)
+
+    @property
+    def threshold(self) -> float:
+        """The win that sounds the alarm."""
+        return self.bound * math.sqrt(0.5 * self.window * math.log(self.period))
+
+    def _level(self) -> float:
+        return self.threshold
+
+    @property
+    def guarantee(self) -> str:
+        """The promise in words."""
+        return (
+            f"On exchangeable data the chance of a false alarm within the first n examples is at most "
+            f"n/{self.period:g}, and the mean time to one at least {0.5 * self.period:g} examples."
+        )
+
+    @property
+    def guarantee_with_restarts(self) -> str:
+        """The promise for a monitor that begins anew after each alarm."""
+        return (
+            f"On exchangeable data the chance of a false alarm within n examples after any one start is at most "
+            f"n/{self.period:g}, and the mean time between false alarms at least {0.5 * self.period:g} examples."
+        )
+
+    def _play(self, log_values: Floats, out: Floats) -> None:
+        kernels.alarms.difference(*self._state, log_values, self.bound, out)
+
+
+def _period(period: float) -> float:
+    return in_interval("period", period, 1.0, 1e300, "(1, 1e300]")
+
+
+def _one(log_value: Any) -> float:
+    if not isinstance(log_value, (float, int, np.floating, np.integer)) or math.isnan(log_value):
+        raise ValueError(f"log_value must be a number, got {log_value!r}")
+    return float(log_value)
+
+
+def _many(log_values: ArrayLike) -> Floats:
+    try:
+        given = np.asarray(log_values)
+    except ValueError:  # ragged
+        given = np.empty(0, object)
+    if given.ndim != 1 or given.dtype.kind not in "biuf" or np.isnan(given).any():
+        raise ValueError("log_values must be a one-dimensional array of numbers")
+    return np.ascontiguousarray(given, np.float64)

@@ -33,6 +33,7 @@ REJECTED, USAGE, UNDECIDED, INTERRUPTED = 1, 2, 3, 130
 PICTURES = (".png", ".svg", ".pdf")
 CHUNK = 1024  # examples between two movements of the progress bar
 FEW = 30  # examples that can hardly carry evidence of 100
+LISTED = 20  # streams of a fleet that are named in words
 WIDE = 100.0  # times the typical spread: a feature that decides all distances
 
 app = typer.Typer(
@@ -275,6 +276,119 @@ def reproduce(
         typer.echo(f"Figures and table.md are in {_shown(out)}", err=True)
 
 
+@app.command()
+def fleet(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet, one row for each stream.")],
+    alpha: Annotated[float, typer.Option(help="Largest acceptable rate of false discoveries.")] = 0.05,
+    stream: Annotated[str, typer.Option(help="Column of the streams' names.")] = "stream",
+    log_value: Annotated[
+        str | None, typer.Option(help="Column of current martingale values, natural logs; default log_value.")
+    ] = None,
+    log10_value: Annotated[
+        str | None, typer.Option(help="The same as logs to base 10; default log10_martingale.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
+) -> None:
+    """Find the streams that have changed among many, from the current evidence of each (e-BH)."""
+    from exchangeable import tables
+
+    _usage(lambda: ex.fleet.e_bh([0.0], alpha))  # is alpha lawful? Before the work
+    found = ex.fleet.e_bh(tables.read_fleet(file, stream=stream, log_value=log_value, log10_value=log10_value), alpha)
+    if format is Format.json:
+        _print(json.dumps(_fleet_record(found)))
+    else:
+        _print(f"{_shown(Path(file.name))}: {_fleet_words(found)}")
+    if found.names:
+        raise RejectedError
+
+
+def _fleet_record(found: ex.fleet.Discoveries) -> dict[str, Any]:
+    """What `exchangeable fleet --format json` prints."""
+    log10 = (found.log_values / math.log(10.0)).tolist()
+    return {
+        "n_streams": found.streams,
+        "n_rejected": len(found.names),
+        "alpha": found.alpha,
+        "log10_threshold": found.log_threshold / math.log(10.0),
+        "rejected": [
+            {"stream": name, "log10_martingale": value} for name, value in zip(found.names, log10, strict=True)
+        ],
+    }
+
+
+def _fleet_words(found: ex.fleet.Discoveries) -> str:
+    """The discoveries as an operator would want them said; names are quoted, so that none can command a terminal."""
+    level, needed = f"{100.0 * found.alpha:g} %", capital(found.log_threshold / math.log(10.0))
+    if not found.names:
+        return (
+            f"NONE of {found.streams:,} streams has changed, as far as the evidence goes, at a false discovery rate of "
+            f"{level}.\nA stream alone would need evidence of {needed}; several together need less each."
+        )
+    record = _fleet_record(found)["rejected"]
+    rows = [f"  {row['stream']!r}: evidence {capital(row['log10_martingale'])}" for row in record[:LISTED]]
+    more = [f"  and {len(record) - LISTED:,} more; --format json names them all"] * (len(record) > LISTED)
+    return "\n".join(
+        [
+            f"{len(record):,} of {found.streams:,} streams CHANGED, at a false discovery rate of {level}: "
+            f"evidence of at least {needed} each.",
+            *rows,
+            *more,
+            f"Means: of the streams named so, at most {level} on average have not changed. Needs: current values, not "
+            "the highest so far; and independent streams, or a time to look not chosen by looking at the others.",
+        ]
+    )
+
+
+@app.command()
+def certify(
+    measure: Annotated[str, typer.Option(help="Name of the measure.")] = "nearest-neighbour",
+    bet: Annotated[str, typer.Option(help="Name of the bet.")] = "adaptive",
+    alarm: Annotated[str, typer.Option(help="Name of the alarm.")] = "ville",
+    data: Annotated[
+        str, typer.Option(help="Exchangeable data: continuous, ties, labelled, categorical, tiny, or all of them.")
+    ] = "all",
+    alpha: Annotated[float, typer.Option(help="Promised chance of an alarm within the steps.")] = 0.05,
+    runs: Annotated[int, typer.Option(min=1, help="How many sequences to simulate.")] = 4000,
+    steps: Annotated[int, typer.Option(min=1, help="Examples of each (tiny: 8 at most).")] = 250,
+    seed: Annotated[int, typer.Option(help="Of the data and of the tie-breaking.")] = 0,
+    processes: Annotated[int | None, typer.Option(min=1, help="Default: the cores, at most 8.")] = None,
+    format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
+) -> None:
+    """Count false alarms on simulated exchangeable data and hold them against the promise.
+
+    Exit codes: 0 promise kept, 1 BROKEN, 2 wrong usage, 3 too few runs to see 1.3 times the promised rate.
+    """
+    from exchangeable import certificate
+
+    kinds = list(certificate.DATA) if data == "all" else [data]
+    surveys = [certificate.Survey([measure], [bet], [alarm], kind, runs, steps, alpha, seed) for kind in kinds]
+    workers = processes or min(os.cpu_count() or 1, 8)
+    with _progress() as progress:
+        found = _usage(lambda: certificate.certify_all(surveys, processes=workers, progress=progress))
+    _print(json.dumps([one.record() for one in found]) if format is Format.json else _certificate_words(found))
+    if any(one.verdict == "BROKEN" for one in found):
+        raise RejectedError
+    if any(one.verdict == "undecided" for one in found):
+        raise Failure(f"{runs:,} runs are too few to see 1.3 times the promised rate; use more --runs", UNDECIDED)
+
+
+def _certificate_words(found: Sequence[ex.certificate.Certificate]) -> str:
+    """One line for each kind of data, and what was promised."""
+    first = found[0]
+    lines = [f"{first.measure}, {first.bet}, {first.alarm}: {first.runs:,} runs of exchangeable data of each kind"]
+    for one in found:
+        low, high = one.interval
+        lines.append(
+            f"  {one.data:<12} {one.steps:>5,} steps: {one.false_alarms:>5,} false alarms, {100.0 * one.rate:5.2f} % "
+            f"(99 % interval {100.0 * low:.2f} to {100.0 * high:.2f}), promised {100.0 * one.promise:g}: {one.verdict}"
+        )
+    lines.append(
+        f"Means: BROKEN if the exact interval lies above the promise, which a kept promise does once in 200 at most. "
+        f"A rate of 1.3 times the promise would be found with probability {min(one.power for one in found):.2f}."
+    )
+    return "\n".join(lines)
+
+
 def _table(rows: Sequence[ex.paper.Row]) -> None:
     """The paper's table for a reader, and what it shows in one sentence."""
     from rich.console import Console
@@ -323,7 +437,7 @@ def _watch(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
         for lo in range(0, len(X), CHUNK):
             progress(name, lo**2, len(X) ** 2)
             parts.append(monitor.extend(X[lo : lo + CHUNK], y[lo : lo + CHUNK]))
-    return ex.Path(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return ex.Path.join(parts)
 
 
 @contextmanager

@@ -2,56 +2,172 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exchangeable.alarms import Ville
-from exchangeable.bets import Plugin
+from exchangeable.bets import Adaptive
 from exchangeable.martingale import Martingale
 from exchangeable.measures import NearestNeighbour
-from exchangeable.protocols import Alarm, Bet, Measure, Path, Step
+from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step
 from exchangeable.pvalues import PValues
+
+BLOCK = 1024  # examples taken at a time after a restart: what follows the next alarm is ranked twice
 
 
 class Monitor:
     """Watches examples for departures from exchangeability.
 
-    By default: the paper's nearest-neighbour measure, the paper's plug-in bet, and the alarm at 1 %: on exchangeable
-    data the chance of ever an alarm is at most one in a hundred. Time and memory are those of the measure and the bet.
+    By default: the paper's nearest-neighbour measure, the adaptive bet, and the alarm at 1 %: on exchangeable data the
+    chance of ever an alarm is at most one in a hundred. Time and memory are those of the measure and the bet.
+
+    What follows an alarm is chosen by ``on_alarm``: with "latch" the alarm stays on; with "restart" the next example
+    begins a fresh pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were given), to
+    find the next change. ``guarantee`` says what is promised.
 
     >>> monitor = Monitor(seed=1)
     >>> path = monitor.extend([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"])
     >>> path.alarm.any(), len(path.p), monitor.update([4.0], "a").n
     (np.False_, 4, 5)
+    >>> monitor.guarantee
+    'On exchangeable data the chance that this alarm ever sounds is at most 0.01.'
 
     Reference: Fedorova et al. (2012), sections 2 and 3.
     """
 
     def __init__(
-        self, measure: Measure | None = None, bet: Bet | None = None, alarm: Alarm | None = None, *, seed: int = 0
+        self,
+        measure: Measure | None = None,
+        bet: Bet | None = None,
+        alarm: Alarm | None = None,
+        *,
+        seed: int = 0,
+        on_alarm: str = "latch",
     ) -> None:
-        self.pvalues = PValues(NearestNeighbour() if measure is None else measure, seed=seed)
-        self.martingale = Martingale(Plugin() if bet is None else bet)
+        measure = NearestNeighbour() if measure is None else measure
+        self.pvalues = PValues(measure, seed=seed)
+        self.martingale = Martingale(Adaptive() if bet is None else bet)
         self.alarm: Alarm = Ville() if alarm is None else alarm
         if isinstance(self.alarm, type) or not isinstance(self.alarm, Alarm):
             raise ValueError(f"alarm must have update, got {alarm!r}")
+        if on_alarm not in ("latch", "restart"):
+            raise ValueError(f"on_alarm must be 'latch' or 'restart', got {on_alarm!r}")
+        self.on_alarm = on_alarm
+        self.alarm_at: int | None = None
+        self.changepoint: int | None = None
+        self._low, self._lowest = 0.0, 0  # the least log capital since the start, and after how many examples
+        self._broken = False
+        self._fresh = copy.deepcopy((measure, self.martingale.bet, self.alarm)) if on_alarm == "restart" else None
+
+    @property
+    def n(self) -> int:
+        """How many examples have been seen."""
+        return self.pvalues.n
 
     @property
     def seed(self) -> int:
         """The seed of the tie-breaking."""
         return self.pvalues.seed
 
+    @property
+    def guarantee(self) -> str:
+        """What the alarm promises on exchangeable data, in words."""
+        name = "guarantee" if self.on_alarm == "latch" else "guarantee_with_restarts"
+        return str(getattr(self.alarm, name, "This alarm states no guarantee."))
+
     def update(self, x: Any, y: Any = None) -> Step:
-        """Take one example."""
-        p = self.pvalues.update(x, y)
-        log_value = self.martingale.update(p)
-        return Step(self.martingale.n, p, log_value, self.alarm.update(log_value))
+        """Take one example. If it is refused, the monitor stays as it was."""
+        start = self.n
+        with self._intact(Exception):
+            p = self.pvalues.update(x, y)
+        with self._intact():
+            path = self._bet(start, np.array([p]))
+        return Step(start + 1, p, float(path.log_value[0]), bool(path.alarm[0]))
 
     def extend(self, X: Any, y: Any = None) -> Path:
-        """Take many examples: the same numbers as one by one."""
-        start = self.martingale.n
-        p = self.pvalues.extend(X, y)
+        """Take many examples: the same numbers as one by one. If one of them is refused, none is taken."""
+        start = self.n
+        y = list(y) if isinstance(y, Iterator) else y
+        with self._intact(Exception):
+            p = self.pvalues.extend(X, y)
+        stop = start + len(p)
+        with self._intact():
+            parts = [self._bet(start, p)]
+            while self.n < stop:  # after a restart the rest is ranked anew
+                rest = slice(self.n - start, self.n - start + BLOCK)
+                p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
+                parts.append(self._bet(self.n - len(p), p))
+        return Path.join(parts)
+
+    def _bet(self, start: int, p: Floats) -> Path:
+        """Bet on the p-values after example ``start``: on all, or up to an alarm that is followed by a restart."""
         log_value = self.martingale.extend(p)
-        alarm = np.fromiter((self.alarm.update(value) for value in log_value.tolist()), np.bool_, len(log_value))
-        return Path(np.arange(start + 1, start + 1 + len(p)), p, log_value, alarm)
+        alarm = _sounds(self.alarm, log_value)
+        n = np.arange(start + 1, start + 1 + len(p))
+        path = Path(n, p, log_value, alarm, self._minima(n, log_value), self.guarantee)
+        if self._fresh is None:
+            return self._latch(path)
+        if alarm.any():
+            stop = int(alarm.argmax()) + 1
+            path = Path(*(column[:stop] for column in path[:5]), path.guarantee)
+            self._note(path)
+            self._restart(start + stop)
+        return path
+
+    def _minima(self, n: Integers, log_value: Floats) -> Integers:
+        """After how many examples the capital was lowest, up to the step before each."""
+        lows = np.minimum.accumulate(np.concatenate([[self._low], log_value]))
+        places = np.concatenate([[self._lowest], np.where(log_value <= lows[1:], n, 0)])
+        lowest = np.maximum.accumulate(places)
+        self._low, self._lowest = float(lows[-1]), int(lowest[-1])
+        return lowest[:-1]
+
+    def _latch(self, path: Path) -> Path:
+        """Leave the alarm on from where it first sounds."""
+        if self.alarm_at is None:
+            self._note(path)
+        if self.alarm_at is not None:
+            since = path.n >= self.alarm_at
+            path.alarm[since] = True
+            path.lowest[since] = self.changepoint
+        return path
+
+    def _note(self, path: Path) -> None:
+        if path.alarm.any():
+            self.alarm_at, self.changepoint = int(path.n[path.alarm.argmax()]), path.changepoint()
+
+    def _restart(self, n: int) -> None:
+        """Begin anew with example n + 1; the tie-breaking goes on."""
+        self.pvalues.measure, bet, self.alarm = copy.deepcopy(self._fresh)
+        self.pvalues.n = n
+        self.martingale = Martingale(bet)
+        self._low, self._lowest = 0.0, n
+
+    @contextmanager
+    def _intact(self, *refusals: type[Exception]) -> Iterator[None]:
+        """Run a part of the line. An error that is no refusal leaves measure, bet and alarm at different examples."""
+        if self._broken:
+            raise ValueError("a monitor that was interrupted in the middle of an example must not be used any more")
+        self._broken = True
+        try:
+            yield
+        except refusals:
+            self._broken = False
+            raise
+        self._broken = False
+
+
+def _sounds(alarm: Alarm, log_value: Floats) -> NDArray[np.bool_]:
+    if hasattr(alarm, "extend"):
+        return np.array(alarm.extend(log_value), np.bool_)
+    return np.fromiter((alarm.update(value) for value in log_value.tolist()), np.bool_, len(log_value))
+
+
+def _rows(table: Any, part: slice) -> Any:
+    """Some rows of an array, list or frame."""
+    return table.iloc[part] if hasattr(table, "iloc") else table[part]

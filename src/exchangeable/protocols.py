@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -38,12 +39,31 @@ class Step(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Many steps as columns."""
+    """Many steps as columns, and what the alarm promises.
+
+    ``lowest`` is the number of examples after which the capital, up to the step before, stood lowest since the start or
+    restart: ``argmin_{i<n} S_i``, the last if there are several. Once an alarm has latched it stays.
+    """
 
     n: Integers
     p: Floats
     log_value: Floats
     alarm: NDArray[np.bool_]
+    lowest: Integers
+    guarantee: str
+
+    def changepoint(self) -> int | None:
+        """Where the change began: the number of examples before it, judged at the first alarm; None without an alarm.
+
+        So ``X[changepoint:]`` came after the change. With restarts, ``lowest[alarm]`` gives it for every alarm.
+        """
+        return int(self.lowest[self.alarm.argmax()]) if self.alarm.any() else None
+
+    @staticmethod
+    def join(parts: Sequence[Path]) -> Path:
+        """One path from consecutive ones (at least one)."""
+        *columns, guarantees = zip(*parts, strict=True)
+        return Path(*(np.concatenate(column) for column in columns), guarantees[-1])
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,18 +14,19 @@ DRAWS = 1024  # thetas drawn at a time for single updates
 Number = TypeVar("Number", float, Floats)
 
 
-def thetas(seed: int, start: int, stop: int) -> Floats:
+def thetas(seed: int, start: int, stop: int, stream: int = 0) -> Floats:
     """Tie-breaking numbers for positions ``start .. stop - 1`` (from 0): uniform in (0, 1], by seed and position.
 
     ``theta = 1 - floor(w / 2^11) / 2^53`` with w the 64-bit words of the counter-based generator Philox keyed by
-    the seed, so that no restart, retry or batch size ever redraws one. O(stop - start).
+    ``seed + stream 2^64``, so that no restart, retry or batch size ever redraws one. Streams of one seed are as good as
+    independent: whoever needs two sequences of p-values takes two of them. O(stop - start).
 
     >>> bool((thetas(7, 0, 100)[40:60] == thetas(7, 40, 60)).all())
     True
     """
     if not 0 <= start <= stop:
         raise ValueError(f"start and stop must satisfy 0 <= start <= stop, got {start} and {stop}")
-    words = np.random.Philox(key=_seed(seed))
+    words = np.random.Philox(key=_seed(seed) + _stream(stream) * 2**64)
     words.advance(start // 4)  # a counter yields four words
     raw = words.random_raw(stop - start + start % 4)[start % 4 :]
     return 1.0 - (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -39,21 +41,21 @@ def smoothed(greater: Number, theta: Number, equal: Number, n: Number) -> Number
     return (greater + theta * equal) / n
 
 
-def from_ranks(ranks: Ranks, *, seed: int, start: int = 0) -> Floats:
+def from_ranks(ranks: Ranks, *, seed: int, stream: int = 0, start: int = 0) -> Floats:
     """The p-values of ranks whose first stands at position ``start`` (from 0); one pass of ranks serves many seeds.
 
     >>> from_ranks(Ranks(np.array([0]), np.array([1]), np.array([1])), seed=0) == thetas(0, 0, 1)
     array([ True])
     """
-    theta = thetas(seed, start, start + len(ranks.n))
+    theta = thetas(seed, start, start + len(ranks.n), stream)
     return smoothed(*(np.asarray(column, np.float64) for column in (ranks.greater, theta, ranks.equal, ranks.n)))
 
 
 class PValues:
     """Algorithm 1 of the paper: examples in, p-values out; independent and uniform on exchangeable data.
 
-    The measure ranks each example among all so far; ``theta`` breaks ties. The seed and the position alone determine
-    theta. Time and memory are the measure's.
+    The measure ranks each example among all so far; ``theta`` breaks ties. The seed, its stream and the position alone
+    determine theta. Time and memory are the measure's.
 
     >>> from exchangeable.measures import NearestNeighbour
     >>> PValues(NearestNeighbour(), seed=1).extend([[0.0], [1.0], [2.0]], ["a", "a", "b"]).round(3)
@@ -62,11 +64,12 @@ class PValues:
     Reference: Fedorova et al. (2012), Algorithm 1.
     """
 
-    def __init__(self, measure: Measure, *, seed: int = 0) -> None:
-        if isinstance(measure, (type, Bet)) or not isinstance(measure, Measure):
+    def __init__(self, measure: Measure, *, seed: int = 0, stream: int = 0) -> None:
+        if isinstance(measure, (type, Bet)) or not isinstance(measure, Measure) or not _takes_labels(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
         self.seed = _seed(seed)
+        self.stream = _stream(stream)
         self.n = 0
         self._drawn_from = 0
         self._drawn: Floats = np.empty(0)
@@ -80,13 +83,13 @@ class PValues:
 
     def extend(self, X: Any, y: Any = None) -> Floats:
         """Take many examples and return their p-values: the same numbers as one by one."""
-        p = from_ranks(self.measure.extend(X, y), seed=self.seed, start=self.n)
+        p = from_ranks(self.measure.extend(X, y), seed=self.seed, stream=self.stream, start=self.n)
         self.n += len(p)
         return p
 
     def _theta(self, position: int) -> float:
         if not self._drawn_from <= position < self._drawn_from + len(self._drawn):
-            self._drawn_from, self._drawn = position, thetas(self.seed, position, position + DRAWS)
+            self._drawn_from, self._drawn = position, thetas(self.seed, position, position + DRAWS, self.stream)
         return float(self._drawn[position - self._drawn_from])
 
 
@@ -94,3 +97,18 @@ def _seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ValueError(f"seed must be a whole number in [0, 2**64), got {seed!r}")
     return int(seed)
+
+
+def _stream(stream: int) -> int:
+    if isinstance(stream, bool) or not isinstance(stream, (int, np.integer)) or not 0 <= stream < 2**32:
+        raise ValueError(f"stream must be a whole number in [0, 2**32), got {stream!r}")
+    return int(stream)
+
+
+def _takes_labels(measure: Measure) -> bool:
+    """Whether it takes x and y, as measures do and alarms do not."""
+    try:
+        signature(measure.update).bind(None, None)
+    except TypeError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Read a user's table: numbers `X` and class labels `y`, or one clear sentence that says why not.
+"""Read a user's table: numbers `X` and labels `y`, or one clear sentence that says why not.
 
 Nothing is guessed and nothing is repaired: a missing value, text among numbers, or a number that float64 cannot hold
 is an error that names the data row (the first is 1) and the column. Text becomes numbers only where it is asked for.
@@ -12,9 +12,11 @@ import csv
 import difflib
 import gzip
 import io
+import math
 import re
 import shlex
 import stat
+import sys
 import zipfile
 import zlib
 from collections import Counter
@@ -22,7 +24,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,13 +45,17 @@ _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _ROW_INDEX = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")  # what pandas calls an index saved with the data
 
 Batches = Generator[Any, None, None]
+Labels = Literal["classes", "numbers", "none"]
 
 
 class Table(NamedTuple):
-    """A table ready for a measure: `n x d` finite numbers, `n` labels, `d` names, and the file's name, printable."""
+    """A table ready for a measure: `n x d` finite numbers, `n` labels, `d` names, and the file's name, printable.
+
+    The labels are scalars where they are classes, an array where they are numbers, and None where there are none.
+    """
 
     X: NDArray[np.float64]
-    y: list[object]
+    y: list[object] | NDArray[np.float64] | None
     features: list[str]
     name: str
 
@@ -66,19 +72,24 @@ def read(
     path: str | os.PathLike[str],
     *,
     label: str | None,
+    labels: Labels = "classes",
+    width: int | None = None,
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     header: bool = True,
     encoding: str = "utf-8",
     max_rows: int = 100_000,
 ) -> Table:
-    """Read the table in `path`: the column `label` holds the classes, every other column is a feature.
+    """Read the table in `path`: the column `label` holds the labels, every other column is a feature.
 
+    `labels` says what they are: "classes", at least two of them, and not as many as there are rows; "numbers", under
+    the laws for features; or "none", so that the column `label`, if it is named at all, is left out and not looked at.
     Columns named in `categorical` are one-hot encoded, each value as it is written; those in `drop` are left out.
-    `header` and `encoding` are for CSV and TSV: with `header=False` the columns are named `"1"`, `"2"`, ... In an NPZ
-    file the columns of `X` have these names too, and `label` names the array of labels (`None` means `"y"`).
+    `width` is how many feature columns there must be. `header` and `encoding` are for CSV and TSV: with `header=False`
+    the columns are named `"1"`, `"2"`, ... In an NPZ file the columns of `X` have these names too (a 1-D `X` is one
+    column, lawful where `width` is 1), and `label` names the array of labels (`None` means `"y"`).
 
-    CSV labels stay text, exactly as written. Reading stops after `max_rows`: memory is O(max_rows * d), however long
+    CSV classes stay text, exactly as written. Reading stops after `max_rows`: memory is O(max_rows * d), however long
     the file. Raises `ColumnError` if the arguments do not fit the file, and `TableError` if the file is at fault.
 
     >>> import pathlib, tempfile
@@ -89,17 +100,64 @@ def read(
     >>> table.features, table.y
     (['weight', 'coat=red', 'coat=grey'], ['cat', 'dog', 'cat'])
     """
-    name = _printable(Path(path).name)
+    name, wanted = _printable(Path(path).name), _Wanted(labels, width, categorical, drop)
+    with _told(name):
+        source = _open(Path(path), label, header, encoding, max_rows, wanted)
+        X, features, y = _collect(source, wanted, max_rows)
+    return Table(X, y, features, name)
+
+
+def read_fleet(
+    path: str | os.PathLike[str],
+    *,
+    stream: str = "stream",
+    log_value: str | None = None,
+    log10_value: str | None = None,
+) -> dict[object, float]:
+    """Read the streams of a fleet, one row each (CSV, TSV, Parquet): names, and natural logs of martingale values.
+
+    The values are in the column `log_value` (natural logs) or `log10_value`; if neither is named, in the column
+    `log_value` or `log10_martingale`, whichever there is. `-inf` is lawful. CSV names stay text, exactly as written.
+    Memory is O(rows). Raises `ColumnError` and `TableError` as `read` does.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "fleet.csv")
+    ...     _ = file.write_text("stream,log_value\\npump,7.5\\nfan,-inf\\n")
+    ...     read_fleet(file)
+    {'pump': 7.5, 'fan': -inf}
+    """
+    with _told(_printable(Path(path).name)):
+        if str(path).lower().endswith(".npz"):
+            raise ColumnError("a fleet is a table with a column of names: CSV, TSV or Parquet, not NPZ")
+        source = _open(Path(path), None, True, "utf-8", sys.maxsize)
+        column, unit = _choose_logs(source.schema.names, stream, log_value, log10_value)
+        return _collect_fleet(source, stream, column, unit)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Begin every sentence with the file's name."""
     try:
-        source = _open(Path(path), label, header, encoding, max_rows)
-        X, features, y = _collect(source, categorical, drop, max_rows)
+        yield
     except (TableError, ColumnError) as error:
         raise type(error)(f"{name}: {error}") from None
     except MemoryError:
         raise TableError(f"{name}: the table needs more memory than there is") from None
     except OSError as error:
         raise TableError(f"{name}: the file cannot be read: {_printable(error.strerror or str(error))}") from None
-    return Table(X, y, features, name)
+
+
+class _Wanted(NamedTuple):
+    """What to make of the columns."""
+
+    labels: Labels = "classes"
+    width: int | None = None
+    categorical: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+
+_PLAIN = _Wanted()
 
 
 class _Source(NamedTuple):
@@ -111,7 +169,9 @@ class _Source(NamedTuple):
     parse: bool = False  # is text allowed to be a number, as in CSV?
 
 
-def _open(path: Path, label: str | None, header: bool, encoding: str, max_rows: int) -> _Source:
+def _open(
+    path: Path, label: str | None, header: bool, encoding: str, max_rows: int, wanted: _Wanted = _PLAIN
+) -> _Source:
     """Check what can be checked from outside, then call the reader of this type of file."""
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
@@ -124,7 +184,7 @@ def _open(path: Path, label: str | None, header: bool, encoding: str, max_rows: 
     if status.st_size == 0:
         raise TableError("the file is empty")
     if suffix == ".npz":
-        return _npz(path, label or "y", max_rows)
+        return _npz(path, label, wanted, max_rows)
     if suffix == ".parquet":
         return _parquet(path, label, max_rows)
     return _csv(_Dialect(path, "\t" if "tsv" in suffix else ",", header, encoding), label)
@@ -155,15 +215,18 @@ def _option(option: str, name: str) -> str:
 
 def _check_length(rows: int, max_rows: int) -> None:
     if rows > max_rows:
-        law = "the time grows with the square of the number of rows; --max-rows N raises the limit"
-        raise TableError(f"there are more than {max_rows} rows, the limit, and {law}")
+        law = "the time of nearest-neighbour measures grows with the square of the number of rows"
+        raise TableError(f"there are more than {max_rows} rows, the limit; --max-rows N raises it ({law})")
 
 
-def _refuse(row: int, name: str, value: object, among_numbers: bool = True) -> NoReturn:
+def _refuse(row: int, name: str, value: object, among_numbers: bool = True, label: bool = False) -> NoReturn:
     """Say what is wrong with this value: it is missing, not a number, not finite, or beyond what float64 can bear."""
     word = value.strip() if isinstance(value, str) else str(value)
     drop = f"leave it out with {_option('--drop', name)}"
     encode = f"name it with {_option('--categorical', name)} to one-hot encode it, or {drop}"
+    if label:
+        drop = "choose another --label"
+        encode = f"{drop} that holds numbers, or for classes --measure nearest-neighbour"
     if not among_numbers and word and value is not None:
         raise TableError(f"column {_shown(name)} holds text ({_shown(value)} in data row {row}); {encode}")
     if _MISSING.fullmatch(word):
@@ -182,24 +245,35 @@ def _refuse(row: int, name: str, value: object, among_numbers: bool = True) -> N
 # ------------------------------------------------------------------------------------------------------ which columns
 
 
-def _choose(names: list[str], label: str | None, categorical: Sequence[str], drop: Sequence[str]) -> list[str]:
-    """The features and, last, the label, after every name of the request was found and found to be used once."""
+UNLABELLED = "exchangeable test --measure nearest-distance needs none"
+NAMELESS = {
+    "classes": f"the column of class labels must be named with --label COLUMN ({UNLABELLED})",
+    "numbers": "the column of numbers to be compared with the neighbours' must be named with --label COLUMN",
+}
+
+
+def _choose(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
+    """The features, after every name of the request was found and found to be used once."""
+    _check_distinct(names)
+    if label is None and wanted.labels != "none":
+        raise ColumnError(f"{NAMELESS[wanted.labels]}; the columns are {_listed(names)}")
+    _check_known("--label", [label] if label is not None else [], names)
+    _check_known("--categorical", wanted.categorical, names)
+    _check_known("--drop", wanted.drop, names)
+    for name in (*wanted.categorical, *wanted.drop):
+        if name == label or (name in wanted.categorical and name in wanted.drop):
+            uses = "--label, --categorical and --drop"
+            raise ColumnError(f"column {_shown(name)} is named by two of {uses}; at most one is allowed")
+    left_out = {label, *wanted.drop}
+    features = [name for name in names if name not in left_out]
+    _check_features(features, label, wanted.width)
+    return features
+
+
+def _check_distinct(names: list[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
         raise TableError(f"two columns are named {_shown(twice)}; names must differ")
-    if label is None:
-        raise ColumnError(f"the column of class labels must be named with --label; the columns are {_listed(names)}")
-    _check_known("--label", [label], names)
-    _check_known("--categorical", categorical, names)
-    _check_known("--drop", drop, names)
-    for name in (*categorical, *drop):
-        if name == label or (name in categorical and name in drop):
-            uses = "--label, --categorical and --drop"
-            raise ColumnError(f"column {_shown(name)} is named by two of {uses}; at most one is allowed")
-    left_out = {label, *drop}
-    features = [name for name in names if name not in left_out]
-    _check_features(features)
-    return [*features, label]
 
 
 def _check_known(option: str, wanted: Sequence[str], names: list[str]) -> None:
@@ -210,12 +284,16 @@ def _check_known(option: str, wanted: Sequence[str], names: list[str]) -> None:
             raise ColumnError(f"{option} {_shown(name)} is not a column; {hint}the columns are {_listed(names)}")
 
 
-def _check_features(features: list[str]) -> None:
+def _check_features(features: list[str], label: str | None, width: int | None) -> None:
     if not features:
-        raise TableError("no feature column is left; at least one besides the label is needed")
+        besides = " besides the label" if label is not None else ""
+        raise TableError(f"no feature column is left; at least one{besides} is needed")
     for name in filter(_ROW_INDEX.fullmatch, features):  # a row number is no feature: it always looks like a drift
         law = f"give it a name, or leave it out with {_option('--drop', name)}"
         raise TableError(f"column {_shown(name)} has no name of its own, as a saved row index has; {law}")
+    if width is not None and len(features) != width:
+        law = f"the measure takes exactly {width}, so leave the others out with --drop"
+        raise ColumnError(f"there are {len(features)} feature columns ({_listed(features)}); {law}")
 
 
 def _is_text(kind: Any) -> bool:
@@ -239,17 +317,17 @@ def _check_type(name: str, kind: Any, remedy: str) -> None:
 
 
 class _Numbers:
-    """One numeric feature, batch after batch."""
+    """One numeric column, batch after batch."""
 
-    def __init__(self, name: str, parse: bool) -> None:
-        self.name, self.parse = name, parse
+    def __init__(self, name: str, parse: bool, label: bool = False) -> None:
+        self.name, self.parse, self.label = name, parse, label
         self.parts: list[NDArray[np.float64]] = []
 
     def extend(self, column: Any, start: int) -> None:
         """Take the rows after row `start`, or refuse the first that will not do."""
         text = _is_text(column.type)
         if text and not self.parse:
-            _refuse(start + 1, self.name, column[0].as_py(), among_numbers=False)
+            _refuse(start + 1, self.name, column[0].as_py(), among_numbers=False, label=self.label)
         values = self._parsed(column, start) if text else self._typed(column, start)
         self._check(~(np.abs(values) <= LARGEST), column, start)  # the comparison is false for NaN
         self.parts.append(values)
@@ -258,12 +336,15 @@ class _Numbers:
         return [self.name]
 
     def fill(self, X: NDArray[np.float64]) -> None:
-        X[:, 0] = np.concatenate(self.parts)
+        X[:, 0] = self.values()
+
+    def values(self) -> NDArray[np.float64]:
+        return np.concatenate(self.parts)
 
     def _check(self, bad: NDArray[np.bool_], column: Any, start: int, among_numbers: bool = True) -> None:
         if bad.any():
             at = int(bad.argmax())
-            _refuse(start + at + 1, self.name, column[at].as_py(), among_numbers)
+            _refuse(start + at + 1, self.name, column[at].as_py(), among_numbers, self.label)
 
     def _typed(self, column: Any, start: int) -> NDArray[np.float64]:
         from pyarrow import types
@@ -290,7 +371,7 @@ class _Numbers:
         for at in map(int, large):
             digits = column[at].as_py().strip().lstrip("+-0")
             if digits.isdecimal() and int(digits) > WHOLE:
-                _refuse(start + at + 1, self.name, column[at].as_py())
+                _refuse(start + at + 1, self.name, column[at].as_py(), label=self.label)
         return values
 
 
@@ -329,6 +410,31 @@ class _Categories:
         X[np.arange(len(self.rows)), self.rows] = 1
 
 
+class _Classes:
+    """The class labels."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.y: list[object] = []
+
+    def extend(self, column: Any, start: int) -> None:
+        """Take the rows after row `start`."""
+        self.y += _scalars(column, self.name, start)
+
+    def values(self) -> list[object]:
+        """All labels, if they may be classes."""
+        distinct = len(set(self.y))
+        if distinct == 1:
+            law = f"classes are compared, so at least two are needed ({UNLABELLED})"
+            raise TableError(f"label column {_shown(self.name)} holds one class only ({_shown(self.y[0])}); {law}")
+        if distinct == len(self.y) or (len(self.y) >= 10 and distinct > 0.8 * len(self.y)):
+            law = "it looks like a continuous number or an identifier, and class labels are needed"
+            way = "for numbers there is exchangeable test --measure nearest-residual"
+            found = f"{distinct} different values in {len(self.y)} rows"
+            raise TableError(f"label column {_shown(self.name)} holds {found}; {law} ({way})")
+        return self.y
+
+
 def _scalars(column: Any, name: str, start: int) -> list[object]:
     """Labels or categories as Python scalars. Only null, NaN and blanks are missing here: `NA` may well be a name."""
     from pyarrow import types
@@ -348,37 +454,42 @@ def _scalars(column: Any, name: str, start: int) -> list[object]:
 
 
 def _collect(
-    source: _Source, categorical: Sequence[str], drop: Sequence[str], max_rows: int
-) -> tuple[NDArray[np.float64], list[str], list[object]]:
+    source: _Source, wanted: _Wanted, max_rows: int
+) -> tuple[NDArray[np.float64], list[str], list[object] | NDArray[np.float64] | None]:
     """Read all batches; every column sees its rows once and keeps only what it makes of them."""
-    used = _choose(source.schema.names, source.label, categorical, drop)
-    for name in used:
-        remedy = "choose another --label" if name == source.label else f"leave it out with {_option('--drop', name)}"
-        _check_type(name, source.schema.field(name).type, remedy)
-    encoded = set(categorical)
-    columns = [_Categories(name) if name in encoded else _Numbers(name, source.parse) for name in used[:-1]]
-    y: list[object] = []
-    with closing(source.batches(used)) as batches:
+    features = _choose(source.schema.names, source.label, wanted)
+    encoded = set(wanted.categorical)
+    columns = [_Categories(name) if name in encoded else _Numbers(name, source.parse) for name in features]
+    target = _target(source, wanted.labels)
+    every = [*columns, target] if target else columns
+    for column in every:
+        remedy = "choose another --label" if column is target else f"leave it out with {_option('--drop', column.name)}"
+        _check_type(column.name, source.schema.field(column.name).type, remedy)
+    rows = _fill(every, source, max_rows)
+    y = target.values() if target else None
+    return *_assemble(columns, rows), y
+
+
+def _target(source: _Source, labels: Labels) -> _Classes | _Numbers | None:
+    """What takes the labels."""
+    if labels == "none" or source.label is None:
+        return None
+    return _Classes(source.label) if labels == "classes" else _Numbers(source.label, source.parse, label=True)
+
+
+def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source, max_rows: int) -> int:
+    """Give every batch to the columns; how many rows were there?"""
+    rows = 0
+    with closing(source.batches([column.name for column in columns])) as batches:
         for batch in batches:
-            _check_length(len(y) + batch.num_rows, max_rows)
+            _check_length(rows + batch.num_rows, max_rows)
             if batch.num_rows:
-                for column, values in zip(columns, batch.columns[:-1], strict=True):
-                    column.extend(values, len(y))
-                y += _scalars(batch.columns[-1], used[-1], len(y))
-    _check_classes(y, used[-1])
-    return *_assemble(columns, len(y)), y
-
-
-def _check_classes(y: list[object], label: str) -> None:
-    if len(y) < 2:
-        raise TableError(f"there {'is only one data row' if y else 'are no data rows'}; at least two are needed")
-    distinct = len(set(y))
-    if distinct == 1:
-        law = "the nearest-neighbour measure compares classes and needs at least two"
-        raise TableError(f"label column {_shown(label)} holds one class only ({_shown(y[0])}); {law}")
-    if distinct == len(y) or (len(y) >= 10 and distinct > 0.8 * len(y)):
-        law = "it looks like a continuous number or an identifier, and class labels are needed"
-        raise TableError(f"label column {_shown(label)} holds {distinct} different values in {len(y)} rows; {law}")
+                for column, values in zip(columns, batch.columns, strict=True):
+                    column.extend(values, rows)
+            rows += batch.num_rows
+    if rows < 2:
+        raise TableError(f"there {'is only one data row' if rows else 'are no data rows'}; at least two are needed")
+    return rows
 
 
 def _assemble(columns: Sequence[_Numbers | _Categories], rows: int) -> tuple[NDArray[np.float64], list[str]]:
@@ -389,6 +500,71 @@ def _assemble(columns: Sequence[_Numbers | _Categories], rows: int) -> tuple[NDA
         column.fill(X[:, end : end + len(own)])
         end += len(own)
     return X, [name for own in names for name in own]
+
+
+# ---------------------------------------------------------------------------------------------------------- the fleet
+
+
+def _choose_logs(names: list[str], stream: str, natural: str | None, decimal: str | None) -> tuple[str, float]:
+    """The column of log values, and what its unit is in natural logs."""
+    _check_distinct(names)
+    _check_known("--stream", [stream], names)
+    units = {"--log-value": (natural, 1.0), "--log10-value": (decimal, math.log(10.0))}
+    asked = [(option, name, unit) for option, (name, unit) in units.items() if name is not None]
+    if not asked:
+        usual = (("--log-value", "log_value", 1.0), ("--log10-value", "log10_martingale", math.log(10.0)))
+        asked = [choice for choice in usual if choice[1] in names]
+    if len(asked) != 1:
+        law = "one column of log values must be named with --log-value (natural logs) or --log10-value"
+        raise ColumnError(f"{law}, got {'both' if asked else 'neither'}; the columns are {_listed(names)}")
+    option, name, unit = asked[0]
+    _check_known(option, [name], names)
+    if name == stream:
+        raise ColumnError(f"column {_shown(name)} is named by --stream and {option}; one use is allowed")
+    return name, unit
+
+
+def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> dict[object, float]:
+    """The streams in the order of the file, each of them once."""
+    for used in (stream, column):
+        _check_type(used, source.schema.field(used).type, "choose another column")
+    fleet: dict[object, float] = {}
+    with closing(source.batches([stream, column])) as batches:
+        for batch in batches:
+            names = _scalars(batch.columns[0], stream, len(fleet))
+            values = _logs(batch.columns[1], unit, column, len(fleet), source.parse)
+            for name, value in zip(names, values.tolist(), strict=True):
+                if name in fleet:
+                    law = "a stream has one row, with its current value; of a longer history keep the last row only"
+                    raise TableError(f"data row {len(fleet) + 1}: stream {_shown(name)} was there before; {law}")
+                fleet[name] = value
+    if not fleet:
+        raise TableError("there are no data rows; at least one stream is needed")
+    return fleet
+
+
+def _logs(column: Any, unit: float, name: str, start: int, parse: bool) -> NDArray[np.float64]:
+    """Numbers below infinity, or -inf."""
+    from pyarrow import ArrowInvalid, ArrowNotImplementedError, types
+
+    if (_is_text(column.type) and not parse) or types.is_boolean(column.type):
+        raise TableError(f"column {_shown(name)} must hold numbers, and is of type {_shown(str(column.type))}")
+    try:
+        values = _to_floats(column.cast("string") if types.is_decimal(column.type) else column)
+    except (ArrowInvalid, ArrowNotImplementedError):  # no number, a whole one beyond 2**53, or one of Python's only
+        values = np.array([_log(str(value)) for value in column.to_pylist()])
+    with np.errstate(over="ignore"):
+        values = unit * values
+    for at in map(int, np.flatnonzero(~(values < math.inf))[:1]):  # the comparison is false for NaN
+        law = "it must be a number below infinity, or -inf"
+        raise TableError(f"data row {start + at + 1}, column {_shown(name)}: {_shown(column[at].as_py())}; {law}")
+    return values
+
+
+def _log(text: str) -> float:
+    """NaN for what is no number."""
+    word = text.strip()
+    return float(word) if _NUMBER.fullmatch(word) or _INFINITE.fullmatch(word) else math.nan
 
 
 # ---------------------------------------------------------------------------------------------------------------- CSV
@@ -551,17 +727,20 @@ def _parquet_file(path: Path) -> Iterator[Any]:
             raise TableError(f"this is not a Parquet file that can be read: {fault}") from None
 
 
-def _npz(path: Path, label: str, max_rows: int) -> _Source:
+def _npz(path: Path, label: str | None, wanted: _Wanted, max_rows: int) -> _Source:
     """The shapes are looked at first, so that an array with too many rows is never loaded."""
     import pyarrow as pa
 
+    label = "y" if label is None and wanted.labels != "none" else label
     with _npz_errors():
         archive = zipfile.ZipFile(path)
     with archive:
-        X, y = (_npz_load(archive, name) for name in _npz_names(archive, label, max_rows))
-    names = [str(i + 1) for i in range(X.shape[1])]
+        X, *y = (_npz_load(archive, name) for name in _npz_names(archive, label, wanted, max_rows))
+    X = X.reshape(len(X), -1) if X.ndim == 1 else X
+    target = [label] if label is not None and y else []
+    names = [*(str(i + 1) for i in range(X.shape[1])), *target]
     try:
-        table = pa.RecordBatch.from_arrays([pa.array(values) for values in (*X.T, y)], [*names, label])
+        table = pa.RecordBatch.from_arrays([pa.array(values) for values in (*X.T, *y)], names)
         table.validate(full=True)
     except (UnicodeError, pa.ArrowInvalid):
         raise TableError(f"the array {_shown(label)} holds text that is not Unicode") from None
@@ -569,7 +748,7 @@ def _npz(path: Path, label: str, max_rows: int) -> _Source:
     def batches(used: list[str]) -> Batches:
         yield table.select(used)
 
-    return _Source(table.schema, batches, label)
+    return _Source(table.schema, batches, label if target else None)
 
 
 @contextmanager
@@ -580,27 +759,45 @@ def _npz_errors() -> Iterator[None]:
         raise TableError("this is not an NPZ file that can be read: truncated, damaged or of another type") from None
 
 
-def _npz_names(archive: zipfile.ZipFile, label: str, max_rows: int) -> tuple[str, str]:
-    """The names of the two arrays, after their types and shapes were found to be right."""
+def _npz_names(archive: zipfile.ZipFile, label: str | None, wanted: _Wanted, max_rows: int) -> list[str]:
+    """The names of the arrays to load, features and labels, after types and shapes were found to be right."""
     arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-    if label not in arrays:
-        raise ColumnError(f"there is no array {_shown(label)} of labels; --label may name any of {_listed(arrays)}")
+    if label is not None and label not in arrays:
+        way = f" ({UNLABELLED})" if wanted.labels == "classes" else ""
+        raise ColumnError(
+            f"there is no array {_shown(label)} of labels{way}; --label may name any of {_listed(arrays)}"
+        )
     headers = {name: _npz_header(archive, name) for name in arrays}
     others = [name for name in arrays if name != label]
-    tables = [name for name in others if name == "X"] or [name for name in others if len(headers[name][0]) == 2]
-    if len(tables) != 1:
-        raise TableError(f"one 2-D array of features is needed, best named X; the arrays are {_listed(arrays)}")
-    rows = [_npz_check(tables[0], *headers[tables[0]], 2, "biuf"), _npz_check(label, *headers[label], 1, "biufU")]
-    if rows[0] != rows[1]:
-        raise TableError(f"there are {rows[0]} rows of features and {rows[1]} labels; they must be as many")
-    _check_length(rows[0], max_rows)
-    return tables[0], label
+    table = _npz_table(others, headers, "12" if wanted.width == 1 else "2")
+    rows = _npz_check(table, *headers[table], "12" if wanted.width == 1 else "2", "biuf")
+    _check_length(rows, max_rows)
+    if label is None or wanted.labels == "none":
+        return [table]
+    count = _npz_check(label, *headers[label], "1", "biufU" if wanted.labels == "classes" else "biuf")
+    if rows != count:
+        raise TableError(f"there are {rows} rows of features and {count} labels; they must be as many")
+    return [table, label]
 
 
-def _npz_check(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dimensions: int, kinds: str) -> int:
-    """The number of rows."""
-    if len(shape) != dimensions or dtype.kind not in kinds:
-        allowed = f"must be {dimensions}-D and hold numbers or booleans{' or text' if 'U' in kinds else ''}"
+def _npz_table(arrays: list[str], headers: dict[str, Any], dimensions: str) -> str:
+    """The array of features: X, or the only one with as many dimensions."""
+    found = [name for name in arrays if name == "X"]
+    found = found or [name for name in arrays if str(len(headers[name][0])) in dimensions]
+    if len(found) != 1:
+        law = f"one {_dimensions(dimensions)} array of features is needed, best named X"
+        raise TableError(f"{law}; the arrays are {_listed(list(headers))}")
+    return found[0]
+
+
+def _dimensions(allowed: str) -> str:
+    return " or ".join(f"{digit}-D" for digit in allowed)
+
+
+def _npz_check(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dimensions: str, kinds: str) -> int:
+    """The number of rows; `dimensions` holds the lawful digits, `kinds` the letters of lawful types."""
+    if str(len(shape)) not in dimensions or dtype.kind not in kinds:
+        allowed = f"must be {_dimensions(dimensions)} and hold numbers or booleans{' or text' if 'U' in kinds else ''}"
         pickled = " (which only pickle could load, and pickle may run code)" if dtype.hasobject else ""
         raise TableError(f"array {_shown(name)} {allowed}, got {len(shape)}-D of {dtype.name}{pickled}")
     return shape[0]

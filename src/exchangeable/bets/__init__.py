@@ -1,5 +1,7 @@
 """Bets: densities on (0, 1] that gamble against uniform p-values."""
 
+from exchangeable.bets.adaptive import Adaptive
+from exchangeable.bets.beta import Beta
 from exchangeable.bets.blend import Blend, Cautious, Switching
 from exchangeable.bets.histogram import Histogram, Tree
 from exchangeable.bets.idle import Idle
@@ -9,6 +11,8 @@ from exchangeable.bets.plugin import Plugin
 from exchangeable.bets.power import GammaMixture, Power, SimpleMixture
 
 __all__ = [
+    "Adaptive",
+    "Beta",
     "Blend",
     "Cautious",
     "CompositeJumper",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exchangeable import kernels
-from exchangeable.bets.learner import Learner
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats, one_p, whole
 
 
@@ -24,7 +24,7 @@ class Histogram(Learner):
         self.bins = whole("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.blend.histogram(*state, p, gains)
 
 
@@ -55,5 +55,5 @@ class Tree(Learner):
         """Log of the betting function at p: along one path from the root, without a copy of the tree."""
         return float(kernels.blend.tree_step(*self._state, self.depth, self.prior == "smooth", one_p(p), False))
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.blend.tree(*state, self.depth, self.prior == "smooth", p, gains)

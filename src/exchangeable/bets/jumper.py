@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from exchangeable import kernels
 from exchangeable.bets.blend import Blend
-from exchangeable.bets.learner import Learner
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats, in_interval, whole
 
 
@@ -35,7 +35,7 @@ class SleepyJumper(Learner):
         self.grid = whole("grid", grid, 1, 10**6)
         self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.jumper.extend(*state, self.waking, self.jumping, p, gains)
 
 
@@ -55,7 +55,7 @@ class SimpleJumper(Learner):
         self.rate = in_interval("rate", rate, 0.0, 1.0, "(0, 1]")
         self._state = (np.full(3, 1.0 / 3.0),)
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.blend.simple_jumper(*state, self.rate, p, gains)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from exchangeable import kernels
-from exchangeable.bets.learner import Learner
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.bets.banks import FromBank, Kernels, Markovs
+from exchangeable.protocols import in_interval, whole
 
 
-class Kernel(Learner):
+class Kernel(FromBank):
     """Bets a density estimate with the Jackson kernel: smooth, nonnegative, integral exactly one, and it may forget.
 
         f(p) = (1 + sum_i lam^(n-i) K_J(p, p_i)) / (1 + sum_i lam^(n-i)) ,   lam = forgetting
@@ -26,14 +23,10 @@ class Kernel(Learner):
     def __init__(self, order: int = 16, forgetting: float = 1.0) -> None:
         self.order = whole("order", order, 2, 4096)
         self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
-        self._weights = kernels.jackson.weights(self.order)
-        self._state = (np.zeros(self.order),)
-
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
-        kernels.jackson.kernel(*state, self._weights, self.forgetting, p, gains)
+        super().__init__(Kernels([self.order], [self.forgetting]))
 
 
-class Markov(Learner):
+class Markov(FromBank):
     """Bets the density of p_n given p_{n-1}: finds serial dependence that each p-value alone does not show.
 
         f(p | q) = (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1}))
@@ -49,8 +42,4 @@ class Markov(Learner):
     def __init__(self, order: int = 8, forgetting: float = 1.0) -> None:
         self.order = whole("order", order, 2, 256)
         self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
-        self._weights = kernels.jackson.weights(self.order)
-        self._state = np.zeros(self.order), np.zeros((self.order, self.order))  # cosines of the last p, and the sums
-
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
-        kernels.jackson.markov(*state, self._weights, self.forgetting, p, gains)
+        super().__init__(Markovs([self.order], [self.forgetting]))

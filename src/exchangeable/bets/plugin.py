@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exchangeable import kernels
-from exchangeable.bets.learner import Learner
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats, one_p
 
 
@@ -34,5 +34,5 @@ class Plugin(Learner):
         """Log of the betting function at p."""
         return float(kernels.plugin.log_density(*self._state, one_p(p)))
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.plugin.extend(*state, p, gains)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import kernels
-from exchangeable.bets.learner import Learner
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats, in_interval, many_p, one_p
 
 
@@ -75,7 +75,7 @@ class SimpleMixture(Learner):
         """Log of the betting function at p: ``log S_{n+1} - log S_n``."""
         return float(kernels.mixture.log_density(*self._state, one_p(p)))
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.mixture.extend(*state, p, gains)
 
 
@@ -96,5 +96,5 @@ class GammaMixture(Learner):
         self.rate = in_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
-    def _play(self, state: tuple[Floats, ...], p: Floats, gains: Floats) -> None:
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.mixture.gamma_extend(*state, self.shape, self.rate, p, gains)

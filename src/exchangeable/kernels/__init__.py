@@ -7,9 +7,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from exchangeable.kernels import blend, jackson, jumper, mixture, nearest, plugin, summation
+    from exchangeable.kernels import (
+        beta,
+        blend,
+        jackson,
+        jumper,
+        mixture,
+        nearest,
+        neighbours,
+        plugin,
+        pools,
+        summation,
+    )
 
-__all__ = ["blend", "jackson", "jumper", "mixture", "nearest", "plugin", "summation"]
+__all__ = ["alarms", "beta", "blend", "jackson", "jumper", "mixture", "nearest", "neighbours", "plugin", "pools", "summation"]
 
 
 def __getattr__(name: str) -> ModuleType:

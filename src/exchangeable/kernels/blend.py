@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from exchangeable.kernels.compilation import compiled
 
 LOG2 = math.log(2.0)
+EVERY = 16  # steps after which a portfolio brings its log shares up to date
+EXTREME = 1e8  # densities beyond it, or below its inverse, make it do so at once
 
 
 @compiled()
@@ -48,6 +52,55 @@ def switching(shares, rate, gains, out):  # type: ignore[no-untyped-def]
         out[i] = top + math.log(total)
         for k in range(m):
             shares[k] /= total
+
+
+@compiled()
+def _to_date(log_shares, linear, products, state):  # type: ignore[no-untyped-def]
+    """Bring the log shares up to date, and take the linear ones from them."""
+    for k in range(len(linear)):
+        log_shares[k] += math.log(products[k]) - state[1]
+        linear[k] = math.exp(log_shares[k])
+        products[k] = 1.0
+    state[0] = state[1] = 0.0
+
+
+@compiled()
+def portfolio(log_shares, linear, products, state, shares, log_parts, rate, densities, units, out):  # type: ignore[no-untyped-def]
+    """A Bayes blend, a fixed share and idleness, blended: on densities (steps x bets) in units of ``exp(units)``.
+
+    The shares of the Bayes blend are kept twice: in ``log_shares``, which never underflow, as they were some steps ago,
+    and in ``linear``, as they are now. The ``products`` of the densities since then bring the first up to date every
+    few steps (``state``: how many, and the log of what the blend gained in them), or when a density is extreme.
+    """
+    m = len(shares)
+    parts = np.zeros(3)
+    for i in range(len(densities)):
+        f = densities[i]
+        blended, switched, least, most = 0.0, 0.0, math.inf, 0.0
+        for k in range(m):
+            least = min(least, f[k])
+            most = max(most, f[k])
+            linear[k] *= f[k]
+            products[k] *= f[k]
+            shares[k] = ((1.0 - rate) * shares[k] + rate / m) * f[k]
+            blended += linear[k]
+            switched += shares[k]
+        for k in range(m):
+            linear[k] /= blended
+            shares[k] /= switched
+        log_blended = math.log(blended)
+        parts[0], parts[1] = log_blended + units[i], math.log(switched) + units[i]
+        state[0] += 1.0
+        state[1] += log_blended
+        if state[0] == EVERY or most > EXTREME or least < 1.0 / EXTREME:
+            _to_date(log_shares, linear, products, state)
+        top = max(log_parts[0] + parts[0], log_parts[1] + parts[1], log_parts[2])
+        total = 0.0
+        for k in range(3):
+            total += math.exp(log_parts[k] + parts[k] - top)
+        out[i] = top + math.log(total)
+        for k in range(3):
+            log_parts[k] += parts[k] - out[i]
 
 
 @compiled()

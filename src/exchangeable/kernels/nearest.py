@@ -60,15 +60,21 @@ def squared_distance(a, b, eight):  # type: ignore[no-untyped-def]
 
 
 @compiled(error_model="numpy")
-def ratio(same, other):  # type: ignore[no-untyped-def]
-    """Equation (1) of the paper from squared distances; 0/0 and inf/inf are 1, x/inf is 0, x/0 and inf/x are inf."""
+def quotient(same, other):  # type: ignore[no-untyped-def]
+    """``same / other``, where 0/0 and inf/inf are 1, x/inf is 0, x/0 and inf/x are inf."""
     if same == other and (same == 0.0 or same == math.inf):
         return 1.0
-    return math.sqrt(same) / math.sqrt(other)
+    return same / other
 
 
 @compiled()
-def _ceiling(squared, scale2, low):  # type: ignore[no-untyped-def]
+def ratio(same, other):  # type: ignore[no-untyped-def]
+    """Equation (1) of the paper from squared distances."""
+    return quotient(math.sqrt(same), math.sqrt(other))
+
+
+@compiled()
+def ceiling(squared, scale2, low):  # type: ignore[no-untyped-def]
     """The largest ``low_i - 2 f_i.f_j`` at which the distance might still be below ``squared``, rounded up."""
     if squared == 0.0:
         return np.float32(-math.inf)  # nothing is nearer than a duplicate
@@ -79,7 +85,7 @@ def _ceiling(squared, scale2, low):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath={"nnan", "nsz"})
-def _survey(g, low_i, code_i, code, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+def survey(g, low_i, code_i, code, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
     """One look at a chunk of columns, written so that the compiler vectorises it.
 
     The least ``low_j - 2 f_i.f_j`` among the same label and among the others, and whether a nearest distance of one of
@@ -101,17 +107,22 @@ def _survey(g, low_i, code_i, code, low, ceil_same, ceil_other):  # type: ignore
 
 
 @compiled()
-def _reach(low_i, lowest, width):  # type: ignore[no-untyped-def]
-    """An upper bound of the scaled squared distance to the nearest: the least lower bound, and the bounds' width."""
+def reach(low_i, lowest, bounds):  # type: ignore[no-untyped-def]
+    """An upper bound of a scaled squared distance from its lower bound ``low_i + lowest`` and the bounds' width."""
     if not -math.inf < low_i + lowest < math.inf:
         return np.float32(math.inf)
-    bound = np.float64(low_i) + np.float64(lowest) + width
+    slack, tiny, highest, _ = bounds
+    bound = np.float64(low_i) + np.float64(lowest) + 2.1 * slack * (max(low_i, 0.0) + highest) + 8.0 * tiny
     return np.float32(bound + abs(bound) * UP)
 
 
-@compiled(error_model="numpy")
-def absorb(i, g, slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
-    """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score."""
+@compiled()
+def absorb(i, g, bounds, X, code, low, alpha, same, other, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+    """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score.
+
+    ``bounds`` are the filter's ``(slack, tiny, highest low, scale**2)``.
+    """
+    scale2 = bounds[3]
     low_i, code_i = low[i], code[i]
     same[i] = other[i] = math.inf
     chunks = (i + CHUNK - 1) // CHUNK
@@ -119,12 +130,11 @@ def absorb(i, g, slack, tiny, highest, X, code, alpha, scale2, same, other, low,
     fall = np.empty(chunks, np.bool_)
     for c in range(chunks):
         at = slice(c * CHUNK, min((c + 1) * CHUNK, i))
-        least[c, 0], least[c, 1], fall[c] = _survey(
+        least[c, 0], least[c, 1], fall[c] = survey(
             g[at], low_i, code_i, code[at], low[at], ceil_same[at], ceil_other[at]
         )
-    width = 2.1 * slack * (max(low_i, 0.0) + highest) + 8.0 * tiny
-    own_same = _reach(low_i, least[:, 0].min(), width) if chunks else np.float32(math.inf)
-    own_other = _reach(low_i, least[:, 1].min(), width) if chunks else np.float32(math.inf)
+    own_same = reach(low_i, least[:, 0].min(), bounds) if chunks else np.float32(math.inf)
+    own_other = reach(low_i, least[:, 1].min(), bounds) if chunks else np.float32(math.inf)
     eight = np.empty(8)
     for c in range(chunks):
         # (not >=, so that minus infinity less minus infinity counts as a hit)
@@ -139,10 +149,10 @@ def absorb(i, g, slack, tiny, highest, X, code, alpha, scale2, same, other, low,
                 distance = squared_distance(X[i], X[j], eight)
                 if distance < same[i]:
                     same[i] = distance
-                    own_same = min(own_same, _ceiling(distance, scale2, np.float32(0.0)))
+                    own_same = min(own_same, ceiling(distance, scale2, np.float32(0.0)))
                 if distance < same[j]:
                     same[j] = distance
-                    ceil_same[j] = _ceiling(distance, scale2, low[j])
+                    ceil_same[j] = ceiling(distance, scale2, low[j])
                     alpha[j] = ratio(distance, other[j])
             else:
                 if not (value < ceil_other[j] or value < own_other - low[j]):
@@ -150,42 +160,61 @@ def absorb(i, g, slack, tiny, highest, X, code, alpha, scale2, same, other, low,
                 distance = squared_distance(X[i], X[j], eight)
                 if distance < other[i]:
                     other[i] = distance
-                    own_other = min(own_other, _ceiling(distance, scale2, np.float32(0.0)))
+                    own_other = min(own_other, ceiling(distance, scale2, np.float32(0.0)))
                 if distance < other[j]:
                     other[j] = distance
-                    ceil_other[j] = _ceiling(distance, scale2, low[j])
+                    ceil_other[j] = ceiling(distance, scale2, low[j])
                     alpha[j] = ratio(same[j], distance)
-    ceil_same[i] = _ceiling(same[i], scale2, low_i)
-    ceil_other[i] = _ceiling(other[i], scale2, low_i)
+    ceil_same[i] = ceiling(same[i], scale2, low_i)
+    ceil_other[i] = ceiling(other[i], scale2, low_i)
     alpha[i] = ratio(same[i], other[i])
 
 
 @compiled()
-def rank(alpha, n):  # type: ignore[no-untyped-def]
-    """How many of the first ``n`` scores are greater than, and equal to, the last of them."""
-    newest = alpha[n - 1]
+def rank(alpha, code, n, within):  # type: ignore[no-untyped-def]
+    """How many of the first ``n`` scores are greater than the last of them, equal to it, and ranked with it at all.
+
+    These are all ``n``, or those of the same label only (``within``).
+    """
+    newest, own = alpha[n - 1], code[n - 1]
     greater = 0
     equal = 0
+    if not within:
+        for j in range(n):
+            greater += alpha[j] > newest
+            equal += alpha[j] == newest
+        return greater, equal, n
+    among = 0
     for j in range(n):
-        greater += alpha[j] > newest
-        equal += alpha[j] == newest
-    return greater, equal
+        alike = code[j] == own
+        greater += alike and alpha[j] > newest
+        equal += alike and alpha[j] == newest
+        among += alike
+    return greater, equal, among
 
 
 @compiled()
-def extend(  # type: ignore[no-untyped-def]
-    start, G, slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other, greater, equal
-):
-    """Absorb the rows ``start ..`` whose inner products are the rows of ``G``, ranking each as it comes."""
+def extend(start, G, bounds, X, code, low, alpha, near, ceil, within, counts):  # type: ignore[no-untyped-def]
+    """Absorb the rows ``start ..`` whose inner products are the rows of ``G``, ranking each as it comes.
+
+    ``near[0]`` and ``near[1]`` (each n x 1) are the nearest squared distances of the same and of other labels.
+    """
+    same, other = near[0, :, 0], near[1, :, 0]
     for r in range(G.shape[0]):
         i = start + r
-        absorb(i, G[r], slack, tiny, highest, X, code, alpha, scale2, same, other, low, ceil_same, ceil_other)
-        greater[r], equal[r] = rank(alpha, i + 1)
+        absorb(i, G[r], bounds, X, code, low, alpha, same, other, ceil[0], ceil[1])
+        counts[0, r], counts[1, r], counts[2, r] = rank(alpha, code, i + 1, within)
 
 
 @compiled()
-def refresh(n, scale2, same, other, low, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
+def limit(near, tied):  # type: ignore[no-untyped-def]
+    """What a squared distance must be below to enter the sorted list ``near``; where ties may enter too, just above."""
+    return np.nextafter(near[-1], math.inf) if tied else near[-1]
+
+
+@compiled()
+def refresh(n, scale2, low, near, ceil, tied):  # type: ignore[no-untyped-def]
     """Express what is known of the first ``n`` rows in the filter's new scale."""
-    for j in range(n):
-        ceil_same[j] = _ceiling(same[j], scale2, low[j])
-        ceil_other[j] = _ceiling(other[j], scale2, low[j])
+    for side in range(len(ceil)):
+        for j in range(n):
+            ceil[side, j] = ceiling(limit(near[side, j], tied), scale2, low[j])

@@ -1,5 +1,9 @@
 """Measures: how strange is the newest example among all so far?"""
 
+from exchangeable.measures.conditional import Conditional
+from exchangeable.measures.distance import NearestDistance, NearestResidual
+from exchangeable.measures.frozen import Frozen
 from exchangeable.measures.nearest import NearestNeighbour
+from exchangeable.measures.value import Value
 
-__all__ = ["NearestNeighbour"]
+__all__ = ["Conditional", "Frozen", "NearestDistance", "NearestNeighbour", "NearestResidual", "Value"]

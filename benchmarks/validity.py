@@ -1,0 +1,379 @@
+"""False alarms of everything that we ship, on exchangeable data, and of the peers: writes VALIDITY.md beside this file.
+
+``python benchmarks/validity.py [--runs N] [--seed N] [--out FILE]``; ends with exit code 1 if a promise is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import peers
+from exchangeable import PValues, alarms, bets, catalogue, certificate, measures
+from exchangeable.certificate import DATA, Certificate, Survey, certify_all, examples
+from exchangeable.protocols import Alarm, Bet, Floats, Measure
+from workloads import heading, table
+
+ALPHA, STEPS, RUNS = 0.05, 200, 4000
+AGAIN = 4  # a cell that looks broken is run again, fresh, with so many times the runs ..
+AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval too lies above the promise
+PERIOD, LONG, LONG_RUNS = 100.0, 2000, 400  # of the mean time to a false alarm: examples, steps, runs
+PEER_STEPS = 300  # of peers that fit a model on a part of them
+BUDGET = 20.0  # seconds of one core for a peer on one kind of data
+PIECE = 20  # runs of one piece of a peer's work
+WORKERS = min(os.cpu_count() or 1, 8)
+
+
+# ------------------------------------------------------------------ what we ship, besides the names of the catalogue
+
+
+def five_neighbours() -> Measure:
+    return measures.NearestNeighbour(5)
+
+
+def frozen_bins() -> Measure:
+    return measures.Frozen(bins=16, reference=np.linspace(-3.0, 6.0, 200))
+
+
+def conditional_value() -> Measure:
+    return measures.Conditional(measures.Value())
+
+
+def cautious() -> Bet:
+    """With a low bar, for it to bet at all within the steps."""
+    return bets.Cautious(bets.SimpleMixture(), factor=2.0)
+
+
+def short_cusum() -> Alarm:
+    return alarms.Cusum(PERIOD)
+
+
+def short_shiryaev_roberts() -> Alarm:
+    return alarms.ShiryaevRoberts(PERIOD)
+
+
+def short_difference() -> Alarm:
+    return alarms.Difference(2.0 * PERIOD, window=20)  # its mean time is promised to be half its period
+
+
+MEASURES: list[certificate.Made] = [*catalogue.MEASURES, five_neighbours, frozen_bins, conditional_value]
+BETS: list[certificate.Made] = [*(name for name in catalogue.BETS if name != "cautious"), cautious]
+ALARMS: list[certificate.Made] = [*catalogue.ALARMS]
+
+
+# ------------------------------------------------------------------ ours
+
+
+class Ours(NamedTuple):
+    cells: list[Certificate]
+    again: list[Certificate]  # those that looked broken, run afresh
+    long: list[Certificate]  # for the mean time
+
+
+def ours(runs: int, seed: int, progress: certificate.Progress) -> Ours:
+    surveys = [Survey(MEASURES, BETS, ALARMS, data, runs, STEPS, ALPHA, seed) for data in DATA]
+    cells = certify_all(surveys, processes=WORKERS, progress=progress)
+    made = {certificate.name(one): one for one in (*MEASURES, *BETS, *ALARMS)}
+    doubtful = [
+        Survey([made[c.measure]], [made[c.bet]], [made[c.alarm]], c.data, AGAIN * runs, STEPS, ALPHA, seed + 1)
+        for c in cells
+        if c.verdict == "BROKEN"
+    ]
+    short: list[certificate.Made] = [short_cusum, short_shiryaev_roberts, short_difference]
+    watched = Survey(["value"], BETS, short, "ties", max(2, runs * LONG_RUNS // RUNS), LONG, ALPHA, seed)
+    return Ours(
+        cells,
+        certify_all(doubtful, processes=WORKERS, progress=progress) if doubtful else [],
+        certify_all([watched], processes=WORKERS, progress=progress),
+    )
+
+
+def broken(found: Ours) -> list[Certificate]:
+    """The cells that were found broken twice."""
+    return [c for c in found.again if certificate.interval(c.false_alarms, c.runs, AGAIN_CONFIDENCE)[0] > c.promise]
+
+
+# ------------------------------------------------------------------ the peers
+
+
+class Counted(NamedTuple):
+    """A peer on one kind of data."""
+
+    peer: peers.Peer
+    data: str
+    runs: int
+    steps: int
+    alarms: int
+    odd: int  # runs with a NaN or an infinity
+    failed: int  # runs that ended with an exception
+
+
+Task = tuple[int, str, int, int, int]  # which peer, kind of data, first run, one after the last, seed
+
+
+def everyone() -> list[peers.Peer]:
+    return [*peers.PATHS, *peers.STREAMS]
+
+
+def kinds(peer: peers.Peer) -> tuple[str, ...]:
+    """One kind of data without ties and one with; peers that bet on p-values get exact ones."""
+    if isinstance(peer, peers.OnPValues):
+        return ("ties",)
+    return ("labelled", "categorical") if peer.takes == "labelled" else ("continuous", "ties")
+
+
+def steps(peer: peers.Peer) -> int:
+    return STEPS if isinstance(peer, peers.OnPValues) else PEER_STEPS
+
+
+def peer_path(peer: peers.Peer, data: str, run: int, seed: int) -> Floats:
+    """The log capital of one run."""
+    drawn, theta = examples(data, steps(peer), seed=seed, run=run)
+    if isinstance(peer, peers.OnPValues):
+        return peers.quietly(peer.path, PValues(measures.Value(), seed=theta).extend(drawn.numbers))
+    codes = np.unique(drawn.labels, return_inverse=True)[1].astype(np.int64)
+    X = drawn.numbers[:, np.newaxis] if peer.takes == "scores" else drawn.rows
+    return peers.quietly(peer.stream, X, codes, theta % 2**31)
+
+
+def peer_piece(task: Task) -> tuple[int, str, int, int, int]:
+    which, data, start, stop, seed = task
+    peer = everyone()[which]
+    alarmed = odd = failed = 0
+    for run in range(start, stop):
+        try:
+            path = peer_path(peer, data, run, seed)
+        except Exception:  # noqa: BLE001
+            failed += 1
+            continue
+        alarmed += peers.sounds(peer, path, ALPHA)
+        odd += not np.isfinite(path).all()
+    return which, data, alarmed, odd, failed
+
+
+def peer_runs(peer: peers.Peer, runs: int) -> int:
+    """As many runs as the budget of time allows, at least 100."""
+    return max(min(100, runs), min(runs, int(runs / RUNS * BUDGET / (peer.cost * steps(peer)))))
+
+
+def count_peers(runs: int, seed: int, progress: certificate.Progress) -> list[Counted]:
+    here = [(i, peer) for i, peer in enumerate(everyone()) if peers.version(peer.library) is not None]
+    tasks = [
+        (i, data, lo, min(lo + PIECE, peer_runs(peer, runs)), seed)
+        for i, peer in here
+        for data in kinds(peer)
+        for lo in range(0, peer_runs(peer, runs), PIECE)
+    ]
+    sums = {(i, data): np.zeros(3, np.int64) for i, peer in here for data in kinds(peer)}
+    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
+        for done, future in enumerate(as_completed([pool.submit(peer_piece, task) for task in tasks]), start=1):
+            i, data, *counts = future.result()
+            sums[i, data] += counts
+            progress("peers", done, len(tasks))
+    found = []
+    for (i, data), total in sums.items():
+        peer = everyone()[i]
+        found.append(Counted(peer, data, peer_runs(peer, runs), steps(peer), *total.tolist()))
+    return found
+
+
+# ------------------------------------------------------------------ the document
+
+
+def percent(value: float) -> str:
+    return f"{100.0 * value:.2f}"
+
+
+def span(low: float, high: float) -> str:
+    return f"{percent(low)} to {percent(high)}"
+
+
+def headline(found: Ours) -> str:
+    cells, again = found.cells, broken(found)
+    worst = max(cells, key=lambda c: c.rate / c.promise)
+    power = min(c.power for c in cells)
+    mistaken = 0.5 * (1.0 - certificate.CONFIDENCE) * 0.5 * (1.0 - AGAIN_CONFIDENCE)
+    verdict = "Every promise was kept." if not again else f"**{len(again)} PROMISES WERE BROKEN.**"
+    return (
+        f"{verdict} {len(cells):,} combinations of {len(MEASURES)} measures, {len(BETS)} bets, {len(ALARMS)} alarms and"
+        f" {len(DATA)} kinds of exchangeable data, {cells[0].runs:,} simulated sequences each: "
+        f"{sum(c.false_alarms for c in cells):,} false alarms in {sum(c.runs for c in cells):,} runs. Promised:"
+        f" at most {percent(ALPHA)} % of the runs. The largest rate measured is {percent(worst.rate)} % (99 % interval"
+        f" {span(*worst.interval)}; {worst.measure}, {worst.bet}, {worst.alarm}, {worst.data}).\n\n"
+        f"A rate of {certificate.EXCESS} times the promise would have been noticed in each combination with probability"
+        f" {power:.3f} (exact binomial power). A combination is suspected if its exact 99 % interval (Clopper-Pearson)"
+        f" lies above the promise, and found broken if {AGAIN} times the runs on fresh data give a"
+        f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it too: a promise just kept fails both with probability below"
+        f" {mistaken:.1g}, so that even if all were just kept, a false verdict anywhere in the table has probability"
+        f" below {mistaken * len(cells):.2g}. Suspected this time: {len(found.again)}.\n"
+    )
+
+
+def by_kind(cells: Sequence[Certificate]) -> str:
+    rows = []
+    for data in DATA:
+        own = [c for c in cells if c.data == data]
+        worst = max(own, key=lambda c: c.rate)
+        total = sum(c.false_alarms for c in own) / sum(c.runs for c in own)
+        what = f"{worst.measure}, {worst.bet}, {worst.alarm}"
+        rows.append(
+            [data, f"{own[0].steps}", f"{len(own)}", percent(total), percent(worst.rate), span(*worst.interval)]
+        )
+        rows[-1].append(what)
+    columns = ["data", "steps", "combinations", "mean rate, %", "worst, %", "99 % interval", "of"]
+    kinds_ = "\n".join(f"- *{name}*: {first_line(make)}" for name, make in DATA.items())
+    return f"## By kind of data\n\n{kinds_}\n\n" + table(columns, rows)
+
+
+def first_line(function: object) -> str:
+    return (function.__doc__ or "").split("\n")[0]
+
+
+def by_alarm(cells: Sequence[Certificate]) -> Iterator[str]:
+    yield (
+        "## Measure x bet x alarm: the worst kind of data\n\nFalse alarms in % of the runs; promised: at most"
+        f" {percent(ALPHA)}. Finite runs use up only a part of what Ville's inequality allows for ever, and Cusum's and"
+        " Difference's bounds are generous by nature: rates below the promise are expected. Cautious and idle bets"
+        " hardly bet.\n"
+    )
+    names = [certificate.name(made) for made in MEASURES]
+    for alarm in map(certificate.name, ALARMS):
+        rows = []
+        for bet in map(certificate.name, BETS):
+            own = [c for c in cells if c.alarm == alarm and c.bet == bet]
+            rows.append([bet, *(percent(max(c.rate for c in own if c.measure == measure)) for measure in names)])
+        setting = f"Ville({ALPHA})" if alarm == "ville" else f"period = steps / {ALPHA}"
+        yield f"### {alarm} ({setting})\n\n" + table(["bet", *names], rows)
+
+
+def mean_time(long: Sequence[Certificate]) -> str:
+    rows = []
+    for bet in map(certificate.name, BETS):
+        row = [bet]
+        for c in (c for c in long if c.bet == bet):
+            kept = c.mean_time + 2.576 * c.mean_time_error >= PERIOD
+            row.append(f"{c.mean_time:,.0f} +- {2.576 * c.mean_time_error:,.0f}" + ("" if kept else " **BROKEN**"))
+        rows.append(row)
+    return (
+        f"## Mean time to a false alarm\n\nPromised: at least {PERIOD:g} examples. Measured over {long[0].runs:,} runs"
+        f" of at most {LONG:,} examples (ties, ranked by value; a run without an alarm counts {LONG:,}, so this is less"
+        " than the true mean), with 99 % error.\n\n"
+        + table(["bet", f"Cusum({PERIOD:g})", f"ShiryaevRoberts({PERIOD:g})", f"Difference({2 * PERIOD:g})"], rows)
+    )
+
+
+def side_by_side(counted: Iterable[Counted], cells: Sequence[Certificate]) -> str:
+    rows = [_our_row(cells, measure, bet, data) for measure, bet, data in OUR_ROWS]
+    for c in counted:
+        judged = Certificate("", "", "", c.data, c.runs, c.steps, ALPHA, c.alarms, 0.0, 0.0)
+        takes = "p-values" if isinstance(c.peer, peers.OnPValues) else c.peer.takes
+        name = f"{c.peer.name} ({peers.version(c.peer.library)})"
+        rows.append([name, takes, c.data, f"{c.runs:,}", f"{c.steps}", percent(judged.rate), span(*judged.interval)])
+        rows[-1] += [judged.verdict, f"{c.odd}", f"{c.failed}"]
+    missing = [f"{name}: not installed here." for name in peers.LIBRARIES if peers.version(name) is None]
+    columns = [
+        "library",
+        "from",
+        "data",
+        "runs",
+        "steps",
+        "rate, %",
+        "99 % interval",
+        "verdict",
+        "not finite",
+        "failed",
+    ]
+    return (
+        "## Side by side with other libraries\n\n"
+        f"The same data, the same promise ({peers.VILLE}, alpha = {ALPHA}, which all of them state), each library used"
+        " as its documentation tells (`benchmarks/peers.py`). Those that bet on p-values are given exact ones. Slow ones"
+        " get fewer runs; *undecided* means: no excess seen, and too few runs to see"
+        f" {certificate.EXCESS} times the promise with probability {certificate.POWER}. *Not finite*: runs in which the"
+        " reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so on the first part"
+        " of the steps and bets on the rest.\n\n"
+        + table([*columns, "not finite", "failed"], rows)
+        + "".join(f"\n{line}" for line in missing)
+        + ("\n" if missing else "")
+    )
+
+
+OUR_ROWS = (
+    ("value", "simple-jumper", "ties"),
+    ("value", "plugin", "ties"),
+    ("value", "adaptive", "ties"),
+    ("value", "adaptive", "continuous"),
+    ("nearest-neighbour", "adaptive", "labelled"),
+    ("nearest-neighbour", "adaptive", "categorical"),
+)
+
+
+def _our_row(cells: Sequence[Certificate], measure: str, bet: str, data: str) -> list[str]:
+    c = next(c for c in cells if (c.measure, c.bet, c.alarm, c.data) == (measure, bet, "ville", data))
+    name = f"**exchangeable**, {measure}, {bet}"
+    return [
+        name,
+        "examples",
+        data,
+        f"{c.runs:,}",
+        f"{c.steps}",
+        percent(c.rate),
+        span(*c.interval),
+        c.verdict,
+        "0",
+        "0",
+    ]
+
+
+def document(found: Ours, counted: Sequence[Counted], seconds: float) -> str:
+    libraries = ["exchangeable", "numpy", "numba", *(name for name in peers.LIBRARIES if peers.version(name))]
+    return "\n".join(
+        [
+            heading("Certificate of validity", "make validity", libraries) + f"It took {seconds / 60.0:.1f} minutes.\n",
+            headline(found),
+            by_kind(found.cells),
+            *by_alarm(found.cells),
+            mean_time(found.long),
+            side_by_side(counted, found.cells),
+            "## How to run it\n\n`make validity` for all of this; `exchangeable certify --measure value --bet plugin"
+            " --alarm ville` for one combination of the catalogue; `exchangeable.certificate.certify` for your own"
+            " measure, bet or alarm. One seed gives the same counts on any number of processes.\n",
+        ]
+    )
+
+
+def show(what: str, done: int, total: int) -> None:
+    """A line on stderr that moves where that is a terminal, else one line for each tenth."""
+    if sys.stderr.isatty():
+        print(
+            f"\r{what}: {done:,} of {total:,} ({100 * done // total} %) ", end="\n" * (done == total), file=sys.stderr
+        )
+    elif 10 * done // total != 10 * (done - 1) // total:
+        print(f"{what}: {100 * done // total} %", file=sys.stderr, flush=True)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=first_line(sys.modules[__name__]))
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("VALIDITY.md"))
+    chosen = parser.parse_args(words)
+    start = time.perf_counter()
+    found = ours(chosen.runs, chosen.seed, show)
+    counted = count_peers(chosen.runs, chosen.seed, show)
+    text = document(found, counted, time.perf_counter() - start)
+    chosen.out.write_text(text, encoding="utf-8")
+    print(text)
+    sys.exit(bool(broken(found)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The default bet: a fixed portfolio of all the others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exchangeable import kernels
+from exchangeable.bets.banks import Bank, Betas, Kernels, Markovs
+from exchangeable.bets.histogram import Tree
+from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.power import SimpleMixture
+from exchangeable.protocols import Floats
+
+ORDERS = (2, 3, 4, 6, 8, 12, 16, 32, 64)
+FORGETTING = (1.0, 0.999, 0.99, 0.98, 0.95, 0.9)
+MARKOV_ORDERS = (2, 3, 4, 8, 16)
+MARKOV_FORGETTING = (1.0, 0.99)
+SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
+SHARE = 1e-3
+WEIGHTS = (0.4, 0.35, 0.25)  # of the Bayes blend, of fixed share, and of idleness
+BLOCK = 4096  # steps whose densities are held at a time
+TINY, UNIT = 1e-200, 400.0  # below that p, densities are in units of e^400, where they are numbers
+
+
+class Adaptive(Learner):
+    """The default: no parameters, good against anything. A fixed portfolio of 73 bets, mixed in two ways, and idleness.
+
+    - `Kernel` of orders 2, 3, 4, 6, 8, 12, 16, 32, 64 x forgetting 1, 0.999, 0.99, 0.98, 0.95, 0.9;
+      `Markov` of orders 2, 3, 4, 8, 16 x forgetting 1, 0.99;
+      `Beta` with switching 1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.3;
+      `SimpleMixture`, `Tree(10)` and `Tree(6, prior="smooth")`;
+    - 0.40 of the capital is shared among them once (as `Blend` does), 0.35 switches between them (`Switching` with
+      share 0.001), and 0.25 stays idle, so that log10 S never falls below -0.61.
+
+    The same as ``Blend([Blend(bets), Switching(bets), Idle()], [0.40, 0.35, 0.25])``, in less time. O(1) time a step
+    (some 4,000 multiplications) and memory (0.2 MB).
+
+    >>> bool(Adaptive().extend(np.full(50, 0.9)).sum() > 20.0)
+    True
+
+    Reference: Fedorova et al. (2012), section 5, ask whether a Bayesian approach can be efficient.
+    """
+
+    def __init__(self) -> None:
+        self._banks: tuple[Bank, ...] = (
+            Kernels(ORDERS, FORGETTING),
+            Markovs(MARKOV_ORDERS, MARKOV_FORGETTING),
+            Betas(SWITCHING, 15, 2.5),
+        )
+        self._bets: tuple[Learner, ...] = SimpleMixture(), Tree(10), Tree(6, prior="smooth")
+        columns = sum(bank.columns for bank in self._banks) + len(self._bets)
+        self._state = (
+            tuple(bank.fresh() for bank in self._banks),
+            tuple(bet._state for bet in self._bets),
+            _even(columns),
+        )
+
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
+        for lo in range(0, len(p), BLOCK):
+            part = slice(lo, lo + BLOCK)
+            units = np.where(p[part] < TINY, UNIT, 0.0)
+            table = self._densities(state, p[part], units)
+            kernels.blend.portfolio(*state[-1], SHARE, table, units, gains[part])
+
+    def _densities(self, state: State, p: Floats, units: Floats) -> Floats:
+        """A column a bet, in units of exp(units)."""
+        tables = [np.empty((len(p), bank.columns)) for bank in self._banks]
+        for bank, own, table in zip(self._banks, state[0], tables, strict=True):
+            bank.play(own, p, table)
+        logs = np.empty((len(self._bets), len(p)))
+        for bet, own, row in zip(self._bets, state[1], logs, strict=True):
+            bet._play(own, p, row)
+        if units.any():
+            tables = [table * np.exp(-units)[:, np.newaxis] for table in tables]
+            logs -= units
+        return np.concatenate([*tables, np.exp(logs).T], axis=1)
+
+
+def _even(columns: int) -> State:
+    """Of the Bayes blend: log shares, shares, products, steps; of the fixed share: shares; log shares of the parts."""
+    even = np.full(columns, 1.0 / columns)
+    return np.log(even), even, np.ones(columns), np.zeros(2), even.copy(), np.log(WEIGHTS)

@@ -1,0 +1,58 @@
+"""Names of measures, bets and alarms: where the command line, the certificate and others turn them into objects.
+
+Each name stands for a function that makes a fresh object with its default parameters. Measures that need something from
+the user, such as a score, are not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from exchangeable import alarms, bets, measures
+from exchangeable.protocols import Alarm, Bet, Measure
+
+
+def _few() -> list[Bet]:
+    return [bets.SimpleMixture(), bets.CompositeJumper(), bets.Tree()]
+
+
+MEASURES: Mapping[str, Callable[[], Measure]] = MappingProxyType(
+    {
+        "nearest-neighbour": measures.NearestNeighbour,
+        "nearest-distance": measures.NearestDistance,
+        "nearest-residual": measures.NearestResidual,
+        "value": measures.Value,
+        "conditional-nearest-neighbour": lambda: measures.Conditional(measures.NearestNeighbour()),
+        "conditional-nearest-distance": lambda: measures.Conditional(measures.NearestDistance()),
+    }
+)
+BETS: Mapping[str, Callable[[], Bet]] = MappingProxyType(
+    {
+        "adaptive": bets.Adaptive,
+        "plugin": bets.Plugin,
+        "simple-mixture": bets.SimpleMixture,
+        "gamma-mixture": bets.GammaMixture,
+        "power": lambda: bets.Power(0.92),
+        "simple-jumper": bets.SimpleJumper,
+        "composite-jumper": bets.CompositeJumper,
+        "sleepy-jumper": bets.SleepyJumper,
+        "histogram": bets.Histogram,
+        "tree": bets.Tree,
+        "kernel": bets.Kernel,
+        "markov": bets.Markov,
+        "beta": bets.Beta,
+        "blend": lambda: bets.Blend(_few()),
+        "switching": lambda: bets.Switching(_few()),
+        "cautious": lambda: bets.Cautious(bets.Plugin()),
+        "idle": bets.Idle,
+    }
+)
+ALARMS: Mapping[str, Callable[[], Alarm]] = MappingProxyType(
+    {
+        "ville": alarms.Ville,
+        "cusum": alarms.Cusum,
+        "shiryaev-roberts": alarms.ShiryaevRoberts,
+        "difference": alarms.Difference,
+    }
+)

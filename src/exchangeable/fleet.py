@@ -1,0 +1,225 @@
+"""Many streams at once: which of them have changed, with few false discoveries among those that are named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exchangeable.protocols import Floats, Integers, in_interval
+
+SHOWN = 5  # streams that a repr names
+LAW = "log_values must be numbers below inf (-inf is bankruptcy, and lawful)"
+TERMS = 20  # of the exponential series, enough for arguments up to 1
+
+Names = Callable[[Integers], list[Any]]  # of the streams at these positions
+
+
+class Discoveries(NamedTuple):
+    """The streams that have changed, the most evidence first, equal evidence in the order of the input.
+
+    ``rejected`` is a mask in the order of the input: ``frame[found.rejected]`` in pandas,
+    ``frame.filter(found.rejected)`` in Polars.
+    """
+
+    names: list[Any]  # of the k streams found
+    log_values: Floats  # theirs, natural logs
+    rejected: NDArray[np.bool_]
+    streams: int  # K, how many were looked at
+    alpha: float
+    log_threshold: float  # log(K / (alpha k)), which all found have reached; log(K / alpha) where none is found
+
+    def __repr__(self) -> str:
+        shown = [f"{name!r} ({value:.4g})" for name, value in zip(self.names, self.log_values.tolist(), strict=True)]
+        more = [f"and {len(shown) - SHOWN:,} more"] * (len(shown) > SHOWN)
+        found = ", ".join(shown[:SHOWN] + more) or "none"
+        return f"Discoveries({len(shown):,} of {self.streams:,} streams at alpha={self.alpha:g}: {found})"
+
+
+def e_bh(
+    log_values: Any, alpha: float, *, stream: str = "stream", log_value: str = "log_value", base: float = math.e
+) -> Discoveries:
+    """Which of K streams have changed, the false discovery rate being at most alpha: the e-BH rule.
+
+    With the capitals sorted, ``e_(1) >= e_(2) >= ..``, all in logs, the k largest are found, where
+
+        k = max{k : e_(k) >= K / (alpha k)} .
+
+    Among the streams found, the expected share of those that are exchangeable is at most alpha. For one stream this is
+    Ville's rule. O(K + m log m) time with m streams above 1/alpha; the largest capitals never overflow.
+
+    ``log_values`` are the logs of the *current* martingale values (``log_value`` of a step or a martingale): a mapping
+    from names; a pandas Series (its index holds the names); a one-dimensional array (the names are the positions); or
+    a pandas, Polars or Arrow frame of one row a stream, whose columns ``stream`` and ``log_value`` hold the name and
+    the value. Logs are natural unless ``base`` says otherwise: 10 for a column ``log10_martingale``. A bankrupt
+    stream, ``-inf``, is lawful; a missing value or ``inf`` is not.
+
+    When the promise holds. The value of each stream at a time fixed in advance, or at a time that its own history
+    decided, is an e-value, and the rule holds whatever the dependence between the streams. If the whole fleet is
+    watched to decide when to look (say, until something is found), it holds for streams independent of one another;
+    for dependent ones use ``adjusted``. **The running maximum of a martingale is not an e-value and must not be
+    used here**; ``adjusted`` makes one of it.
+
+    >>> found = e_bh({"a": 9.0, "b": 0.3, "c": 4.5, "d": -2.0}, 0.05)
+    >>> found
+    Discoveries(2 of 4 streams at alpha=0.05: 'a' (9), 'c' (4.5))
+    >>> found.names, found.rejected.tolist(), round(found.log_threshold, 2)
+    (['a', 'c'], [True, False, True, False], 3.69)
+
+    Reference: Wang and Ramdas (2022), *False discovery rate control with e-values*, section 4.
+    """
+    level = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
+    unit = math.log(in_interval("base", base, 1.0, 1e300, "(1, 1e300]"))
+    given, names = _fleet(log_values, stream, log_value)
+    with np.errstate(over="ignore"):
+        values = given * unit
+    _check(given, values, names)
+    least, threshold = _rule(values, level)
+    rejected = values >= least
+    found = np.flatnonzero(rejected)
+    found = found[np.argsort(-values[found], kind="stable")]
+    return Discoveries(names(found), values[found], rejected, len(values), level, threshold)
+
+
+def adjusted(log_peaks: ArrayLike) -> Floats:
+    """Logs of e-values made of the running maxima of martingales, lawful for ``e_bh`` at any time whatsoever.
+
+        log A(x) ,   A(x) = int_0^1 kappa x^(1 - kappa) d kappa = (x - 1 - ln x) / (ln x)^2 ,   x = max_{i<=n} S_i
+
+    For dependent streams that are watched together: the time to look may depend on everything, and evidence once had
+    is kept. The price is about ``2 ln ln x`` in the log. ``log_peaks`` is the highest ``log_value`` so far of each
+    stream, and at least 0, since ``S_0 = 1`` is the first of the values. O(1) a stream.
+
+    >>> adjusted([0.0, 5.0, 100.0]).round(3)
+    array([-0.693,  1.74 , 90.79 ])
+
+    Reference: Dawid et al. (2011), *Insuring against loss of evidence*; Choe and Ramdas (2024), section 4.
+    """
+    peaks = _numbers("log_peaks", log_peaks)
+    bad = np.flatnonzero(~((peaks >= 0.0) & (peaks < math.inf)))
+    if bad.size:
+        raise ValueError(f"log_peaks must be finite and at least 0, got {peaks[bad[0]]} at position {bad[0]}")
+    small, large = np.minimum(peaks, 1.0), np.maximum(peaks, 1.0)
+    series = np.zeros(len(peaks))  # sum_k L^k / (k + 2)!, as (e^L - 1 - L) / L^2 would cancel
+    for k in reversed(range(TERMS)):
+        series = series * small + 1.0 / math.factorial(k + 2)
+    with np.errstate(under="ignore"):
+        direct = large + np.log1p(-(1.0 + large) * np.exp(-large)) - 2.0 * np.log(large)
+    return np.where(peaks < 1.0, np.log(series), direct)
+
+
+def _rule(values: Floats, alpha: float) -> tuple[float, float]:
+    """The smallest log value found (inf where none is), by which equals are treated alike; and the log threshold.
+
+    Nothing below 1/alpha, the threshold of k = K, can be found, so only what lies above is sorted.
+    """
+    highest = np.sort(values[values >= -math.log(alpha)])[::-1]
+    thresholds = np.log(len(values) / np.arange(1, len(highest) + 1)) - math.log(alpha)
+    enough = np.flatnonzero(highest >= thresholds)
+    if not enough.size:
+        return math.inf, math.log(len(values)) - math.log(alpha)
+    return float(highest[enough[-1]]), float(thresholds[enough[-1]])
+
+
+def _check(given: Floats, values: Floats, names: Names) -> None:
+    if not len(values):
+        raise ValueError("log_values must hold at least one stream, got none")
+    bad = np.flatnonzero(~(values < math.inf))  # NaN is not below either
+    if bad.size:
+        raise ValueError(f"{LAW}, got {given[bad[0]]} for stream {names(bad[:1])[0]!r}")
+
+
+# ------------------------------------------------------------------ the forms that a fleet may have
+
+
+def _fleet(given: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
+    """The values, and a way to the names, which are looked up only where they are needed."""
+    if isinstance(given, Mapping):
+        return _mapped(given), _listed(list(given))
+    if isinstance(given, (np.ndarray, list, tuple)):
+        return _numbers("log_values", given), np.ndarray.tolist
+    import narwhals as nw
+
+    if nw.dependencies.is_pandas_series(given):
+        _check_index(given.index)
+        frame = nw.from_native(given.to_frame("value"), eager_only=True)
+        return _column(frame, "value"), lambda positions: given.index[positions].tolist()
+    frame = nw.from_native(given, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return _column(frame, log_value), _named(frame, stream)
+    return _numbers("log_values", given), np.ndarray.tolist
+
+
+def _check_index(index: Any) -> None:
+    if not index.is_unique or index.hasnans:
+        raise ValueError(f"the index of log_values must name each stream once, got {_shown(index.tolist())}")
+
+
+def _mapped(given: Mapping[Any, Any]) -> Floats:
+    for name, value in given.items():
+        if not isinstance(value, (float, int, np.floating, np.integer)) or isinstance(value, bool):
+            raise ValueError(f"{LAW}, got {_shown(value)} for stream {name!r}")
+    try:
+        return np.array(list(given.values()), dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{LAW}, got a whole number beyond float64") from None
+
+
+def _listed(names: list[Any]) -> Names:
+    return lambda positions: [names[i] for i in positions.tolist()]
+
+
+def _numbers(argument: str, values: Any) -> Floats:
+    """Admit a column of real numbers."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):  # ragged
+        array = np.empty((0, 0))
+    if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size) or np.ma.is_masked(values):
+        forms = "a one-dimensional array of numbers" + ", a mapping or a frame in memory" * (argument == "log_values")
+        raise ValueError(f"{argument} must be {forms}, got {_shown(values)}")
+    return array.astype(np.float64)
+
+
+def _column(frame: Any, name: str) -> Floats:
+    """The values in a frame; a missing one becomes NaN, to be refused with its stream."""
+    column = _known(frame, "log_value", name)
+    if not column.dtype.is_numeric():
+        raise ValueError(f"log_value must name a column of numbers, got {name!r} of type {column.dtype}")
+    values = np.full(len(column), math.nan)
+    there = ~column.is_null().to_numpy().astype(np.bool_)
+    values[there] = column.drop_nulls().to_numpy()
+    return values
+
+
+def _named(frame: Any, name: str) -> Names:
+    """The names in a frame, after each was found to be there and to be one stream's only."""
+    import narwhals as nw
+
+    column = _known(frame, "stream", name)
+    if isinstance(column.dtype, (nw.List, nw.Array, nw.Struct)):
+        raise ValueError(f"stream must name a column of names, got {name!r} of type {column.dtype}")
+    for row in np.flatnonzero(column.is_null().to_numpy())[:1]:
+        raise ValueError(f"stream must name every stream, got a missing name in row {row} of column {name!r}")
+    try:
+        distinct = column.n_unique()
+    except TypeError:  # lists among pandas objects
+        raise ValueError(f"stream must name a column of names, got {_shown(column[0])} in column {name!r}") from None
+    if distinct < len(column):
+        twice = column.filter(column.is_duplicated())[0]
+        raise ValueError(f"stream must name each stream once, by its current value, got {twice!r} in several rows")
+    return lambda positions: column[positions.tolist()].to_list()  # a list, as older narwhals take no array
+
+
+def _known(frame: Any, argument: str, name: str) -> Any:
+    if name not in frame.columns:
+        raise ValueError(f"{argument} must name one of the columns {_shown(frame.columns)}, got {name!r}")
+    return frame[name]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,178 @@
+"""Label-conditional ranks: each example among those of its own label."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.measures.pools import Pool, Scored, check_count, label_list
+from exchangeable.measures.rows import encode, shown
+from exchangeable.protocols import Bet, Measure, Rank, Ranks
+
+
+class Conditional:
+    """Ranks each example among those of its own label only, ``n`` of them: blind to how often each label comes.
+
+    The p-values are independent and uniform whenever the examples *given their labels* are exchangeable, whatever the
+    labels do: so they test for a change of the examples given the labels (concept shift), as `exchangeable.shift_test`
+    does. Also known as Mondrian.
+
+    - `NearestNeighbour` (any measure with ``update_within`` and ``extend_within``): scores are made of all examples.
+    - `Value` and `Frozen`: one pool of scores for each label.
+    - Others, such as `NearestDistance`: one copy of the measure for each label, so that the scores too are made of
+      examples of the own label only.
+
+    The measure must be fresh, and belongs to the conditional one from then on. Labels are hashables equal to
+    themselves. Time and memory are the measure's; where there are copies, a batch with several labels needs the memory
+    of these twice, so that it joins wholly or not at all.
+
+    >>> from exchangeable.measures.value import Value
+    >>> Conditional(Value()).extend([1.0, 10.0, 2.0, 5.0], ["a", "b", "a", "b"])
+    Ranks(greater=array([0, 0, 0, 1]), equal=array([1, 1, 1, 1]), n=array([1, 1, 2, 2]))
+
+    Reference: Vovk, Gammerman, Shafer (2005), section 4.5; Vovk (2020), Testing for concept shift online.
+    """
+
+    def __init__(self, measure: Measure) -> None:
+        if isinstance(measure, (type, Bet)) or not isinstance(measure, Measure):
+            raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
+        if getattr(measure, "n", 0):
+            raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
+        self.n = 0
+        self._within: Any = measure
+        if not (hasattr(measure, "update_within") and hasattr(measure, "extend_within")):
+            self._within = _Pools(measure) if isinstance(measure, Scored) else _Copies(measure)
+
+    @property
+    def measure(self) -> Measure:
+        """The measure that was given."""
+        kept: Measure = self._within.measure if isinstance(self._within, (_Pools, _Copies)) else self._within
+        return kept
+
+    def update(self, x: Any, y: Hashable = None) -> Rank:
+        """Take one example."""
+        rank: Rank = self._within.update_within(x, y)
+        self.n += 1
+        return rank
+
+    def extend(self, X: Any, y: Iterable[Any] | None = None) -> Ranks:
+        """Take many examples: the same numbers as one by one. If one of them is refused, none is taken."""
+        ranks: Ranks = self._within.extend_within(X, y)
+        self.n += len(ranks.n)
+        return ranks
+
+
+class _Pools:
+    """One pool for each label, of scores fixed in advance."""
+
+    def __init__(self, measure: Scored) -> None:
+        self.measure = measure
+        self._codes: dict[Hashable, int] = {}
+        self._pools: list[Pool] = []
+
+    def update_within(self, x: Any, y: Hashable) -> Rank:
+        coded, codes = encode([y], self._codes)
+        score = self.measure.one_score(x, y)
+        if len(codes) > len(self._pools):
+            self._codes, self._pools = codes, [*self._pools, self.measure.pool()]
+        return self._pools[int(coded[0])].add_one(score)
+
+    def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
+        labels = label_list(y)
+        coded, codes = encode(labels, self._codes)
+        scores = self.measure.scores(X, y if hasattr(y, "__len__") else labels)
+        check_count(labels, len(scores))
+        new = len(codes) - len(self._pools)
+        pools = [*self._pools, *(self.measure.pool() for _ in range(new))] if new else self._pools
+        groups, ranks = _groups(coded), _room(len(coded))
+        for code, places in groups:  # all that can fail
+            pools[code].reserve(len(places))
+        for code, places in groups:
+            _put(ranks, places, pools[code].add(scores[places]))
+        self._codes, self._pools = codes, pools
+        return ranks
+
+
+class _Copies:
+    """One copy of a measure for each label."""
+
+    def __init__(self, measure: Measure) -> None:
+        self.measure = measure
+        self._codes: dict[Hashable, int] = {}
+        self._copies: list[Measure] = []
+        self._shape: tuple[int, ...] = ()  # of an example
+
+    def update_within(self, x: Any, y: Hashable) -> Rank:
+        coded, codes = encode([y], self._codes)
+        shape = self._same_shape("x", _array("x", x).shape)
+        one = self._copy(int(coded[0]), intact=False)
+        rank = one.update(x, y)
+        self._keep({int(coded[0]): one}, codes, shape)
+        return rank
+
+    def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
+        rows, labels = _array("X", X), label_list(y)
+        if rows.ndim == 0:
+            raise ValueError(f"X must hold one row for each example, got {shown(X)}")
+        check_count(labels, len(rows))
+        coded, codes = encode(labels, self._codes)
+        if not labels:
+            return copy.deepcopy(self.measure).extend(X, labels)  # which knows what is lawful
+        shape = self._same_shape("X", rows.shape[1:])
+        groups, changed, ranks = _groups(coded), {}, _room(len(rows))
+        for k, (code, places) in enumerate(groups):
+            changed[code] = self._copy(code, intact=k < len(groups) - 1)  # the last one that can fail stays itself
+            own = [labels[i] for i in places.tolist()]
+            try:
+                _put(ranks, places, changed[code].extend(rows[places], own))
+            except ValueError as error:
+                raise ValueError(f"{error}, among the rows with label {shown(own[0])}") from error
+        self._keep(changed, codes, shape)
+        return ranks
+
+    def _copy(self, code: int, *, intact: bool) -> Measure:
+        """The copy for a label, to be changed: a copy of it, if it must stay intact until all have been changed."""
+        if code >= len(self._copies):
+            return copy.deepcopy(self.measure)
+        return copy.deepcopy(self._copies[code]) if intact else self._copies[code]
+
+    def _keep(self, changed: dict[int, Measure], codes: dict[Hashable, int], shape: tuple[int, ...]) -> None:
+        for code in sorted(changed):
+            self._copies[code : code + 1] = [changed[code]]  # new labels follow the others
+        self._codes, self._shape = codes, shape
+
+    def _same_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Each copy knows the width of its own examples only."""
+        if self._copies and shape != self._shape:
+            given, before = (" x ".join(map(str, s)) if s else "no" for s in (shape, self._shape))
+            raise ValueError(f"{name} must have {before} features like the examples before, got {given}")
+        return shape
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    """An array; a masked one stays masked, for the measure to see."""
+    try:
+        array: NDArray[Any] = np.asanyarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be an array with rows of one length, got {shown(values)}") from None
+    return array
+
+
+def _groups(coded: NDArray[np.int32]) -> list[tuple[int, NDArray[np.intp]]]:
+    """The places of each label, in order."""
+    order = np.argsort(coded, kind="stable")
+    starts = np.flatnonzero(np.diff(coded[order], prepend=-1))
+    return [(int(coded[places[0]]), places) for places in np.split(order, starts)[1:]]
+
+
+def _room(n: int) -> Ranks:
+    return Ranks(*(np.empty(n, np.int64) for _ in range(3)))
+
+
+def _put(ranks: Ranks, places: NDArray[np.intp], own: Ranks) -> None:
+    for column, values in zip(ranks, own, strict=True):
+        column[places] = values

@@ -1,0 +1,90 @@
+"""Nearest neighbours without classes: how far away they are, and how far their numbers are from one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exchangeable import kernels
+from exchangeable.measures.neighbours import Column, Neighbours
+from exchangeable.measures.rows import LARGEST, Bounds, Products, Rows, lawful, numbers, shown
+
+
+class NearestDistance(Neighbours):
+    """Mean distance to the k nearest other examples: for examples without labels.
+
+        alpha_i = mean of the k least |x_i - x_j|, j != i   (of as many as there are; infinite if i is alone)
+
+    A large score is a strange example, far from all others. All scores are recomputed whenever an example arrives, from
+    direct float64 distances; time, memory and lawful features are those of `NearestNeighbour`. Labels play no part and
+    may be left out.
+
+    >>> NearestDistance().extend([[0.0], [1.0], [1.5], [9.0], [1.2]])
+    Ranks(greater=array([0, 0, 1, 0, 3]), equal=array([1, 2, 2, 1, 2]), n=array([1, 2, 3, 4, 5]))
+
+    Reference: Laxhammar and Falkman (2010), the k-nearest-neighbour nonconformity measure without labels.
+    """
+
+    def __init__(self, k: int = 1) -> None:
+        super().__init__(k)
+
+    def _label(self, y: Any) -> Column:
+        return np.zeros(1, np.int32), {}
+
+    def _labels(self, y: Any, count: int) -> Column:
+        return np.zeros(count, np.int32), {}
+
+    def _play(
+        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]
+    ) -> None:
+        given = (start, products, bounds, rows.X, rows.label, rows.low, rows.alpha)
+        kernels.neighbours.distances(*given, rows.near, rows.tags, rows.ceil, within, counts)
+
+
+class NearestResidual(Neighbours):
+    """The label less the mean label of the k nearest other examples: for labels that are real numbers (regression).
+
+        alpha_i = y_i - (1/m) sum of the labels of the m = min(k, n - 1) nearest, j != i   (0 if i is alone)
+
+    Neighbours are ordered by (distance, label), so that equal distances leave nothing to chance. The residual keeps its
+    sign: if labels come to be higher than their neighbours' the p-values become small, if lower, large, and a bet sees
+    both; of absolute residuals it would see only that they have grown, which a shift within the noise hardly does.
+
+    All scores are recomputed whenever an example arrives, from direct float64 distances; time, memory and lawful
+    features are those of `NearestNeighbour`; labels too are finite numbers of magnitude at most 1e150.
+
+    >>> NearestResidual().extend([[0.0], [1.0], [1.5], [9.0]], [0.0, 1.0, 3.0, 2.5])
+    Ranks(greater=array([0, 0, 0, 1]), equal=array([1, 1, 1, 1]), n=array([1, 2, 3, 4]))
+
+    Reference: Papadopoulos, Vovk and Gammerman (2011), section 3, equation (6), with the sign kept.
+    """
+
+    _tagged = True
+
+    def __init__(self, k: int = 1) -> None:
+        super().__init__(k)
+
+    def _label(self, y: Any) -> Column:
+        law = f"be a finite number of magnitude at most {LARGEST:g}"
+        label = numbers("y", y, law)
+        if label.ndim or not abs(label) <= LARGEST:
+            raise ValueError(f"y must {law}, got {shown(y)}")
+        return label.reshape(1), {}
+
+    def _labels(self, y: ArrayLike | None, count: int) -> Column:
+        law = "hold one number for each row of X"
+        labels = numbers("y", () if y is None else y, law)
+        if y is None or labels.ndim != 1:
+            raise ValueError(f"y must {law}, got {shown(y)}")
+        if len(labels) != count:
+            raise ValueError(f"y must {law}, got {len(labels)} numbers for {count} rows")
+        lawful("y", labels)
+        return labels, {}
+
+    def _play(
+        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]
+    ) -> None:
+        given = (start, products, bounds, rows.X, rows.label, rows.low, rows.alpha)
+        kernels.neighbours.residuals(*given, rows.near, rows.tags, rows.ceil, within, counts)

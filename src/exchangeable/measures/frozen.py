@@ -1,0 +1,247 @@
+"""Any score that was fixed before the stream began: numbers, a function, a fitted model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from exchangeable.measures.pools import Scored, check_count, column, label_list, one_number
+from exchangeable.measures.rows import shown
+from exchangeable.protocols import Floats, whole
+
+MOST_BINS = 2**20
+LAW = (
+    "score must be None, a function score(X, y), or a fitted model:"
+    " a classifier with predict_proba, a regressor or an outlier detector"
+)
+
+
+class Frozen(Scored):
+    """A score that no example of the stream can change, ranked among *all* scores so far.
+
+    The score is
+
+    - left out: the examples are scores already, one number each;
+    - a function ``score(X, y)`` that returns one number for each row;
+    - a fitted classifier: ``1 - probability of the true label``; a fitted regressor: ``|y - prediction|``, or
+      ``y - prediction`` if ``residual="signed"``; a fitted outlier detector: ``-score_samples``. Any object with the
+      methods of scikit-learn will do.
+
+    The larger the score, the stranger the example. Whatever made the score must not have seen the stream. The pool
+    that it is ranked in grows with the stream, which keeps p-values independent; a calibration set that stands still
+    does not. A score that fails, or is no finite number, is refused, and nothing is changed.
+
+    ``extend`` passes on what it is given, ``update`` a table of one row. Some models round one row and many rows
+    differently in the last digits: with these, and only these, the two may rank near ties differently.
+
+    Exact by default: O(log n) a step, 0.4 microseconds in a batch of a million; memory O(distinct scores). With
+    ``bins`` the score is the number of its bin, between quantiles of the scores of ``reference`` (X, or the tuple
+    (X, y): examples that are not part of the stream). That is just another score and as exactly valid: O(log bins) a
+    step, **constant memory**.
+
+    >>> measure = Frozen(lambda X, y: np.abs(X[:, 0]))
+    >>> measure.extend(np.array([[1.0], [-3.0], [2.0]]))
+    Ranks(greater=array([0, 0, 1]), equal=array([1, 1, 1]), n=array([1, 2, 3]))
+    >>> Frozen(bins=4, reference=[0.1, 0.2, 0.3, 0.4]).extend([0.15, 0.35, 0.16]).equal
+    array([1, 1, 2])
+
+    Reference: Vovk, Gammerman, Shafer (2005), section 4.1; Vovk (2021), Testing randomness online, section 5.
+    """
+
+    def __init__(
+        self, score: Any = None, *, reference: Any = None, bins: int | None = None, residual: str = "absolute"
+    ) -> None:
+        if residual not in ("absolute", "signed"):
+            raise ValueError(f"residual must be 'absolute' or 'signed', got {residual!r}")
+        self.score = score
+        self.residual = residual
+        self.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
+        self._kind = f"{residual} residual" if _kind(score) == "regressor" else _kind(score)
+        self.edges = self._edges(reference)
+        super().__init__(None if self.edges is None else len(self.edges) + 1)
+
+    def scores(self, X: Any, y: Any = None) -> Floats:
+        """The scores of many examples, or the numbers of their bins; changes nothing."""
+        scores = self._scores(X, y)
+        return scores if self.edges is None else self.edges.searchsorted(scores).astype(np.float64)
+
+    def one_score(self, x: Any, y: Any = None) -> float:
+        """The score of one example, or the number of its bin; changes nothing."""
+        if self._kind == "numbers":
+            score = one_number("x", x)
+        else:
+            score = float(self._scores(_one_row(x), None if y is None else _one_label(y))[0])
+        return score if self.edges is None else float(self.edges.searchsorted(score))
+
+    def _edges(self, reference: Any) -> Floats | None:
+        """Quantiles k/bins of the reference scores, each once: bin b holds the scores in (edge b-1, edge b]."""
+        if self.bins is None and reference is None:
+            return None
+        if self.bins is None:
+            raise ValueError("bins must be given together with reference, got None")
+        if reference is None:
+            raise ValueError("reference must be given together with bins, got None")
+        pair = isinstance(reference, tuple) and len(reference) == 2 and self._kind != "numbers"
+        try:
+            scores = self._scores(*reference) if pair else self._scores(reference, None)
+        except ValueError as error:
+            raise ValueError(f"reference must be X or (X, y) that can be scored, got: {error}") from error
+        if len(np.unique(scores)) < 2:
+            raise ValueError(f"reference must have at least 2 distinct scores, got {len(np.unique(scores))}")
+        return np.unique(np.quantile(scores, np.arange(1, self.bins) / self.bins, method="inverted_cdf"))
+
+    def _scores(self, X: Any, y: Any) -> Floats:
+        if self._kind == "numbers":
+            return column("X", X)
+        rows = _length(X)
+        if rows == 0 and (y is None or np.size(y) == 0):
+            return np.empty(0)
+        return SCORES[self._kind](self.score, X, y, rows)
+
+
+# ------------------------------------------------------------------ the scores of a function, and of models
+
+
+def _function(score: Any, X: Any, y: Any, rows: int) -> Floats:
+    return _returned(_called(score, X, y), rows)
+
+
+def _detector(score: Any, X: Any, y: Any, rows: int) -> Floats:
+    return -_returned(_called(score.score_samples, X), rows)
+
+
+def _classifier(score: Any, X: Any, y: Any, rows: int) -> Floats:
+    """1 - the probability of the true label."""
+    columns = {label: i for i, label in enumerate(np.asarray(score.classes_).tolist())}
+    labels = label_list(y)
+    check_count(labels, rows)
+    chosen = [_column_of(label, columns, i) for i, label in enumerate(labels)]
+    table = np.asarray(_called(score.predict_proba, X))
+    if table.shape != (rows, len(columns)) or table.dtype.kind != "f":
+        raise ValueError(f"score must return a probability for each example and class, got shape {table.shape}")
+    return _returned(1.0 - table[np.arange(rows), chosen].astype(np.float64), rows)
+
+
+def _signed(score: Any, X: Any, y: Any, rows: int) -> Floats:
+    """What the label has more than the prediction."""
+    labels = column("y", y)
+    if len(labels) != rows:
+        raise ValueError(f"y must hold one number for each row of X, got {len(labels)} for {rows} rows")
+    predicted = _returned(_called(score.predict, X), rows)
+    with np.errstate(over="ignore"):  # refused as infinite
+        return _returned(labels - predicted, rows)
+
+
+def _absolute(score: Any, X: Any, y: Any, rows: int) -> Floats:
+    return np.abs(_signed(score, X, y, rows))
+
+
+SCORES: dict[str, Callable[[Any, Any, Any, int], Floats]] = {
+    "function": _function,
+    "classifier": _classifier,
+    "detector": _detector,
+    "absolute residual": _absolute,
+    "signed residual": _signed,
+}
+
+
+def _called(method: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return method(*arguments)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"score must return one finite number for each example, but raised {reason}") from error
+
+
+def _returned(scores: Any, rows: int) -> Floats:
+    given = column("score", scores, "return")
+    if len(given) != rows:
+        raise ValueError(f"score must return one number for each example, got {len(given)} for {rows} examples")
+    return given
+
+
+def _column_of(label: Any, columns: dict[Any, int], position: int) -> int:
+    try:
+        return columns[label]
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"y must hold labels that the classifier has learnt, got {shown(label)} at position {position}"
+        ) from None
+
+
+# ------------------------------------------------------------------ at the door
+
+
+def _kind(score: Any) -> str:
+    """What the score is, by the methods that it has."""
+    if score is None:
+        return "numbers"
+    _check_fitted(score)
+    if not isinstance(score, type):
+        if hasattr(score, "predict_proba") and hasattr(score, "classes_"):
+            return "classifier"
+        if hasattr(score, "score_samples"):
+            return "detector"
+        if _is_regressor(score):
+            return "regressor"
+        if callable(score) and not hasattr(score, "predict"):
+            return "function"
+    raise ValueError(f"{LAW}, got {shown(score)}")
+
+
+def _check_fitted(score: Any) -> None:
+    if not _is_estimator(score):
+        return
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(score)
+    except NotFittedError:
+        raise ValueError(f"score must be fitted before the stream begins, got the unfitted {shown(score)}") from None
+
+
+def _is_estimator(score: Any) -> bool:
+    """Whether it is one of scikit-learn's, which then has been imported already, by whoever made it."""
+    base = sys.modules.get("sklearn.base")
+    return base is not None and isinstance(score, base.BaseEstimator)
+
+
+def _is_regressor(score: Any) -> bool:
+    """Predicts numbers: not a classifier without probabilities, nor a clustering."""
+    if _is_estimator(score):
+        from sklearn.base import is_regressor
+
+        return bool(is_regressor(score))
+    return hasattr(score, "predict") and not hasattr(score, "predict_proba") and not hasattr(score, "classes_")
+
+
+def _length(X: Any) -> int:
+    """How many examples a table holds."""
+    try:
+        return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+    except (IndexError, TypeError):
+        raise ValueError(f"X must hold one row for each example, got {shown(X)}") from None
+
+
+def _one_row(x: Any) -> Any:
+    """One example as a table of one row; a row of numbers and words stays one."""
+    try:
+        row = np.asarray(x)
+        mixed = row.dtype.kind in "US" and not isinstance(x, (str, bytes, np.ndarray))
+        row = np.asarray(x, object) if mixed else row
+    except ValueError:
+        row = np.asarray(None)
+    if row.dtype.kind == "O" and row.ndim == 0:
+        raise ValueError(f"x must be one example, a row of features, got {shown(x)}")
+    return row[np.newaxis]
+
+
+def _one_label(y: Any) -> Any:
+    """One label as an array of one; a label that is a tuple stays one."""
+    labels = np.empty(1, object)
+    labels[0] = y
+    return labels if np.ndim(y) else np.asarray([y])

@@ -1,0 +1,165 @@
+"""What measures with scores fixed in advance have in common: a pool of scores that grows."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from exchangeable import kernels
+from exchangeable.measures.rows import numbers, shown
+from exchangeable.protocols import Floats, Rank, Ranks
+
+
+class Pool:
+    """Counts of the distinct scores so far, in order; tells where each new one stands among them all.
+
+    One score costs O(log m) and memory is O(m), with m the number of distinct scores, at most ``most``: see
+    ``kernels/pools.py``.
+
+    >>> Pool().add(np.array([3.0, 1.0, 3.0, 2.0]))
+    Ranks(greater=array([0, 1, 0, 2]), equal=array([1, 1, 2, 1]), n=array([1, 2, 3, 4]))
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self._state = kernels.pools.fresh(1)
+
+    @property
+    def n(self) -> int:
+        """How many scores it has seen."""
+        return int(self._state[0][kernels.pools.TOTAL])
+
+    @property
+    def distinct(self) -> int:
+        """How many of them differ."""
+        return int(self._state[0][kernels.pools.DISTINCT])
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many more scores, at least twice the room if there is not enough; changes no rank."""
+        distinct = self.distinct + more if self.most is None else min(self.distinct + more, self.most)
+        room = len(self._state[1])
+        if kernels.pools.nodes_for(distinct) <= room:
+            return
+        try:
+            larger = kernels.pools.fresh(max(kernels.pools.nodes_for(distinct), 2 * room))
+        except MemoryError:
+            raise ValueError(f"X must fit in memory, got {self.n + more} examples") from None
+        self._state = kernels.pools.moved(self._state, larger)
+
+    def add_one(self, score: float) -> Rank:
+        """Let one score join, and rank it."""
+        self.reserve(1)
+        greater, equal = kernels.pools.add(score, *self._state)
+        return Rank(greater, equal, self.n)
+
+    def add(self, scores: Floats) -> Ranks:
+        """Let the scores join one by one, and rank each."""
+        self.reserve(len(scores))
+        start = self.n
+        greater, equal = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
+        kernels.pools.extend(*self._state, scores, greater, equal)
+        return Ranks(greater, equal, np.arange(start + 1, start + 1 + len(scores)))
+
+
+class Scored(ABC):
+    """A measure whose score is a fixed function of the example; its rank is among all scores so far.
+
+    A subclass says what the scores are, and how many distinct ones there can be.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._pool = Pool(most)
+
+    @property
+    def n(self) -> int:
+        """How many examples it has seen."""
+        return self._pool.n
+
+    @abstractmethod
+    def scores(self, X: Any, y: Any = None) -> Floats:
+        """The scores of many examples; changes nothing."""
+
+    @abstractmethod
+    def one_score(self, x: Any, y: Any = None) -> float:
+        """The score of one example; changes nothing."""
+
+    def pool(self) -> Pool:
+        """A new pool for its scores."""
+        return Pool(self._pool.most)
+
+    def update(self, x: Any, y: Any = None) -> Rank:
+        """Take one example."""
+        return self._pool.add_one(self.one_score(x, y))
+
+    def extend(self, X: Any, y: Any = None) -> Ranks:
+        """Take many examples: the same numbers as one by one."""
+        return self._pool.add(self.scores(X, y))
+
+
+def column(name: str, values: Any, verb: str = "be") -> Floats:
+    """Admit a one-dimensional array of finite numbers.
+
+    >>> column("X", [1, math.nan])
+    Traceback (most recent call last):
+    ...
+    ValueError: X must be a one-dimensional array of finite numbers, got nan at position 1
+    """
+    law = f"{verb} a one-dimensional array of finite numbers"
+    with np.errstate(over="ignore"):  # of numbers longer than float64
+        given = numbers(name, values, law)
+    if given.ndim != 1:
+        raise ValueError(f"{name} must {law}, got {f'{given.ndim} dimensions' if given.ndim else shown(values)}")
+    bad = np.flatnonzero(~np.isfinite(given))
+    if bad.size:
+        raise ValueError(f"{name} must {law}, got {given[bad[0]]} at position {bad[0]}")
+    return given
+
+
+def one_number(name: str, value: Any) -> float:
+    """Admit one finite number.
+
+    >>> one_number("x", [1.0])
+    Traceback (most recent call last):
+    ...
+    ValueError: x must be one finite number, got [1.0]
+    """
+    if type(value) is float and math.isfinite(value):  # most of them
+        return value
+    try:
+        array = np.asarray(value)
+        lawful = array.ndim == 0 and array.dtype.kind in "biufO" and not np.ma.is_masked(value)
+        number = float(array.item()) if lawful and not isinstance(value, bytes) else math.nan
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be one finite number, got {shown(value)}")
+    return number
+
+
+def label_list(y: Any) -> list[Any]:
+    """Admit a column of labels.
+
+    >>> label_list(5)
+    Traceback (most recent call last):
+    ...
+    ValueError: y must hold one label for each row of X, got 5
+    """
+    try:
+        return list(y.tolist() if isinstance(y, np.ndarray) else y)
+    except TypeError:
+        raise ValueError(f"y must hold one label for each row of X, got {shown(y)}") from None
+
+
+def check_count(labels: list[Any], rows: int) -> None:
+    """Admit as many labels as rows.
+
+    >>> check_count(["a"], 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: y must hold one label for each row of X, got 1 labels for 2 rows
+    """
+    if len(labels) != rows:
+        raise ValueError(f"y must hold one label for each row of X, got {len(labels)} labels for {rows} rows")

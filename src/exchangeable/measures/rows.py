@@ -1,0 +1,169 @@
+"""The examples of the nearest-neighbour measures: admitted, kept, and made ready for the filter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exchangeable import kernels
+from exchangeable.protocols import Floats
+
+BLOCK = 256  # examples whose distances are filtered by one matrix product
+LARGEST = 1e150  # beyond it a squared distance could overflow
+SAMPLE = 256  # examples that the filter's centre is the median of
+TINY = 2.0**-120  # covers float32 underflow, a coordinate
+FLOAT32_NORM = 1e37  # squared norms beyond it could overflow in float32
+
+Products = NDArray[np.float32]
+Bounds = tuple[float, float, float, float]  # of the filter: slack, tiny, highest low, scale squared
+
+
+class Rows:
+    """What is kept of each example, in arrays that grow by doubling; and where the filter has its centre.
+
+    ``near`` (sides x n x k) are the sorted squared distances of ``kernels/neighbours.py``, with the neighbours' labels
+    in ``tags`` where these matter; ``ceil`` (sides x n) is what the filter knows of them, ``alpha`` the scores.
+    A label is a number, the place in ``codes`` if it is not one by itself.
+
+    The filter works on float32 copies of centred and scaled rows. Centre and scale are the median of some examples,
+    taken anew whenever their number has doubled: they decide how many distances are computed, never their values.
+    """
+
+    def __init__(self, capacity: int, width: int, *, sides: int, k: int, tagged: bool) -> None:
+        self.sides, self.k, self.tagged = sides, k, tagged
+        self.torn = False  # whether an interrupt may have left the neighbours half updated
+        self.centred_at = 0
+        self.scale = 1.0
+        self.centre = np.zeros(width)
+        self.codes: dict[Hashable, int] = {}
+        self.X = np.empty((capacity, width))
+        self.F = np.empty((capacity, width), np.float32)
+        self.label = np.empty(capacity, np.float64 if tagged else np.int32)
+        self.low = np.empty(capacity, np.float32)
+        self.alpha = np.empty(capacity)
+        self.near = np.empty((sides, capacity, k))
+        self.tags = np.empty((sides, capacity, k if tagged else 0))
+        self.ceil = np.empty((sides, capacity), np.float32)
+
+    def with_room(self, n: int, width: int) -> Rows:
+        """Itself, or a copy with at least twice the room."""
+        used = len(self.alpha)
+        if n <= used:
+            return self
+        larger = self.empty(max(n, 2 * used), width)
+        if used:
+            larger.centred_at, larger.scale, larger.centre = self.centred_at, self.scale, self.centre
+            for name in ("X", "F", "label", "low", "alpha"):
+                getattr(larger, name)[:used] = getattr(self, name)
+            for name in ("near", "tags", "ceil"):
+                getattr(larger, name)[:, :used] = getattr(self, name)
+        return larger
+
+    def empty(self, capacity: int, width: int) -> Rows:
+        """Room for rows of the same kind, with the same codes."""
+        rows = Rows(capacity, width, sides=self.sides, k=self.k, tagged=self.tagged)
+        rows.codes = self.codes
+        return rows
+
+    def prepare(self, start: int, stop: int) -> None:
+        """Make the float32 copies of the rows start .. stop - 1, of all rows if the centre moves."""
+        if stop >= 2 * self.centred_at:
+            self.centred_at = stop
+            self.centre, self.scale = _centre(self.X[:: max(1, stop // SAMPLE)][: min(stop, SAMPLE)])
+            self._copy(0, start)
+            if start:
+                kernels.nearest.refresh(start, self.scale**2, self.low, self.near, self.ceil, self.tagged)
+        self._copy(start, stop)
+
+    def _copy(self, start: int, stop: int) -> None:
+        """Float32 copies, and lower bounds of their squared norms (see ``kernels/nearest.py``)."""
+        slack, tiny = self._error()
+        for lo in range(start, stop, BLOCK):
+            part = slice(lo, min(lo + BLOCK, stop))
+            centred = (self.X[part] - self.centre) * self.scale
+            with np.errstate(over="ignore"):
+                large = (centred * centred).sum(axis=1) > FLOAT32_NORM
+            centred[large] = 0.0
+            self.F[part] = centred
+            squares = (self.F[part].astype(np.float64) ** 2).sum(axis=1)
+            squares -= slack * squares + tiny
+            squares -= np.abs(squares) * 2.0**-22
+            self.low[part] = np.where(large, -math.inf, squares)
+
+    def _error(self) -> tuple[float, float]:
+        """Bounds of the filter's error: relative to the squared norms, and absolute."""
+        d = self.X.shape[1]
+        return (2 * d + 64) * 2.0**-24, (d + 8) * TINY
+
+    def products(self, start: int, stop: int, buffer: Products) -> Iterator[tuple[int, Products, Bounds]]:
+        """By blocks: the first row, the inner products with all rows before, and the filter's bounds."""
+        for lo in range(start, stop, BLOCK):
+            hi = min(lo + BLOCK, stop)
+            G = buffer[: hi - lo, :hi]
+            with np.errstate(all="ignore"):  # some BLAS raise flags from lanes that they do not use
+                np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
+            yield lo, G, (*self._error(), max(float(self.low[:hi].max()), 0.0), self.scale**2)
+
+
+def _centre(rows: Floats) -> tuple[Floats, float]:
+    """The median of each feature, and the power of two that brings the median distance from it near one."""
+    centre = np.median(rows, axis=0)
+    distances = np.abs(rows - centre).max(axis=1)
+    typical = np.median(distances[distances > 0.0]) if distances.any() else 1.0
+    exponent = math.frexp(typical)[1]
+    return centre, 2.0 ** -min(max(exponent, -400), 400)  # so that its square stays within float64
+
+
+def numbers(name: str, values: ArrayLike, law: str = "be an array of numbers with rows of one length") -> Floats:
+    """Admit an array of real numbers; text is not a number, and a masked value is none."""
+    try:
+        array = np.asarray(values)
+        text = array.dtype.kind == "O" and any(isinstance(value, (str, bytes)) for value in array.flat)
+        if text or array.dtype.kind not in "biufO" or np.ma.is_masked(values):
+            raise ValueError
+        return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must {law}, got {shown(values)}") from None
+
+
+def lawful(name: str, values: Floats) -> None:
+    """Admit finite numbers of magnitude at most 1e150."""
+    for lo in range(0, len(values), BLOCK):  # in blocks, to need no second copy of the data
+        good = np.abs(values[lo : lo + BLOCK]) <= LARGEST
+        if not good.all():
+            at = np.argwhere(~good)[0]
+            at[0] += lo
+            raise ValueError(
+                f"{name} must hold finite numbers of magnitude at most {LARGEST:g},"
+                f" got {values[tuple(at)]} at [{', '.join(map(str, at))}]"
+            )
+
+
+def shown(value: object) -> str:
+    """What to show of a value in a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def encode(labels: list[Any], known: dict[Hashable, int]) -> tuple[NDArray[np.int32], dict[Hashable, int]]:
+    """Number the labels in order of appearance; the known numbers are copied, not changed."""
+    codes, coded = known, np.empty(len(labels), np.int32)
+    for i, label in enumerate(labels):
+        try:
+            code = codes.get(label)
+            itself = bool(label == label)  # NaN is not equal to itself
+        except (TypeError, ValueError):
+            itself = False
+        if label is None:
+            raise ValueError(f"y must hold a label for each example, got None at position {i}")
+        if not itself:
+            raise ValueError(f"y must hold hashable labels equal to themselves, got {shown(label)} at position {i}")
+        if code is None:
+            codes = dict(codes) if codes is known else codes
+            code = codes[label] = len(codes)
+        coded[i] = code
+    return coded, codes

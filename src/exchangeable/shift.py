@@ -1,0 +1,126 @@
+"""Label shift and concept shift told apart."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exchangeable import bets
+from exchangeable.alarms import Ville
+from exchangeable.martingale import Martingale
+from exchangeable.measures import Conditional, NearestNeighbour, Value
+from exchangeable.protocols import Bet, Floats, Measure
+from exchangeable.pvalues import PValues
+
+CONCEPT, LABEL = 0, 1  # streams of tie-breaking numbers
+
+
+class Evidence(NamedTuple):
+    """One martingale: p-values, log capital after each example, and the example (from 1) that raised it to 1/alpha."""
+
+    p: Floats
+    log_value: Floats
+    alarm_at: int | None
+
+    @property
+    def rejected(self) -> bool:
+        """Whether it ever stood at 1/alpha."""
+        return self.alarm_at is not None
+
+
+class Shift(NamedTuple):
+    """What `shift_test` finds."""
+
+    label: Evidence
+    concept: Evidence
+    alpha: float
+
+    @property
+    def verdict(self) -> str:
+        """In words: "label shift", "concept shift", "both" or "neither found"."""
+        words = {(True, True): "both", (True, False): "label shift", (False, True): "concept shift"}
+        return words.get((self.label.rejected, self.concept.rejected), "neither found")
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in words."""
+        return (
+            f"If the labels are exchangeable, the chance that label shift is ever reported is at most {self.alpha:g}; "
+            "if the examples given their labels are exchangeable, whatever the labels do, the chance that concept "
+            f"shift is ever reported is at most {self.alpha:g}."
+        )
+
+
+def shift_test(
+    X: Any,
+    y: Iterable[Any],
+    *,
+    measure: Measure | None = None,
+    bet: Bet | None = None,
+    alpha: float = 0.01,
+    seed: int = 0,
+) -> Shift:
+    """Did the labels change their frequencies, or the examples their meaning, or both?
+
+    Two sequences of p-values, which are independent and uniform together if the examples are exchangeable:
+
+    - of the labels: each ranked among all labels so far, in the order of numbers or of the alphabet;
+    - of the examples given their labels: each ranked among those of its own label, ``Conditional(measure)``.
+
+    Each is bet on by a copy of ``bet`` and rejected when the capital reaches 1/alpha, which has probability at most
+    alpha on data without that shift, however many examples there are. A change of frequencies leaves the ranks within
+    labels alone, so it is not mistaken for a change of concept.
+
+    Labels are numbers, or text. By default the measure is `NearestNeighbour` and the bet `Adaptive`, whose time and
+    memory are those of the test.
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)
+    >>> shift_test(rng.normal(size=(400, 1)) + 3.0 * y[:, np.newaxis], y).verdict
+    'label shift'
+
+    Reference: Vovk (2020), Testing for concept shift online; Vovk, Gammerman, Shafer (2005), section 4.5.
+    """
+    alarm, bet = Ville(alpha), bets.Adaptive() if bet is None else bet
+    of_labels, of_examples = Martingale(copy.deepcopy(bet)), Martingale(copy.deepcopy(bet))
+    labels = _labels(y)
+    concept = PValues(_conditional(measure), seed=seed, stream=CONCEPT).extend(X, labels)
+    label = PValues(Value(), seed=seed, stream=LABEL).extend(_places(labels))
+    return Shift(_evidence(label, of_labels, alarm), _evidence(concept, of_examples, alarm), alarm.alpha)
+
+
+def _conditional(measure: Measure | None) -> Conditional:
+    """A fresh one; what was given is not changed."""
+    given = NearestNeighbour() if measure is None else copy.deepcopy(measure)
+    if isinstance(given, Conditional) and given.n:
+        raise ValueError(f"measure must be fresh, got one that has seen {given.n} examples")
+    return given if isinstance(given, Conditional) else Conditional(given)
+
+
+def _evidence(p: Floats, martingale: Martingale, alarm: Ville) -> Evidence:
+    log_value = martingale.extend(p)
+    sounds = alarm.extend(log_value)
+    return Evidence(p, log_value, int(sounds.argmax()) + 1 if sounds.any() else None)
+
+
+def _labels(y: Any) -> list[Any]:
+    try:
+        labels = list(y.tolist() if hasattr(y, "tolist") else y)
+    except TypeError:
+        raise ValueError(f"y must hold one label for each row of X, got {y!r}") from None
+    for i, label in enumerate(labels):
+        if not isinstance(label, (Real, np.bool_, str)) or isinstance(label, str) != isinstance(labels[0], str):
+            raise ValueError(f"y must hold labels that are all numbers or all text, got {label!r} at position {i}")
+        if label != label:
+            raise ValueError(f"y must hold labels equal to themselves, got {label!r} at position {i}")
+    return labels
+
+
+def _places(labels: list[Any]) -> list[int]:
+    """Where each stands among the labels in order: ranks among those so far are the same as the labels' own."""
+    order = {label: i for i, label in enumerate(sorted(set(labels)))}
+    return [order[label] for label in labels]
