@@ -1,11 +1,11 @@
 """Detection: how long after a change, at one and the same rate of false alarms; and false alarms as the tools come.
 
-Written into DETECTION.md by `make detection` (about ten minutes on two cores; DATA=folder with the paper's datasets adds
-two streams). The streams are those of changes.py, the tools those of detectors.py.
+Written into DETECTION.md by `make detection` (about ten minutes on two cores; DATA=folder with the paper's datasets
+adds two streams). The streams are those of changes.py, the tools those of detectors.py.
 
-Each tool's knob is set on runs without a change, so that five in a hundred sound within the steps that later come before
-the change; the rate is then measured on fresh runs. On runs with a change all tools see the same numbers. A run that
-sounds too early is left out; one that never sounds counts with the full time after the change.
+Each tool's knob is set on runs without a change, so that five in a hundred sound within the steps that later come
+before the change; the rate is then measured on fresh runs. On runs with a change all tools see the same numbers. A run
+that sounds too early is left out; one that never sounds counts with the full time after the change.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Bench:
         if family == "peers" and kind in self._uniform:
             return self._uniform[kind]
         source = UNIFORM if family == "peers" else name
-        tasks = [(self.folder, family, source, run, kind, {}) for run in range(FAMILIES[family][kind])]
+        tasks: list[Task] = [(self.folder, family, source, run, kind, {}) for run in range(FAMILIES[family][kind])]
         found = columns(self.pool.imap(quiet, tasks, chunksize=10))
         if family == "peers":
             self._uniform[kind] = found
@@ -262,8 +262,8 @@ def headline(all_results: Mapping[str, Mapping[str, Result]]) -> str:
             words[tool].append(found.word.strip("*"))
             rows[-1].append(f"{results[tool].mean:.0f} ({found.low:+.0f} to {found.high:+.0f}): {found.word}")
     counted = "".join(
-        f"- {tool}: first on {said.count('first')}, level on {said.count('level')}, behind on {said.count('behind')} of "
-        f"{len(said)} streams.\n"
+        f"- {tool}: first on {said.count('first')}, level on {said.count('level')}, behind on "
+        f"{said.count('behind')} of {len(said)} streams.\n"
         for tool, said in words.items()
     )
     return table(["stream", "best of the others", *OURS], rows) + "\n" + counted
@@ -279,8 +279,8 @@ def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     usual |= {name: tool.default for family in ("river", "peers") for name, tool in tools(family).items()}
     return [
         f"## Mean delay at {100 * RATE:.0f} % false alarms: ours against the best of the others\n\n"
-        "In brackets: how much longer ours takes than that best one, 95 % interval of the mean over the runs that both saw "
-        "through to the change (bootstrap). *First*: the interval is below 0; *level*: it holds 0.\n",
+        "In brackets: how much longer ours takes than that best one, 95 % interval of the mean over the runs that both "
+        "saw through to the change (bootstrap). *First*: the interval is below 0; *level*: it holds 0.\n",
         headline(all_results),
         f"## Mean delay of all\n\nA run that never sounds counts with {AFTER:,}.\n",
         matrix(all_results, lambda result: f"{result.mean:.0f}"),
@@ -304,11 +304,11 @@ def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
 def introduction() -> str:
     counts = "; ".join(f"{name} {runs.calibration}, {runs.fresh} and {runs.changed}" for name, runs in FAMILIES.items())
     return (
-        f"The change comes after {BEFORE:,} steps and is watched for {AFTER:,}. Every tool sees the same numbers, and the "
-        "martingales, ours and the peers', the same exact p-values of `measures.Value`. Each tool's knob is set on runs "
-        f"without a change so that {100 * RATE:.0f} % sound within {BEFORE:,} steps. Runs that set the knob, measure the rate "
-        f"and hold a change: {counts}. The kernel plug-ins of MAPIE and online-cp are left out, as hundreds of runs would "
-        "take hours; so are peers that are not installed.\n"
+        f"The change comes after {BEFORE:,} steps and is watched for {AFTER:,}. Every tool sees the same numbers, and "
+        "the martingales, ours and the peers', the same exact p-values of `measures.Value`. Each tool's knob is set on "
+        f"runs without a change so that {100 * RATE:.0f} % sound within {BEFORE:,} steps. Runs that set the knob, "
+        f"measure the rate and hold a change: {counts}. The kernel plug-ins of MAPIE and online-cp are left out, as "
+        "hundreds of runs would take hours; so are peers that are not installed.\n"
     )
 
 

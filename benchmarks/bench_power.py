@@ -191,8 +191,8 @@ def main(folder: str | None = None) -> str:
         paper = []
     parts = [
         heading("Power", "make power", ("numpy", "scipy", "numba")),
-        f"log10 of the final capital after n = {N:,} steps, mean of {SEEDS} seeds. *Level*: Adaptive is within 5 % or 3 "
-        "decades of the best single bet. *Ahead*: it beats them all, and is in bold.\n",
+        f"log10 of the final capital after n = {N:,} steps, mean of {SEEDS} seeds. *Level*: Adaptive is within 5 % or "
+        "3 decades of the best single bet. *Ahead*: it beats them all, and is in bold.\n",
         summary(known + unseen + paper),
         "## Streams that the portfolio was built on\n",
         shown(known),

@@ -1,8 +1,8 @@
 """Streams of numbers with a known change: what every detector of bench_detection.py watches.
 
-A labelled stream becomes numbers by a classifier fitted on a separate sample and then frozen: the score of an example is
-1 minus the probability that it gives to the true label, or whether it errs. Before the change examples are independent
-and of one law.
+A labelled stream becomes numbers by a classifier fitted on a separate sample and then frozen: the score of an example
+is 1 minus the probability that it gives to the true label, or whether it errs. Before the change examples are
+independent and of one law.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def noisy_labels(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
 
 
 def hyperplane(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
-    """Ten uniform features, labels by the side of a hyperplane, one in twenty wrong; then it is rotated by 45 degrees."""
+    """Ten uniform features, labels by the side of a plane, one in twenty wrong; then it is rotated by 45 degrees."""
     angle = np.deg2rad(45.0 if changed else 0.0)
     first, second = np.repeat([1.0, 0.0], 5), np.repeat([0.0, 1.0], 5)
     X = rng.random((n, 10))
@@ -115,7 +115,7 @@ def scores(model: Any, X: Floats, y: Integers) -> Floats:
 
 def errors(model: Any, X: Floats, y: Integers) -> Floats:
     """1 where the classifier errs, else 0."""
-    return (model.predict(X) != y).astype(np.float64)
+    return np.asarray(model.predict(X) != y, np.float64)
 
 
 def watched(draw: Draw, model: Any, what: Callable[[Any, Floats, Integers], Floats] = scores) -> Change:

@@ -1,8 +1,8 @@
 """Detectors of a change in a stream of numbers, all with one way to be called.
 
-A detector has one knob, its level: the higher, the rarer its alarms. ``peak(x)`` is the highest level at which it would
-sound on x, ``first(x, level)`` the step (from 0) at which it first does, or ``len(x)``. That is all that is needed to set
-every detector to the same rate of false alarms, and to time it.
+A detector has one knob, its level: the higher, the rarer its alarms. ``peak(x)`` is the highest level at which it
+would sound on x, ``first(x, level)`` the step (from 0) at which it first does, or ``len(x)``. That is all it needs to
+set every detector to the same rate of false alarms, and to time it.
 
 `PageHinkley` and `KSWIN` of river are computed here from their definitions, because river's own need 0.4 ms a step and
 tell one threshold at a time; ``check`` compares each with river's own, alarm by alarm.

@@ -273,30 +273,14 @@ def mean_time(long: Sequence[Certificate]) -> str:
 
 def side_by_side(counted: Iterable[Counted], cells: Sequence[Certificate]) -> str:
     rows = [_our_row(cells, measure, bet, data) for measure, bet, data in OUR_ROWS]
-    for c in counted:
-        judged = Certificate("", "", "", c.data, c.runs, c.steps, ALPHA, c.alarms, 0.0, 0.0)
-        takes = "p-values" if isinstance(c.peer, peers.OnPValues) else c.peer.takes
-        name = f"{c.peer.name} ({peers.version(c.peer.library)})"
-        rows.append([name, takes, c.data, f"{c.runs:,}", f"{c.steps}", percent(judged.rate), span(*judged.interval)])
-        rows[-1] += [judged.verdict, f"{c.odd}", f"{c.failed}"]
+    rows += [_peer_row(one) for one in counted]
     missing = [f"{name}: not installed here." for name in peers.LIBRARIES if peers.version(name) is None]
-    columns = [
-        "library",
-        "from",
-        "data",
-        "runs",
-        "steps",
-        "rate, %",
-        "99 % interval",
-        "verdict",
-        "not finite",
-        "failed",
-    ]
+    columns = ["library", "from", "data", "runs", "steps", "rate, %", "99 % interval", "verdict"]
     return (
         "## Side by side with other libraries\n\n"
         f"The same data, the same promise ({peers.VILLE}, alpha = {ALPHA}, which all of them state), each library used"
-        " as its documentation tells (`benchmarks/peers.py`). Those that bet on p-values are given exact ones. Slow ones"
-        " get fewer runs; *undecided* means: no excess seen, and too few runs to see"
+        " as its documentation tells (`benchmarks/peers.py`). Those that bet on p-values are given exact ones. Slow"
+        " ones get fewer runs; *undecided* means: no excess seen, and too few runs to see"
         f" {certificate.EXCESS} times the promise with probability {certificate.POWER}. *Not finite*: runs in which the"
         " reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so on the first part"
         " of the steps and bets on the rest.\n\n"
@@ -331,6 +315,14 @@ def _our_row(cells: Sequence[Certificate], measure: str, bet: str, data: str) ->
         "0",
         "0",
     ]
+
+
+def _peer_row(c: Counted) -> list[str]:
+    """The rate among the runs that came to an end."""
+    judged = Certificate("", "", "", c.data, max(1, c.runs - c.failed), c.steps, ALPHA, c.alarms, 0.0, 0.0)
+    takes = "p-values" if isinstance(c.peer, peers.OnPValues) else c.peer.takes
+    figures = [f"{c.runs:,}", f"{c.steps}", percent(judged.rate), span(*judged.interval), judged.verdict]
+    return [f"{c.peer.name} ({peers.version(c.peer.library)})", takes, c.data, *figures, f"{c.odd}", f"{c.failed}"]
 
 
 def document(found: Ours, counted: Sequence[Counted], seconds: float) -> str:

@@ -201,15 +201,15 @@ def labels_drift(run: int) -> tuple[Floats, Labels]:
     """The labels are anything but exchangeable; given them, the examples are."""
     rng = np.random.default_rng([run, 42])
     y = np.sort((rng.random(LENGTH) < 0.5).astype(np.int64))
-    return np.round(rng.normal(size=(LENGTH, 2)) + 2.0 * y[:, np.newaxis], 1), y
+    centre: Floats = 2.0 * y[:, np.newaxis].astype(np.float64)
+    return np.round(rng.normal(size=(LENGTH, 2)) + centre, 1), y
 
 
 def examples_drift(run: int) -> tuple[Floats, Labels]:
     """The labels are exchangeable; the examples are anything but."""
     rng = np.random.default_rng([run, 43])
     y = (rng.random(LENGTH) < 0.5).astype(np.int64)
-    drift: Floats = np.linspace(0.0, 12.0, LENGTH)[:, np.newaxis]
-    return rng.normal(size=(LENGTH, 2)) + drift, y
+    return rng.normal(size=(LENGTH, 2)) + np.linspace(0.0, 12.0, LENGTH)[:, np.newaxis], y
 
 
 def false_alarms(results: list[Shift], which: str) -> int:

@@ -538,7 +538,7 @@ def test_numbers_whose_square_overflows(tmp_path: Path, word: str) -> None:
 def test_one_class(tmp_path: Path) -> None:
     said = csv_sentence(tmp_path, "a,y\n1,u\n2,u\n3,u\n")
     assert "label column 'y' holds one class only ('u'); classes are compared, so at least two are needed" in said
-    assert "(exchangeable test --measure nearest-distance needs none)" in said
+    assert "(exchangeable test --measure nearest-distance needs no labels)" in said
 
 
 def test_every_label_distinct(tmp_path: Path) -> None:
@@ -1040,7 +1040,7 @@ def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
 def test_npz_without_labels(tmp_path: Path) -> None:
     path = put(tmp_path, npz(X=np.eye(3)), "t.npz")
     said = sentence(path, ColumnError, label=None)
-    assert "there is no array 'y' of labels (exchangeable test --measure nearest-distance needs none); --label" in said
+    assert "there is no array 'y' of labels (exchangeable test --measure nearest-distance needs no labels)" in said
     assert said.endswith("--label may name any of 'X'")
     for labels in ("classes", "numbers", "none"):
         assert "there is no array 'q'" in sentence(path, ColumnError, label="q", labels=labels)

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. The only place where names become objects.
+"""The command line: parse, call, print.
 
 Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad or too little data, input or output).
 """
@@ -19,20 +19,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 import exchangeable as ex
-from exchangeable import alarms, bets, measures
+from exchangeable import alarms, bets, catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-    from exchangeable.protocols import Bet, Floats
-    from exchangeable.tables import Table
+    from exchangeable.protocols import Alarm, Bet, Floats, Measure
+    from exchangeable.shift import Evidence
+    from exchangeable.tables import Labels, Table
 
 REJECTED, USAGE, UNDECIDED, INTERRUPTED = 1, 2, 3, 130
 PICTURES = (".png", ".svg", ".pdf")
 CHUNK = 1024  # examples between two movements of the progress bar
 FEW = 30  # examples that can hardly carry evidence of 100
+NAMED = 10  # alarms that are named in words
+SMALL = 5  # examples in a typical class; where there are fewer, the label may well be a number
 LISTED = 20  # streams of a fleet that are named in words
 WIDE = 100.0  # times the typical spread: a feature that decides all distances
 
@@ -47,13 +50,17 @@ app = typer.Typer(
 )
 
 
-class BetName(StrEnum):
-    """The bets by name."""
+MeasureName = StrEnum("MeasureName", {name: name for name in catalogue.MEASURES})  # type: ignore[misc]
+BetName = StrEnum("BetName", {name: name for name in catalogue.BETS})  # type: ignore[misc]
+AlarmName = StrEnum("AlarmName", {name: name for name in catalogue.ALARMS})  # type: ignore[misc]
+MEASURE, BET, ALARM = MeasureName("nearest-neighbour"), BetName("adaptive"), AlarmName("ville")  # the defaults
 
-    plugin = "plugin"
-    simple_mixture = "simple-mixture"
-    power = "power"
-    sleepy_jumper = "sleepy-jumper"
+
+class OnAlarm(StrEnum):
+    """What follows an alarm."""
+
+    latch = "latch"
+    restart = "restart"
 
 
 class Format(StrEnum):
@@ -78,28 +85,121 @@ class Experiments(StrEnum):
     all = "all"
 
 
-BETS: Mapping[BetName, Callable[[float], Bet]] = {
-    BetName.plugin: lambda _: bets.Plugin(),
-    BetName.simple_mixture: lambda _: bets.SimpleMixture(),
-    BetName.power: lambda epsilon: bets.Power(epsilon),
-    BetName.sleepy_jumper: lambda _: bets.SleepyJumper(),
+class Reading(NamedTuple):
+    """What a measure makes of a table: the kind of labels, what it asks and cannot see, and when it takes long."""
+
+    labels: Labels
+    asks: str
+    max_rows: int = 100_000
+    width: int | None = None
+
+
+READINGS: Mapping[str, Reading] = {
+    "nearest-neighbour": Reading(
+        "classes",
+        "It asks whether examples lie nearer to their own class than to others as much as before; a shift of all "
+        "classes together can escape it, and --measure nearest-distance may see it.",
+    ),
+    "nearest-distance": Reading(
+        "none",
+        "It asks whether examples lie as near to their nearest neighbours as before; it looks at the features alone, "
+        "so what happens to labels escapes it, and so can a change among examples that stay where others were.",
+    ),
+    "nearest-residual": Reading(
+        "numbers",
+        "It asks whether labels differ from those of the most similar examples as before; a change of the features "
+        "alone can escape it, and --measure nearest-distance may see it.",
+    ),
+    "value": Reading(
+        "none",
+        "It asks whether the numbers of this one column are as large, and follow one another, as before; it sees no "
+        "other column.",
+        max_rows=10_000_000,
+        width=1,
+    ),
+    "conditional-nearest-neighbour": Reading(
+        "classes",
+        "It compares each example with its own class only, so how often each class comes plays no part, and a shift of "
+        "all classes together can escape it.",
+    ),
+    "conditional-nearest-distance": Reading(
+        "classes",
+        "It asks whether examples lie as near to others of their own class as before; how often each class comes plays "
+        "no part.",
+    ),
 }
 
 
-class Verdict(NamedTuple):
-    """What `exchangeable test --format json` prints."""
+class Choice(NamedTuple):
+    """The options of a test; None is the default of what they belong to."""
 
+    measure: str = MEASURE.value
+    neighbours: int | None = None
+    bet: str = BET.value
+    epsilon: float | None = None
+    alarm: str = ALARM.value
+    alpha: float | None = None
+    period: float | None = None
+    on_alarm: str = "latch"
+    seed: int = 0
+
+    def monitor(self) -> ex.Monitor:
+        """The monitor, or wrong usage."""
+        parts = self._measure(), self._bet(), self._alarm()
+        monitor: ex.Monitor = _usage(lambda: ex.Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm))
+        return monitor
+
+    def _measure(self) -> Measure:
+        make: Callable[..., Measure] = catalogue.MEASURES[self.measure]
+        if self.neighbours is None:
+            return make()
+        if not self.measure.startswith("nearest-"):
+            raise Failure(f"--neighbours goes with the measures nearest-..., got it with {self.measure}", USAGE)
+        measure: Measure = _usage(lambda: make(self.neighbours))
+        return measure
+
+    def _bet(self) -> Bet:
+        if self.epsilon is None:
+            return catalogue.BETS[self.bet]()
+        if self.bet != "power" or not 0.0 < self.epsilon < 1.0:
+            law = "--epsilon must lie in (0, 1) and goes with --bet power"
+            raise Failure(f"{law}, got {self.epsilon} with {self.bet}", USAGE)
+        return bets.Power(self.epsilon)
+
+    def _alarm(self) -> Alarm:
+        make: Callable[..., Alarm] = catalogue.ALARMS[self.alarm]
+        own, other = (self.alpha, self.period) if self.alarm == "ville" else (self.period, self.alpha)
+        if other is not None:
+            law = "--alpha goes with --alarm ville, and --period with the other alarms"
+            raise Failure(f"{law}, got --{'period' if self.alarm == 'ville' else 'alpha'} with {self.alarm}", USAGE)
+        alarm: Alarm = make() if own is None else _usage(lambda: make(own))
+        return alarm
+
+
+class Verdict(NamedTuple):
+    """What `exchangeable test --format json` prints; None is for what has no meaning there."""
+
+    file: str
     n: int
     n_features: int
     measure: str
+    neighbours: int | None
     bet: str
-    alpha: float
-    threshold: float
+    epsilon: float | None
+    alarm: str
+    alpha: float | None
+    threshold: float | None
+    period: float | None
+    on_alarm: str
     log10_martingale: float
     log10_max: float
     rejected: bool
     rejected_at: int | None
+    changepoint: int | None
+    alarms: list[int]
+    changepoints: list[int]
     seed: int
+    guarantee: str
 
 
 class RejectedError(Exception):
@@ -114,54 +214,129 @@ class Failure(Exception):  # noqa: N818
         self.code = code
 
 
-def judge(path: ex.Path, n_features: int, bet: BetName, alarm: alarms.Ville, seed: int) -> Verdict:
+def judge(path: ex.Path, monitor: ex.Monitor, choice: Choice, name: str, n_features: int) -> Verdict:
     """Summarise a path: rejected as soon as the alarm has sounded once."""
     log10 = path.log_value / math.log(10.0)
-    rejected = bool(path.alarm.any())
+    alarm, bet = monitor.alarm, monitor.martingale.bet
+    sounds = path.alarm.nonzero()[0][: 1 if choice.on_alarm == "latch" else None]
     return Verdict(
+        file=name,
         n=len(path.n),
         n_features=n_features,
-        measure="nearest-neighbour",
-        bet=bet.value,
-        alpha=alarm.alpha,
-        threshold=alarm.threshold,
+        measure=choice.measure,
+        neighbours=choice.neighbours or (1 if choice.measure.startswith("nearest-") else None),
+        bet=choice.bet,
+        epsilon=bet.epsilon if isinstance(bet, bets.Power) else None,
+        alarm=choice.alarm,
+        alpha=getattr(alarm, "alpha", None),
+        threshold=alarm.threshold if isinstance(alarm, alarms.Ville) else None,  # of the capital
+        period=getattr(alarm, "period", None),
+        on_alarm=choice.on_alarm,
         log10_martingale=float(log10[-1]),
         log10_max=max(0.0, float(log10.max())),  # S_0 = 1
-        rejected=rejected,
-        rejected_at=int(path.n[path.alarm.argmax()]) if rejected else None,
-        seed=seed,
+        rejected=len(sounds) > 0,
+        rejected_at=int(path.n[sounds[0]]) if len(sounds) else None,
+        changepoint=path.changepoint(),
+        alarms=path.n[sounds].tolist(),
+        changepoints=path.lowest[sounds].tolist(),
+        seed=choice.seed,
+        guarantee=path.guarantee,
     )
 
 
 def capital(log10: float) -> str:
-    """An amount of evidence in words of a reader: 0.013, 56, 10^17.3."""
-    return f"{10.0**log10:.2g}" if -4.0 < log10 < 4.0 else f"10^{log10:.1f}"
+    """An amount of evidence in words of a reader: 0.013, 56, 1,240, 10^17.3."""
+    if -4.0 < log10 < 4.0:
+        return f"{10.0**log10:.2g}" if log10 < 1.99 else f"{10.0**log10:,.0f}"
+    return f"10^{log10:.1f}"
 
 
 def words(verdict: Verdict) -> str:
     """The verdict as a data scientist would want it said."""
-    level = f"{100.0 * verdict.alpha:g} %"
-    figures = (
-        f"Evidence against a random order: peak {capital(verdict.log10_max)}, "
-        f"at the end {capital(verdict.log10_martingale)}; the alarm is at {verdict.threshold:g}."
-    )
+    by = f"by the {verdict.alarm} alarm" if verdict.alpha is None else f"at level {100.0 * verdict.alpha:g} %"
     if verdict.rejected:
         return (
-            f"REJECTED at level {level}: the order of these examples matters. "
-            f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n{figures}\n"
-            f"Means: if the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
-            f"{verdict.threshold:g} would ever be reached with probability at most {level}. Something drifted, "
-            f"changed, is sorted or comes in batches: random splits and cross-validation may promise too much.\n"
-            f"Does not mean: which feature changed, or that the change began at that example."
+            f"REJECTED {by}: the order of these examples matters. {_when(verdict)}\n{_figures(verdict)}\n"
+            f"Means: something drifted, changed, is sorted or comes in batches: random splits and cross-validation may "
+            f"promise too much. {_promise(verdict)}\n"
+            f"Does not mean: that the change began where the alarm sounded; nor does it say which feature changed."
         )
     return (
-        f"NOT REJECTED at level {level}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
-        f"{figures}\n"
-        f"Means: this test did not find a departure from exchangeability. It asks whether examples lie nearer to their "
-        f"own class than to others as much as before; a shift of all classes together can escape it.\n"
+        f"NOT REJECTED {by}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
+        f"{_figures(verdict)}\n"
+        f"Means: this test did not find a departure from exchangeability. {READINGS[verdict.measure].asks}\n"
         f"Does not mean: that there is none. A test can only ever refute exchangeability, never confirm it."
+        + ("" if verdict.alpha is not None else f"\nPromised: {verdict.guarantee}")
         + ("\nSo few examples could hardly have given enough evidence." if verdict.n < FEW else "")
     )
+
+
+def _when(verdict: Verdict) -> str:
+    """Where the alarm sounded, and what is known of the change."""
+    if len(verdict.alarms) > 1:
+        return (
+            f"The alarm sounded {len(verdict.alarms):,} times in {verdict.n:,} examples, at {_several(verdict.alarms)}."
+            f"\nThe changes seem to have begun after examples {_several(verdict.changepoints)} (estimates, without a "
+            "guarantee)."
+        )
+    began = f"after example {verdict.changepoint:,}" if verdict.changepoint else "at the very start"
+    return (
+        f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n"
+        f"The change seems to have begun {began} (an estimate, without a guarantee)."
+    )
+
+
+def _several(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+    return ", ".join(f"{number:,}" for number in numbers[:NAMED]) + more
+
+
+def _figures(verdict: Verdict) -> str:
+    since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
+    alarm = f"; the alarm is at {verdict.threshold:g}" if verdict.threshold is not None else ""
+    return (
+        f"Evidence against a random order: peak {capital(verdict.log10_max)}, "
+        f"at the end {capital(verdict.log10_martingale)}{since}{alarm}."
+    )
+
+
+def _promise(verdict: Verdict) -> str:
+    """How sure one may be of the alarm."""
+    if verdict.alpha is not None and verdict.on_alarm == "latch":
+        return (
+            f"If the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
+            f"{verdict.threshold:g} would ever be reached with probability at most {100.0 * verdict.alpha:g} %."
+        )
+    if verdict.period is None or verdict.on_alarm == "restart":
+        return verdict.guarantee
+    chance = 100.0 * verdict.n / verdict.period
+    here = f"{chance:.2g} %" if chance < 100.0 else "no bound, so a false alarm would be no surprise"
+    return f"{verdict.guarantee} For {verdict.n:,} examples that is {here}."
+
+
+def _names(names: Mapping[str, object]) -> str:
+    """For a help page, where the parser's own list breaks names in two."""
+    return ", ".join(names)
+
+
+HOW, TABLE, RESULT = "The test", "The table", "The result"  # parts of the help pages
+File = Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")]
+Label = Annotated[
+    str | None, typer.Option(help="Column of labels (NPZ: array of labels, default y).", rich_help_panel=TABLE)
+]
+Categorical = Annotated[
+    list[str] | None, typer.Option(help="Column to one-hot encode; repeat for more.", rich_help_panel=TABLE)
+]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.", rich_help_panel=TABLE)]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...", rich_help_panel=TABLE)
+]
+Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", rich_help_panel=TABLE)]
+Seed = Annotated[int, typer.Option(help="Of the random tie-breaking.", rich_help_panel=HOW)]
+Plot = Annotated[
+    Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT)
+]
+Printed = Annotated[Format, typer.Option(help="How to print it.", rich_help_panel=RESULT)]
 
 
 @app.command()
@@ -175,41 +350,132 @@ def demo(
     X, y = ex.datasets.digits()
     orders = {"in their original order": np.arange(len(y)), "shuffled": np.random.default_rng(0).permutation(len(y))}
     paths: dict[str, Floats] = {}
-    alarm = alarms.Ville(0.01)
+    choice = Choice()
     _print(f"{len(y):,} handwritten digits of 64 pixels (scikit-learn's): does their order matter?")
     for name, order in orders.items():
-        path = _watch(ex.Monitor(alarm=alarm), X[order], y[order], f"digits {name}")
+        monitor = choice.monitor()
+        path = _watch(monitor, X[order], y[order], f"digits {name}")
         paths[f"digits {name}"] = path.log_value
-        _print(f"\nDigits {name}\n{words(judge(path, X.shape[1], BetName.plugin, alarm, 0))}")
+        _print(f"\nDigits {name}\n{words(judge(path, monitor, choice, 'digits', X.shape[1]))}")
     _draw(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
     _print(f"\nThe figure is in {_shown(out)}")
 
 
 @app.command()
 def test(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")],
-    label: Annotated[str | None, typer.Option(help="Column of class labels (NPZ: array of labels, default y).")] = None,
-    bet: Annotated[BetName, typer.Option(help="How to bet on the p-values.")] = BetName.plugin,
-    epsilon: Annotated[float | None, typer.Option(help="Of the power bet, in (0, 1); default 0.92.")] = None,
-    alpha: Annotated[float, typer.Option(help="Largest acceptable chance of ever a false alarm.")] = 0.01,
-    seed: Annotated[int, typer.Option(help="Of the random tie-breaking.")] = 0,
-    categorical: Annotated[list[str] | None, typer.Option(help="Column to one-hot encode; repeat for more.")] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.")] = None,
-    no_header: Annotated[bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...")] = False,
-    encoding: Annotated[str, typer.Option(help="CSV, TSV: character encoding.")] = "utf-8",
-    max_rows: Annotated[int, typer.Option(min=2, help="Refuse longer tables: time grows with the square.")] = 100_000,
-    plot: Annotated[Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).")] = None,
-    format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
+    file: File,
+    label: Label = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    no_header: NoHeader = False,
+    encoding: Encoding = "utf-8",
+    max_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Refuse longer tables; default 100,000, with value 10,000,000.", rich_help_panel=TABLE
+        ),
+    ] = None,
+    measure: Annotated[
+        MeasureName,
+        typer.Option(
+            metavar="NAME",
+            help=f"What makes an example strange: {_names(catalogue.MEASURES)}. nearest-residual needs a label that is "
+            "a number, nearest-distance and value none, the others classes; value takes one column.",
+            rich_help_panel=HOW,
+        ),
+    ] = MEASURE,
+    neighbours: Annotated[
+        int | None, typer.Option(min=1, help="Of the measures nearest-...; default 1.", rich_help_panel=HOW)
+    ] = None,
+    bet: Annotated[
+        BetName,
+        typer.Option(
+            metavar="NAME", help=f"How to bet on the p-values: {_names(catalogue.BETS)}.", rich_help_panel=HOW
+        ),
+    ] = BET,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Of the power bet, in (0, 1); default 0.92.", rich_help_panel=HOW)
+    ] = None,
+    alarm: Annotated[
+        AlarmName,
+        typer.Option(metavar="NAME", help=f"When to speak up: {_names(catalogue.ALARMS)}.", rich_help_panel=HOW),
+    ] = ALARM,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Of ville: largest acceptable chance of ever a false alarm; default 0.01.", rich_help_panel=HOW
+        ),
+    ] = None,
+    period: Annotated[
+        float | None,
+        typer.Option(
+            help="Of the other alarms: how many examples should pass before a false one; default 10,000.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    on_alarm: Annotated[
+        OnAlarm, typer.Option(help="Stay on, or begin anew to find the next change.", rich_help_panel=HOW)
+    ] = OnAlarm.latch,
+    seed: Seed = 0,
+    plot: Plot = None,
+    format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Test whether the order of a table's rows matters."""
     from exchangeable import tables
 
     _check_picture(plot)
-    alarm = _usage(lambda: alarms.Ville(alpha))
-    if epsilon is not None and (bet is not BetName.power or not 0.0 < epsilon < 1.0):
-        raise Failure(f"--epsilon must lie in (0, 1) and goes with --bet power, got {epsilon} with {bet.value}", USAGE)
-    chosen = BETS[bet](0.92 if epsilon is None else epsilon)
-    monitor = _usage(lambda: ex.Monitor(measures.NearestNeighbour(), chosen, alarm, seed=seed))
+    given = (neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
+    choice = Choice(measure.value, *given)
+    monitor, reading = choice.monitor(), READINGS[choice.measure]
+    if reading.width == 1 and categorical:
+        raise Failure(f"--categorical does not go with --measure {choice.measure}: it takes a column of numbers", USAGE)
+    table = tables.read(
+        file,
+        label=label,
+        labels=reading.labels,
+        width=reading.width,
+        categorical=categorical or (),
+        drop=drop or (),
+        header=not no_header,
+        encoding=encoding,
+        max_rows=reading.max_rows if max_rows is None else max_rows,
+    )
+    _note(table)
+    path = _watch(monitor, table.X[:, 0] if reading.width == 1 else table.X, table.y, table.name)
+    verdict = judge(path, monitor, choice, table.name, table.X.shape[1])
+    if plot is not None:
+        lines = () if verdict.threshold is None else (verdict.threshold,)
+        paths, changes = {choice.bet: path.log_value}, verdict.changepoints
+        _draw(ex.plots.growth(paths, thresholds=lines, changepoints=changes, title=_title(table)), plot)
+    _print(json.dumps(verdict._asdict()) if format is Format.json else f"{_described(table)}\n{words(verdict)}")
+    if verdict.rejected:
+        raise RejectedError
+
+
+@app.command()
+def shift(
+    file: File,
+    label: Label = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    no_header: NoHeader = False,
+    encoding: Encoding = "utf-8",
+    max_rows: Annotated[
+        int, typer.Option(min=2, help="Refuse longer tables: time grows with the square.", rich_help_panel=TABLE)
+    ] = 100_000,
+    alpha: Annotated[
+        float,
+        typer.Option(help="Largest acceptable chance of ever a false report, for either shift.", rich_help_panel=HOW),
+    ] = 0.01,
+    seed: Seed = 0,
+    plot: Plot = None,
+    format: Printed = Format.text,  # noqa: A002
+) -> None:
+    """Tell apart whether the classes come in other proportions (label shift) or look different (concept shift)."""
+    from exchangeable import tables
+
+    _check_picture(plot)
+    Choice(alpha=alpha, seed=seed).monitor()  # are they lawful? Before the work
     table = tables.read(
         file,
         label=label,
@@ -219,20 +485,74 @@ def test(
         encoding=encoding,
         max_rows=max_rows,
     )
-    for note in _notes(table):
-        typer.echo(f"exchangeable: note: {note}", err=True)
-    path = _watch(monitor, table.X, table.y, table.name)
-    verdict = judge(path, table.X.shape[1], bet, alarm, seed)
+    _note(table)
+    found = ex.shift_test(table.X, table.y or (), alpha=alpha, seed=seed)
     if plot is not None:
-        title = f"{table.name}: evidence against exchangeability".replace("$", r"\$")  # no formulas
-        _draw(ex.plots.growth({bet.value: path.log_value}, thresholds=(alarm.threshold,), title=title), plot)
-    if format is Format.json:
-        _print(json.dumps(verdict._asdict()))
-    else:
-        _print(f"{table.name}: {verdict.n:,} examples, {verdict.n_features:,} features, {len(set(table.y)):,} classes")
-        _print(words(verdict))
-    if verdict.rejected:
+        paths = {"labels": found.label.log_value, "examples given their labels": found.concept.log_value}
+        _draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=_title(table)), plot)
+    record = _shift_record(found, table, seed)
+    _print(json.dumps(record) if format is Format.json else f"{_described(table)}\n{_shift_words(found)}")
+    if record["rejected"]:
         raise RejectedError
+
+
+def _shift_record(found: ex.Shift, table: Table, seed: int) -> dict[str, Any]:
+    """What `exchangeable shift --format json` prints."""
+    return {
+        "file": table.name,
+        "n": len(table.X),
+        "n_features": table.X.shape[1],
+        "n_classes": len(set(table.y or ())),
+        "alpha": found.alpha,
+        "threshold": 1.0 / found.alpha,
+        "verdict": found.verdict,
+        "rejected": found.label.rejected or found.concept.rejected,
+        "label": _evidence_record(found.label),
+        "concept": _evidence_record(found.concept),
+        "seed": seed,
+        "guarantee": found.guarantee,
+    }
+
+
+def _evidence_record(evidence: Evidence) -> dict[str, Any]:
+    log10 = evidence.log_value / math.log(10.0)
+    return {
+        "log10_martingale": float(log10[-1]),
+        "log10_max": max(0.0, float(log10.max())),  # S_0 = 1
+        "rejected": evidence.rejected,
+        "rejected_at": evidence.alarm_at,
+    }
+
+
+SHIFTS = {
+    "label shift": "LABEL SHIFT: the order of the labels matters: their proportions change, or they come sorted or in "
+    "a pattern. No convincing evidence that examples of a class change.",
+    "concept shift": "CONCEPT SHIFT: examples of a class are not what they were before. No convincing evidence that "
+    "the order of the labels matters.",
+    "both": "LABEL SHIFT AND CONCEPT SHIFT: the order of the labels matters (their proportions change, or they come "
+    "sorted or in a pattern), and examples of a class are not what they were before.",
+    "neither found": "NEITHER FOUND: no convincing evidence that the order of the labels matters, or that examples of "
+    "a class change.",
+}
+
+
+def _shift_words(found: ex.Shift) -> str:
+    """The verdict and its figures."""
+    lines = [SHIFTS[found.verdict]]
+    for name, evidence in (("of label shift", found.label), ("of concept shift", found.concept)):
+        record, level = _evidence_record(evidence), f"{1.0 / found.alpha:g}"
+        reached = f"reached {level} at example {evidence.alarm_at:,}" if evidence.rejected else f"never reached {level}"
+        lines.append(
+            f"Evidence {name}: peak {capital(record['log10_max'])}, at the end {capital(record['log10_martingale'])}; "
+            f"{reached}."
+        )
+    return "\n".join(
+        [
+            *lines,
+            f"Promised: {found.guarantee}",
+            "Does not mean: that what was not found is not there. A test can only ever refute exchangeability.",
+        ]
+    )
 
 
 @app.command()
@@ -414,13 +734,21 @@ def _table(rows: Sequence[ex.paper.Row]) -> None:
     )
 
 
+def _note(table: Table) -> None:
+    for note in _notes(table):
+        typer.echo(f"exchangeable: note: {note}", err=True)
+
+
 def _notes(table: Table) -> Iterator[str]:
     """What is lawful and yet seldom meant: row numbers among the features, or one feature that outweighs the rest."""
     import numpy as np
 
     for name, column in zip(table.features, table.X.T, strict=True):
         if len(column) >= FEW and (np.diff(column) > 0.0).all():
-            yield f"column {name!r} only ever rises, as a row number does; --drop leaves it out"
+            remedy = "; --drop leaves it out" if len(table.features) > 1 else ""
+            yield f"column {name!r} only ever rises, as a row number does{remedy}"
+    if isinstance(table.y, list) and len(table.y) >= FEW and SMALL * len(set(table.y)) > len(table.y):
+        yield f"there are {len(set(table.y)):,} classes; if the label is a number, --measure nearest-residual fits it"
     spread = table.X.std(axis=0)
     typical = float(np.median(spread))
     if table.X.shape[1] > 2 and 0.0 < WIDE * typical < spread.max():
@@ -428,15 +756,25 @@ def _notes(table: Table) -> Iterator[str]:
         yield f"column {name!r} spreads over {WIDE:g} times as far as most and decides all distances; scale the table"
 
 
-def _watch(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
-    """Extend the monitor in chunks, with a progress bar in proportion to the work (quadratic in the examples)."""
-    import numpy as np
+def _described(table: Table) -> str:
+    """The table in one line."""
+    n, d = table.X.shape
+    classes = f", {len(set(table.y)):,} classes" if isinstance(table.y, list) else ""
+    return f"{table.name}: {n:,} examples, {d:,} feature{'s' if d > 1 else ''}{classes}"
 
+
+def _title(table: Table) -> str:
+    return f"{table.name}: evidence against exchangeability".replace("$", r"\$")  # no formulas
+
+
+def _watch(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
+    """Extend the monitor in chunks, with a progress bar in proportion to the work (quadratic in examples of rows)."""
     parts = []
     with _progress() as progress:
         for lo in range(0, len(X), CHUNK):
-            progress(name, lo**2, len(X) ** 2)
-            parts.append(monitor.extend(X[lo : lo + CHUNK], y[lo : lo + CHUNK]))
+            progress(name, lo**X.ndim, len(X) ** X.ndim)
+            chunk = slice(lo, lo + CHUNK)
+            parts.append(monitor.extend(X[chunk], None if y is None else y[chunk]))
     return ex.Path.join(parts)
 
 

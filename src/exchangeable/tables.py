@@ -245,7 +245,7 @@ def _refuse(row: int, name: str, value: object, among_numbers: bool = True, labe
 # ------------------------------------------------------------------------------------------------------ which columns
 
 
-UNLABELLED = "exchangeable test --measure nearest-distance needs none"
+UNLABELLED = "exchangeable test --measure nearest-distance needs no labels"
 NAMELESS = {
     "classes": f"the column of class labels must be named with --label COLUMN ({UNLABELLED})",
     "numbers": "the column of numbers to be compared with the neighbours' must be named with --label COLUMN",

@@ -16,10 +16,9 @@ FORGETTING = (1.0, 0.999, 0.99, 0.98, 0.95, 0.9)
 MARKOV_ORDERS = (2, 3, 4, 8, 16)
 MARKOV_FORGETTING = (1.0, 0.99)
 SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
+DEPTHS = (10, 6)  # of the rough and the smooth tree
 SHARE = 1e-3
 WEIGHTS = (0.4, 0.35, 0.25)  # of the Bayes blend, of fixed share, and of idleness
-BLOCK = 4096  # steps whose densities are held at a time
-TINY, UNIT = 1e-200, 400.0  # below that p, densities are in units of e^400, where they are numbers
 
 
 class Adaptive(Learner):
@@ -42,38 +41,18 @@ class Adaptive(Learner):
     """
 
     def __init__(self) -> None:
-        self._banks: tuple[Bank, ...] = (
+        banks: list[Bank] = [
             Kernels(ORDERS, FORGETTING),
             Markovs(MARKOV_ORDERS, MARKOV_FORGETTING),
             Betas(SWITCHING, 15, 2.5),
-        )
-        self._bets: tuple[Learner, ...] = SimpleMixture(), Tree(10), Tree(6, prior="smooth")
-        columns = sum(bank.columns for bank in self._banks) + len(self._bets)
-        self._state = (
-            tuple(bank.fresh() for bank in self._banks),
-            tuple(bet._state for bet in self._bets),
-            _even(columns),
-        )
+        ]
+        bets = SimpleMixture(), Tree(DEPTHS[0]), Tree(DEPTHS[1], prior="smooth")
+        columns = sum(bank.columns for bank in banks) + len(bets)
+        self._fixed = tuple(bank.fixed for bank in banks)
+        self._state = (*(bank.fresh() for bank in banks), *(bet._state for bet in bets), _even(columns))
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        for lo in range(0, len(p), BLOCK):
-            part = slice(lo, lo + BLOCK)
-            units = np.where(p[part] < TINY, UNIT, 0.0)
-            table = self._densities(state, p[part], units)
-            kernels.blend.portfolio(*state[-1], SHARE, table, units, gains[part])
-
-    def _densities(self, state: State, p: Floats, units: Floats) -> Floats:
-        """A column a bet, in units of exp(units)."""
-        tables = [np.empty((len(p), bank.columns)) for bank in self._banks]
-        for bank, own, table in zip(self._banks, state[0], tables, strict=True):
-            bank.play(own, p, table)
-        logs = np.empty((len(self._bets), len(p)))
-        for bet, own, row in zip(self._bets, state[1], logs, strict=True):
-            bet._play(own, p, row)
-        if units.any():
-            tables = [table * np.exp(-units)[:, np.newaxis] for table in tables]
-            logs -= units
-        return np.concatenate([*tables, np.exp(logs).T], axis=1)
+        kernels.adaptive.play(state, self._fixed, DEPTHS, SHARE, p, gains)
 
 
 def _even(columns: int) -> State:

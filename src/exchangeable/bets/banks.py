@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class Bank(ABC):
     """Several bets at once: ``columns`` of densities, one row a step."""
 
     columns: int
+    fixed: tuple[Any, ...]  # arrays that never change
 
     @abstractmethod
     def fresh(self) -> State:
@@ -35,16 +37,16 @@ class Kernels(Bank):
 
     def __init__(self, orders: Sequence[int], forgetting: Sequence[float]) -> None:
         self.columns = len(orders) * len(forgetting)
-        self._fixed = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
+        self.fixed = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
 
     def fresh(self) -> State:
         """No sums."""
-        weights, _, forgetting = self._fixed
+        weights, _, forgetting = self.fixed
         return (np.zeros((weights.shape[1], len(forgetting))),)
 
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """Columns: the forgettings of the first order, of the second, ..."""
-        kernels.jackson.kernel(*state, *self._fixed, p, densities)
+        kernels.jackson.kernel(*state, *self.fixed, p, densities)
 
 
 class Markovs(Bank):
@@ -52,17 +54,17 @@ class Markovs(Bank):
 
     def __init__(self, orders: Sequence[int], forgetting: Sequence[float]) -> None:
         self.columns = len(orders) * len(forgetting)
-        self._fixed = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
+        self.fixed = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
 
     def fresh(self) -> State:
         """No last p-value, no sums."""
-        weights, _, forgetting = self._fixed
+        weights, _, forgetting = self.fixed
         size = weights.shape[1]
         return np.zeros(size), np.zeros((len(forgetting), size, size))
 
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """Columns: the orders of the first forgetting, of the second, ..."""
-        kernels.jackson.markov(*state, *self._fixed, p, densities)
+        kernels.jackson.markov(*state, *self.fixed, p, densities)
 
 
 class Betas(Bank):
@@ -74,16 +76,16 @@ class Betas(Bank):
         self.columns = len(rates)
         steps = np.linspace(-1.0, 1.0, size)
         shapes = np.exp(reach * steps * np.abs(steps))
-        self._fixed = np.array(rates), shapes, 1.0 / beta(shapes[:, np.newaxis], shapes[np.newaxis, :])
+        self.fixed = np.array(rates), shapes, 1.0 / beta(shapes[:, np.newaxis], shapes[np.newaxis, :])
 
     def fresh(self) -> State:
         """Even shares."""
-        rates, _, norm = self._fixed
+        rates, _, norm = self.fixed
         return np.full((len(rates), *norm.shape), 1.0 / norm.size), np.ones(len(rates))
 
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """A column a rate."""
-        kernels.beta.beta(*state, *self._fixed, p, densities)
+        kernels.beta.beta(*state, *self.fixed, p, densities)
 
 
 class FromBank(Learner):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from exchangeable.kernels import (
+        adaptive,
+        alarms,
         beta,
         blend,
         jackson,
@@ -20,7 +22,20 @@ if TYPE_CHECKING:
         summation,
     )
 
-__all__ = ["alarms", "beta", "blend", "jackson", "jumper", "mixture", "nearest", "neighbours", "plugin", "pools", "summation"]
+__all__ = [
+    "adaptive",
+    "alarms",
+    "beta",
+    "blend",
+    "jackson",
+    "jumper",
+    "mixture",
+    "nearest",
+    "neighbours",
+    "plugin",
+    "pools",
+    "summation",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -14,7 +14,9 @@ import math
 import numpy as np
 
 from exchangeable.kernels.compilation import compiled
-from exchangeable.kernels.nearest import CHUNK, ceiling, limit, quotient, rank, reach, squared_distance, survey
+from exchangeable.kernels.nearest import ceiling, limit, quotient, rank, reach, squared_distance, survey
+
+CHUNK = 32  # smaller than for one neighbour: lists of k change more often
 
 
 @compiled(fastmath={"nnan", "nsz"})
@@ -69,12 +71,6 @@ def place(near, tags, distance, tag):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _settled(near, tags, tag):  # type: ignore[no-untyped-def]
-    """Whether a list of duplicates has no place for the tag, at whatever distance."""
-    return len(tags) > 0 and near[-1] == 0.0 and tag >= tags[-1]
-
-
-@compiled()
 def absorb(i, g, bounds, X, label, low, near, tags, ceil, changed):  # type: ignore[no-untyped-def]
     """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every list of neighbours.
 
@@ -109,8 +105,9 @@ def absorb(i, g, bounds, X, label, low, near, tags, ceil, changed):  # type: ign
         for j in range(c * CHUNK, min((c + 1) * CHUNK, i)):
             side = 0 if sides == 1 or label[j] == label_i else 1
             value = low_i - np.float32(2.0) * g[j]
-            theirs = value < ceil[side, j] and not _settled(near[side, j], tags[side, j], label_i)
-            mine = value < own[side] - low[j] and not _settled(near[side, i], tags[side, i], label[j])
+            # (a tagged list that is full of duplicates has room for lesser tags only)
+            theirs = value < ceil[side, j] and (not tied or near[side, j, -1] > 0.0 or label_i < tags[side, j, -1])
+            mine = value < own[side] - low[j] and (not tied or near[side, i, -1] > 0.0 or label[j] < tags[side, i, -1])
             if not (theirs or mine):
                 continue
             distance = squared_distance(X[i], X[j], eight)

@@ -1,0 +1,211 @@
+"""The benchmarks' streams, detectors and arithmetic: what the tables rest on."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import bench_detection
+import bench_power
+import changes
+import detectors
+import workloads
+from workloads import HELD_OUT, STREAMS
+
+ALL = {**STREAMS, **HELD_OUT}
+AFTER, BEFORE = bench_detection.AFTER, bench_detection.BEFORE
+
+
+def rng(*seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+# ------------------------------------------------------------------ streams of p-values
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_streams_are_p_values_and_reproducible(name: str) -> None:
+    first, again, other = (ALL[name](rng(seed), 700) for seed in (1, 1, 2))
+    assert first.p.shape == (700,)
+    assert (first.p > 0.0).all()
+    assert (first.p <= 1.0).all()
+    assert math.isfinite(first.log_ratio)
+    assert (first.p == again.p).all()
+    assert first.log_ratio == again.log_ratio
+    assert (first.p != other.p).any()
+
+
+def test_held_out_streams_are_others() -> None:
+    assert not set(STREAMS) & set(HELD_OUT)
+    assert not set(STREAMS.values()) & set(HELD_OUT.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"),
+    [
+        ("uniform", 0.0),
+        ("beta(.5, 1)", math.log(0.5) + 1.0),
+        ("abrupt", 0.5 * (math.log(0.6) + 0.4 / 0.6)),
+        ("switching", math.log(0.6) + 0.4 / 0.6),
+        ("AR copula", -0.5 * math.log(1.0 - 0.3**2)),
+        ("alternation", math.log(0.8) + 0.2 / 0.8),
+    ],
+)
+def test_the_truth_wins_its_relative_entropy(name: str, gain: float) -> None:
+    n = 200_000
+    assert ALL[name](rng(3), n).log_ratio / n == pytest.approx(gain, abs=0.006)
+
+
+@pytest.mark.parametrize("name", ["AR copula", "uniform"])
+def test_each_p_value_of_these_is_uniform(name: str) -> None:
+    assert stats.kstest(ALL[name](rng(4), 5_000).p, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["N(0,1) to N(.5,1)", "variance", "counts", "abrupt"])
+def test_the_first_half_is_uniform_and_the_second_is_not(name: str) -> None:
+    p = ALL[name](rng(5), 6_000).p
+    assert stats.kstest(p[:3_000], "uniform").pvalue > 1e-3
+    assert stats.kstest(p[3_000:], "uniform").pvalue < 1e-3
+
+
+def test_autoregression_is_its_recursion() -> None:
+    z = workloads.autoregression(rng(6), 50, 0.7)
+    noise = rng(6).standard_normal(50)
+    slow = [noise[0]]
+    for e in noise[1:]:
+        slow.append(0.7 * slow[-1] + math.sqrt(1.0 - 0.7**2) * e)
+    assert z == pytest.approx(slow)
+
+
+# ------------------------------------------------------------------ the verdicts on power
+
+
+def row(own: float, single: float, stream: str = "drift") -> bench_power.Row:
+    return bench_power.Row(stream, dict.fromkeys(bench_power.SINGLE, single) | {"Adaptive": own})
+
+
+@pytest.mark.parametrize(
+    ("own", "single", "level", "ahead"),
+    [(101.0, 100.0, True, True), (95.1, 100.0, True, False), (94.9, 100.0, False, False), (7.1, 10.0, True, False),
+     (6.9, 10.0, False, False), (-0.6, -0.3, True, False)],
+)  # fmt: skip
+def test_level_and_ahead(own: float, single: float, level: bool, ahead: bool) -> None:
+    assert (row(own, single).level, row(own, single).ahead) == (level, ahead)
+
+
+def test_targets_can_be_missed() -> None:
+    assert bench_power.targets(row(50.0, 100.0)) == [("level", False), ("ahead", False)]
+    assert bench_power.targets(row(-0.8, 0.0, "uniform")) == [("> -0.7", False)]
+    assert bench_power.targets(row(20.0, 19.0, "USPS raw")) == [("level", True), (">= 24", False)]
+
+
+# ------------------------------------------------------------------ streams with a change
+
+
+@pytest.mark.parametrize("name", ["mean", "scale", "gradual", "counts", "outliers"])
+def test_numeric_changes(name: str) -> None:
+    x = getattr(changes, name)(rng(7), 2_000, 2_000)
+    assert x.shape == (4_000,)
+    assert np.isfinite(x).all()
+    assert stats.ks_2samp(x[:1_000], x[1_000:2_000]).pvalue > 1e-3
+    assert stats.ks_2samp(np.abs(x[:2_000]), np.abs(x[2_000:])).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("name", ["noisy_labels", "hyperplane", "sea", "stagger"])
+def test_labelled_changes(name: str) -> None:
+    draw = getattr(changes, name)
+    change = changes.synthetic(draw, changes.errors)
+    x = change(rng(8), 3_000, 3_000)
+    assert set(np.unique(x)) == {0.0, 1.0}
+    assert x[3_000:].mean() > x[:3_000].mean() + 0.05
+    scored = changes.synthetic(draw)(rng(8), 300, 0)
+    assert ((scored >= 0.0) & (scored <= 1.0)).all()
+    assert ((scored > 0.5) == change(rng(8), 300, 0)).all()  # the classifier errs where the true label is unlikely
+
+
+# ------------------------------------------------------------------ detectors
+
+
+def test_distances_are_scipys_with_ties() -> None:
+    first, second = rng(9).integers(0, 12, (40, 30)).astype(float), rng(10).integers(2, 14, (40, 30)).astype(float)
+    wanted = [30 * stats.ks_2samp(a, b).statistic for a, b in zip(first, second, strict=True)]
+    assert detectors.distances(first, second) == pytest.approx(wanted)
+
+
+def test_page_hinkley_is_its_recursion() -> None:
+    x = changes.mean(rng(11), 100, 100)
+    up = down = mean = 0.0
+    lowest, highest, slow = math.inf, -1.0, []
+    for i, value in enumerate(x.tolist()):
+        mean += (value - mean) / (i + 1)
+        up, down = 0.9999 * up + value - mean - 0.005, 0.9999 * down + value - mean + 0.005
+        lowest, highest = min(lowest, up), max(highest, down)
+        slow.append(max(up - lowest, highest - down) if i >= 29 else -math.inf)
+    assert detectors.page_hinkley(x) == pytest.approx(slow)
+
+
+def test_kswin_waits_for_its_window_and_finds_a_change() -> None:
+    path = detectors.kswin_path(np.append(rng(12).normal(size=300), rng(13).normal(3.0, size=100)), 0)
+    assert (path[:99] == -math.inf).all()
+    assert detectors.crossing(path, 15.0) in range(310, 335)
+
+
+def test_statistics_of_the_alarms_are_their_definitions() -> None:
+    log_value = np.cumsum(rng(14).normal(size=60))
+    capital = np.exp(np.append(0.0, log_value))
+    ratios = [capital[n] / capital[:n] for n in range(1, 61)]
+    assert detectors.cusum(log_value) == pytest.approx([math.log(ratio.max()) for ratio in ratios])
+    assert detectors.shiryaev_roberts(log_value) == pytest.approx([math.log(ratio.sum()) for ratio in ratios])
+
+
+def test_crossing_counts_a_tie_and_not_nan() -> None:
+    assert detectors.crossing(np.array([math.nan, 0.0, 1.0, 2.0]), 1.0) == 2
+    assert detectors.crossing(np.array([math.nan, 0.0]), 1.0) == 2
+
+
+def test_rivers_own_detectors_sound_when_ours_do() -> None:
+    pytest.importorskip("river")
+    for seed in range(3):
+        detectors.check(changes.mean(rng(15, seed), 400, 200))
+        detectors.check(changes.counts(rng(16, seed), 400, 200))
+
+
+# ------------------------------------------------------------------ calibration, intervals, verdicts
+
+
+def test_calibration_meets_the_rate() -> None:
+    peaks = rng(17).normal(size=1_000)
+    assert (peaks >= bench_detection.calibrated(peaks)).mean() == pytest.approx(0.05)
+    coarse = np.repeat([1.0, 2.0, 3.0], [900, 92, 8])
+    assert bench_detection.calibrated(coarse) == 3.0  # 0.8 % is nearer to 5 % than 10 %
+    assert bench_detection.calibrated(np.full(10, math.inf)) == math.inf  # what sounds always cannot be calibrated
+
+
+@pytest.mark.parametrize(("count", "runs"), [(0, 50), (3, 50), (50, 1_000), (20, 20)])
+def test_exact_interval(count: int, runs: int) -> None:
+    wanted = stats.binomtest(count, runs).proportion_ci(0.95, method="exact")
+    assert bench_detection.exact(count, runs) == pytest.approx((wanted.low, wanted.high))
+
+
+def test_delays() -> None:
+    first = np.array([BEFORE - 1, BEFORE, BEFORE + 9, BEFORE + AFTER - 1, BEFORE + AFTER])
+    assert bench_detection.delays(first) == pytest.approx([math.nan, 1, 10, AFTER, AFTER], nan_ok=True)
+
+
+def result(delay: list[float]) -> bench_detection.Result:
+    values = np.array(delay)
+    return bench_detection.Result(1.0, 5, 5, 100, values, values)
+
+
+@pytest.mark.parametrize(("shift", "word"), [(-30.0, "first"), (0.0, "level"), (30.0, "**behind**")])
+def test_verdicts(shift: float, word: str) -> None:
+    base = rng(18).uniform(50.0, 150.0, 200)
+    noise = rng(19).normal(0.0, 20.0, 200)
+    ours = result([*(base + shift + noise - noise.mean())[:199], math.nan])
+    results = {detectors.OURS[0]: ours, "quick": result(base.tolist()), "slow": result((base + 100.0).tolist())}
+    found = bench_detection.verdict(results, detectors.OURS[0])
+    assert (found.other, found.word) == ("quick", word)
+    assert found.low <= found.difference <= found.high
