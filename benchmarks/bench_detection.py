@@ -175,8 +175,8 @@ def defaults(family: str) -> dict[str, float]:
 class Bench:
     """Runs, shared out over the cores; the same numbers whatever the number of cores."""
 
-    def __init__(self, pool: Pool, folder: str | None) -> None:
-        self.pool, self.folder = pool, folder
+    def __init__(self, pool: Pool, folder: str | None, runs: Mapping[str, Runs]) -> None:
+        self.pool, self.folder, self.runs = pool, folder, runs
         self._uniform: dict[int, dict[str, NDArray[Any]]] = {}
 
     def peaks(self, family: str, name: str, kind: int) -> dict[str, NDArray[Any]]:
@@ -184,7 +184,7 @@ class Bench:
         if family == "peers" and kind in self._uniform:
             return self._uniform[kind]
         source = UNIFORM if family == "peers" else name
-        tasks: list[Task] = [(self.folder, family, source, run, kind, {}) for run in range(FAMILIES[family][kind])]
+        tasks: list[Task] = [(self.folder, family, source, run, kind, {}) for run in range(self.runs[family][kind])]
         found = columns(self.pool.imap(quiet, tasks, chunksize=10))
         if family == "peers":
             self._uniform[kind] = found
@@ -194,7 +194,7 @@ class Bench:
         """Every tool of a family on one stream."""
         before, fresh, usual = self.peaks(family, name, 0), self.peaks(family, name, 1), defaults(family)
         levels = {tool: (calibrated(before[tool]), usual[tool]) for tool in before}
-        tasks = [(self.folder, family, name, run, 2, levels) for run in range(FAMILIES[family].changed)]
+        tasks = [(self.folder, family, name, run, 2, levels) for run in range(self.runs[family].changed)]
         first = columns(self.pool.imap(loud, tasks, chunksize=5))
         return {
             tool: Result(
@@ -301,8 +301,8 @@ def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     ]
 
 
-def introduction() -> str:
-    counts = "; ".join(f"{name} {runs.calibration}, {runs.fresh} and {runs.changed}" for name, runs in FAMILIES.items())
+def introduction(runs: Mapping[str, Runs]) -> str:
+    counts = "; ".join(f"{name} {lot.calibration}, {lot.fresh} and {lot.changed}" for name, lot in runs.items())
     return (
         f"The change comes after {BEFORE:,} steps and is watched for {AFTER:,}. Every tool sees the same numbers, and "
         "the martingales, ours and the peers', the same exact p-values of `measures.Value`. Each tool's knob is set on "
@@ -323,22 +323,27 @@ def warm(folder: str | None) -> None:
     own(x, 0)
 
 
-def main(folder: str | None = None, only: Sequence[str] = ()) -> str:
+def main(folder: str | None = None, only: Sequence[str] = (), runs: Mapping[str, Runs] = FAMILIES) -> str:
     chosen = [name for name in changes(folder) if not only or name in only]
     for name in chosen:
         detectors.check(changes(folder)[name](np.random.default_rng(3), 500, 300))
     all_results: dict[str, dict[str, Result]] = {}
     with get_context("spawn").Pool(os.cpu_count(), warm, (folder,)) as pool:
-        bench = Bench(pool, folder)
+        bench = Bench(pool, folder, runs)
         for name in chosen:
             start = time.perf_counter()
             all_results[name] = {}
-            for family in FAMILIES:
+            for family in runs:
                 all_results[name] |= bench.results(family, name)
             print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
     libraries = ("numpy", "scipy", "river", *(name for name in peers.LIBRARIES if peers.version(name)))
     return "\n".join(
-        [heading("Detection", "make detection", libraries), introduction(), *sections(all_results), definitions(folder)]
+        [
+            heading("Detection", "make detection", libraries),
+            introduction(runs),
+            *sections(all_results),
+            definitions(folder),
+        ]
     )
 
 
@@ -346,8 +351,10 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser(description="Delay of detection at one rate of false alarms, into DETECTION.md")
     options.add_argument("--data", help="folder with the paper's datasets: adds USPS and Satellite")
     options.add_argument("--only", nargs="*", default=[], help="these streams only; prints, writes nothing")
+    options.add_argument("--quick", action="store_true", help="a fifth of the runs, no peers; prints, writes nothing")
     given = options.parse_args()
-    text = main(given.data, given.only)
-    if not given.only:
+    fewer = {name: Runs(*(n // 5 for n in lot)) for name, lot in FAMILIES.items() if name != "peers"}
+    text = main(given.data, given.only, fewer if given.quick else FAMILIES)
+    if not given.only and not given.quick:
         File(__file__).with_name("DETECTION.md").write_text(text, encoding="utf-8")
     print(text)

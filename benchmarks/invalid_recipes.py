@@ -329,13 +329,14 @@ TEMPLATE = """\
 Written by `python benchmarks/invalid_recipes.py`, never by hand.
 
 The promise of this library, that the chance of ever a false alarm is at most alpha, rests on one fact: on
-exchangeable data the p-values are independent and uniform. Each recipe below saves memory, time or trouble, and
-breaks it.
+exchangeable data the p-values are independent and uniform. Each invalid recipe below saves memory, time or trouble,
+and loses that fact.
 
 Measured: exchangeable data, {steps} steps, alarm when the capital reaches 1/alpha at alpha = {level}, {runs} runs.
 A cell is the share of runs with a false alarm, with its exact (Clopper-Pearson) 99 % interval; **bold** where even
-the lower end of the interval is more than the {level} promised. `Adaptive` is the strongest bet, and so it finds
-also what is wrong with the p-values: a weaker bet that stays silent is no proof that a recipe is right.
+the lower end of the interval is more than the {level} promised. A strong bet such as `Adaptive` finds a departure in
+the data, and just as well one that a recipe has put into the p-values. A bet that stays silent proves nothing: the
+recipe has no guarantee, and the next bet or the next stream may speak.
 
 {exact}
 
@@ -351,9 +352,9 @@ all so far. Let the calibration examples be the first of the stream.
 
 **Sliding windows.** Neighbouring p-values are ranked among nearly the same scores, so they depend on one another,
 and a window that lags behind or is renewed in blocks is a frozen calibration set for a while. The window just
-behind the newest score passes with many bets, but nothing proves that it must, and with a window of 2 a bet on
-pairs wins always. *Instead*: let the pool grow, and forget in the bet, where it is lawful (`bets.Adaptive`, or
-`bets.Kernel` with `forgetting`); after an alarm begin anew with `Monitor(on_alarm="restart")`.
+behind the newest score is not caught by these bets, but nothing proves that it never is; of a window of 2, a bet on
+pairs of p-values wins in every run. *Instead*: let the pool grow, and forget in the bet, where it is lawful
+(`bets.Adaptive`, or `bets.Kernel` with `forgetting`); after an alarm begin anew with `Monitor(on_alarm="restart")`.
 
 **A reservoir.** A uniform sample of the past looks like a fair summary of it. But it hardly changes from step to
 step: it is a frozen calibration set of its own size, exchanged slowly. *Instead*: `measures.Frozen(score,
@@ -387,8 +388,9 @@ and is not proved to do little in yours. *Instead*: as before, shares and the hi
 
 ## The opposite error
 
-Shuffling makes any data exchangeable: there are no false alarms, and no true ones. Here the scores rise by one
-standard deviation after half of the time, and a cell is the share of runs with an alarm.
+Shuffling makes any data exchangeable: what remains are the few alarms that alpha allows, and none of them is about
+the data. Here the scores rise by one standard deviation after half of the time, and a cell is the share of runs with
+an alarm.
 
 {power}
 

@@ -223,11 +223,11 @@ def _nonconform_rows(X: Floats, y: Integers | None, seed: int) -> Floats:
 
 PATHS: tuple[OnPValues, ...] = (
     OnPValues("MAPIE jumper", "MAPIE", _mapie("jumper_martingale"), above=True, after=100, cost=1.2e-5),
-    OnPValues("MAPIE plug-in", "MAPIE", _mapie("plugin_martingale"), above=True, after=100, cost=2.5e-3),
+    OnPValues("MAPIE plug-in", "MAPIE", _mapie("plugin_martingale"), above=True, after=100, cost=1e-3),
     OnPValues("crepes SimpleJumper", "crepes", _crepes(lambda m: m.SimpleJumper()), cost=6e-6),
     OnPValues("crepes SleeperStayer", "crepes", _crepes(lambda m: m.SleeperStayer()), cost=7e-6),
     OnPValues("crepes SleeperDrifter", "crepes", _crepes(lambda m: m.SleeperDrifter()), cost=3e-5),
-    OnPValues("online-cp PluginMartingale", "online-cp", _online_cp(lambda o: o.PluginMartingale()), cost=6e-4),
+    OnPValues("online-cp PluginMartingale", "online-cp", _online_cp(lambda o: o.PluginMartingale()), cost=3e-4),
     OnPValues("online-cp SimpleJumper", "online-cp", _online_cp(lambda o: o.SimpleJumper()), cost=2e-4),
     OnPValues("online-cp CompositeJumper", "online-cp", _online_cp(lambda o: o.CompositeJumper()), cost=1.2e-3),
     OnPValues("online-cp SimpleMixture", "online-cp", _online_cp(lambda o: o.SimpleMixtureMartingale()), cost=5e-5),
@@ -258,11 +258,11 @@ STREAMS: tuple[OnExamples, ...] = (
         "MAPIE jumper", "MAPIE", "labelled", _mapie_labelled("jumper_martingale"), above=True, after=100, cost=1e-4
     ),
     OnExamples(
-        "MAPIE plug-in", "MAPIE", "labelled", _mapie_labelled("plugin_martingale"), above=True, after=100, cost=2e-3
+        "MAPIE plug-in", "MAPIE", "labelled", _mapie_labelled("plugin_martingale"), above=True, after=100, cost=8e-4
     ),
     OnExamples("crepes semi-online ranks", "crepes", "scores", _crepes_scores, cost=2e-5),
-    OnExamples("crepes predict_p online", "crepes", "labelled", _crepes_labelled, cost=2e-4),
-    OnExamples("online-cp nearest neighbours", "online-cp", "labelled", _online_cp_neighbours, cost=2e-3),
+    OnExamples("crepes predict_p online", "crepes", "labelled", _crepes_labelled, cost=2e-5),
+    OnExamples("online-cp nearest neighbours", "online-cp", "labelled", _online_cp_neighbours, cost=9e-4),
     OnExamples("nonconform sequential ranks", "nonconform", "scores", _nonconform_scores),
     OnExamples("nonconform monitor, restarted", "nonconform", "rows", _nonconform_rows, cost=5e-4),
 )

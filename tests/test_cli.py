@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import exchangeable as ex
-from exchangeable import alarms, bets, cli, measures
+from exchangeable import alarms, bets, catalogue, cli, measures
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the paper's datasets are not on this machine")
@@ -70,10 +70,31 @@ def write_csv(path: Path, *, change: bool, n: int = 400) -> Path:
 def test_help_and_version(run: Run) -> None:
     assert run("--help").code == 0
     assert run("--version").out == f"exchangeable {ex.__version__}\n"
-    for command in ("demo", "test", "fetch", "reproduce"):
+    for command in ("demo", "test", "shift", "fetch", "reproduce"):
         done = run(command, "--help")
         assert done.code == 0
         assert command in done.out
+
+
+def test_the_help_page_names_everything(run: Run) -> None:
+    said = run("test", "--help").out
+    for name in (*catalogue.MEASURES, *catalogue.BETS, *catalogue.ALARMS):
+        assert name in said
+
+
+HEAVY = ("numba", "scipy", "pyarrow", "matplotlib", "sklearn", "pandas")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["test", "--help"], ["--version"]])
+def test_help_is_light(words: list[str]) -> None:
+    code = (
+        "import sys\nfrom exchangeable import cli\n"
+        "try:\n    cli.main()\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert "exchangeable" in done.stdout
 
 
 def test_demo_says_both_verdicts_and_draws(run: Run, tmp_path: Path) -> None:
@@ -90,15 +111,23 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     file = write_csv(tmp_path / "data.csv", change=change)
     done = run("test", file, "--label", "kind", "--format", "json", "--seed", 3, "--alpha", 0.05)
     X, y = examples(change=change)
-    path = ex.Monitor(measures.NearestNeighbour(), bets.Plugin(), alarms.Ville(0.05), seed=3).extend(X, y)
+    monitor = ex.Monitor(measures.NearestNeighbour(), bets.Adaptive(), alarms.Ville(0.05), seed=3)
+    path = monitor.extend(X, y)
     said = json.loads(done.out)
     assert list(said) == [
-        "n", "n_features", "measure", "bet", "alpha", "threshold",
-        "log10_martingale", "log10_max", "rejected", "rejected_at", "seed",
+        "file", "n", "n_features", "measure", "neighbours", "bet", "epsilon", "alarm", "alpha", "threshold", "period",
+        "on_alarm", "log10_martingale", "log10_max", "rejected", "rejected_at", "changepoint", "alarms", "changepoints",
+        "seed", "guarantee",
     ]  # fmt: skip
-    assert (said["n"], said["n_features"], said["bet"], said["seed"]) == (400, 3, "plugin", 3)
-    assert said["measure"] == "nearest-neighbour"
-    assert said["threshold"] == 20.0
+    assert (said["file"], said["n"], said["n_features"], said["seed"]) == ("data.csv", 400, 3, 3)
+    assert (said["measure"], said["neighbours"]) == ("nearest-neighbour", 1)
+    assert (said["bet"], said["epsilon"]) == ("adaptive", None)
+    assert (said["alarm"], said["alpha"], said["threshold"], said["period"]) == ("ville", 0.05, 20.0, None)
+    assert (said["on_alarm"], said["guarantee"]) == ("latch", monitor.guarantee)
+    assert said["changepoint"] == path.changepoint() == monitor.changepoint
+    assert (said["alarms"], said["changepoints"]) == (
+        ([path.n[path.alarm][0]], [said["changepoint"]]) if change else ([], [])
+    )
     assert said["log10_martingale"] == path.log_value[-1] / np.log(10.0)
     assert said["log10_max"] == max(0.0, path.log_value.max() / np.log(10.0))
     assert said["rejected"] is change is bool(path.alarm.any())
@@ -107,11 +136,243 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     assert done.err == ""
 
 
-@pytest.mark.parametrize("bet", ["plugin", "simple-mixture", "power", "sleepy-jumper"])
+def verdict(run: Run, *words: object) -> dict[str, Any]:
+    """The record that is printed, which is strict JSON and agrees with the exit code."""
+    done = run(*words, "--format", "json")
+    assert "exchangeable: note" in done.err or done.err == ""
+    said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert done.code == (1 if said["rejected"] else 0)
+    assert isinstance(said, dict)
+    return said
+
+
+def test_the_defaults_are_the_library_s() -> None:
+    ours, theirs = cli.Choice().monitor(), ex.Monitor()
+    assert type(ours.pvalues.measure) is type(theirs.pvalues.measure)
+    assert type(ours.martingale.bet) is type(theirs.martingale.bet)
+    assert isinstance(ours.alarm, alarms.Ville)
+    assert ours.guarantee == theirs.guarantee
+    assert (ours.seed, ours.on_alarm) == (theirs.seed, theirs.on_alarm)
+
+
+@pytest.mark.parametrize("bet", catalogue.BETS)
 def test_every_bet_has_a_name(run: Run, tmp_path: Path, bet: str) -> None:
-    done = run("test", write_csv(tmp_path / "d.csv", change=True), "--label", "kind", "--bet", bet, "--format", "json")
-    assert json.loads(done.out)["bet"] == bet
-    assert done.code in (0, 1)
+    said = verdict(run, "test", write_csv(tmp_path / "d.csv", change=True), "--label", "kind", "--bet", bet)
+    path = ex.Monitor(bet=catalogue.BETS[bet]()).extend(*examples(change=True))
+    assert (said["bet"], said["epsilon"]) == (bet, 0.92 if bet == "power" else None)
+    assert said["log10_martingale"] == path.log_value[-1] / np.log(10.0)
+
+
+def test_epsilon(run: Run, tmp_path: Path) -> None:
+    words = ("test", write_csv(tmp_path / "d.csv", change=True), "--label", "kind", "--bet", "power", "--epsilon", 0.5)
+    said = verdict(run, *words)
+    path = ex.Monitor(bet=bets.Power(0.5)).extend(*examples(change=True))
+    assert (said["epsilon"], said["log10_martingale"]) == (0.5, path.log_value[-1] / np.log(10.0))
+
+
+# ------------------------------------------------------------------ measures
+
+
+def write_numbers(path: Path, n: int = 200) -> Path:
+    """Columns x and z, a class, and a number that turns from 2 x to -2 x in the middle."""
+    rng = np.random.default_rng(6)
+    x, z, kind = rng.normal(size=n), rng.normal(size=n), rng.integers(0, 2, n)
+    y = np.where(np.arange(n) < n // 2, 2.0, -2.0) * x + 0.1 * rng.normal(size=n)
+    rows = zip(x.tolist(), z.tolist(), y.tolist(), kind.tolist(), strict=True)
+    path.write_text("x,z,y,kind\n" + "".join(f"{a!r},{b!r},{c!r},{'uv'[k]}\n" for a, b, c, k in rows))
+    return path
+
+
+TAKEN: dict[str, tuple[list[str], list[str], str | None]] = {  # options, features, labels
+    "nearest-neighbour": (["--label", "kind"], ["x", "z", "y"], "kind"),
+    "nearest-distance": (["--drop", "kind"], ["x", "z", "y"], None),
+    "nearest-residual": (["--label", "y", "--drop", "kind"], ["x", "z"], "y"),
+    "value": (["--label", "kind", "--drop", "x", "--drop", "z"], ["y"], None),
+    "conditional-nearest-neighbour": (["--label", "kind"], ["x", "z", "y"], "kind"),
+    "conditional-nearest-distance": (["--label", "kind"], ["x", "z", "y"], "kind"),
+}
+
+
+def columns_of(path: Path) -> dict[str, Any]:
+    head, *rows = [line.split(",") for line in path.read_text().splitlines()]
+    columns = dict(zip(head, zip(*rows, strict=True), strict=True))
+    return {name: list(column) if name == "kind" else np.array(column, float) for name, column in columns.items()}
+
+
+def test_every_measure_is_read_and_explained() -> None:
+    assert set(cli.READINGS) == set(catalogue.MEASURES) == set(TAKEN)
+    assert len({reading.asks for reading in cli.READINGS.values()}) == len(cli.READINGS)
+
+
+@pytest.mark.parametrize("measure", catalogue.MEASURES)
+def test_every_measure_has_a_name(run: Run, tmp_path: Path, measure: str) -> None:
+    file = write_numbers(tmp_path / "d.csv")
+    options, features, label = TAKEN[measure]
+    said = verdict(run, "test", file, "--measure", measure, *options)
+    columns = columns_of(file)
+    X = columns[features[0]] if measure == "value" else np.column_stack([columns[name] for name in features])
+    path = ex.Monitor(catalogue.MEASURES[measure]()).extend(X, None if label is None else columns[label])
+    assert said["log10_martingale"] == path.log_value[-1] / np.log(10.0)
+    assert (said["measure"], said["n_features"]) == (measure, len(features))
+    assert said["neighbours"] == (1 if measure.startswith("nearest-") else None)
+    text = run("test", file, "--measure", measure, *options, "--alpha", "1e-200")
+    assert cli.READINGS[measure].asks in text.out
+    assert ("2 classes" in text.out) is (label == "kind")
+    assert f"{len(features)} feature{'s' if len(features) > 1 else ''}" in text.out.splitlines()[0]
+
+
+def test_neighbours(run: Run, tmp_path: Path) -> None:
+    file = write_numbers(tmp_path / "d.csv")
+    columns = columns_of(file)
+    X = np.column_stack([columns["x"], columns["z"]])
+    words = ("test", file, "--label", "y", "--drop", "kind", "--measure", "nearest-residual", "--neighbours", 3)
+    said = verdict(run, *words)
+    path = ex.Monitor(measures.NearestResidual(3)).extend(X, columns["y"])
+    assert (said["neighbours"], said["log10_martingale"]) == (3, path.log_value[-1] / np.log(10.0))
+
+
+def test_a_label_is_left_out_of_the_features_where_none_is_used(run: Run, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "d.csv", change=False)
+    named = verdict(run, "test", file, "--measure", "nearest-distance", "--label", "kind")
+    dropped = verdict(run, "test", file, "--measure", "nearest-distance", "--drop", "kind")
+    assert named == dropped
+    assert named["n_features"] == 3
+
+
+def test_every_format_without_labels(run: Run, tmp_path: Path) -> None:
+    X, _ = examples(change=True)
+    text = "a,b,c\n" + "\n".join(",".join(map(repr, row)) for row in X.tolist())
+    (tmp_path / "d.csv").write_text(text)
+    (tmp_path / "d.tsv").write_text(text.replace(",", "\t"))
+    pyarrow.parquet.write_table(pa.table({name: X[:, k] for k, name in enumerate("abc")}), tmp_path / "d.parquet")
+    np.savez(tmp_path / "d.npz", X=X)
+    found = []
+    for suffix in ("csv", "tsv", "parquet", "npz"):
+        said = verdict(run, "test", f"d.{suffix}", "--measure", "nearest-distance")
+        assert said.pop("file") == f"d.{suffix}"
+        found.append(said)
+    assert found.count(found[0]) == 4
+
+
+def test_value_takes_long_tables(run: Run, tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", X=np.random.default_rng(0).normal(size=100_001))
+    assert verdict(run, "test", "d.npz", "--measure", "value", "--bet", "idle")["n"] == 100_001
+    limited = run("test", "d.npz", "--measure", "value", "--max-rows", 100_000)
+    assert (limited.code, "more than 100000 rows" in limited.err) == (3, True)
+    np.savez(tmp_path / "d.npz", X=np.zeros((100_001, 1)))
+    rows = run("test", "d.npz", "--measure", "nearest-distance")
+    assert (rows.code, "more than 100000 rows" in rows.err) == (3, True)
+
+
+# ------------------------------------------------------------------ alarms
+
+
+@pytest.mark.parametrize("alarm", catalogue.ALARMS)
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+def test_every_alarm_has_a_name(run: Run, tmp_path: Path, alarm: str, on_alarm: str) -> None:
+    file = write_csv(tmp_path / "d.csv", change=True)
+    said = verdict(run, "test", file, "--label", "kind", "--alarm", alarm, "--on-alarm", on_alarm)
+    monitor = ex.Monitor(alarm=catalogue.ALARMS[alarm](), on_alarm=on_alarm)
+    path = monitor.extend(*examples(change=True))
+    first = slice(1) if on_alarm == "latch" else slice(None)
+    assert said["alarms"] == path.n[path.alarm][first].tolist()
+    assert said["changepoints"] == path.lowest[path.alarm][first].tolist()
+    assert said["changepoint"] == path.changepoint()
+    assert said["rejected"] is bool(path.alarm.any())
+    assert (said["alarm"], said["on_alarm"], said["guarantee"]) == (alarm, on_alarm, monitor.guarantee)
+    known = (0.01, 100.0, None) if alarm == "ville" else (None, None, 10_000.0)
+    assert (said["alpha"], said["threshold"], said["period"]) == known
+
+
+def test_period(run: Run, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "d.csv", change=True)
+    said = verdict(run, "test", file, "--label", "kind", "--alarm", "cusum", "--period", 50)
+    path = ex.Monitor(alarm=alarms.Cusum(50)).extend(*examples(change=True))
+    assert (said["period"], said["rejected_at"]) == (50.0, path.n[path.alarm][0])
+
+
+def waves(path: Path) -> Path:
+    """A column that jumps up and down, so that alarms follow one another."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=900) + np.repeat([0.0, 6.0, 0.0], 300)
+    path.write_text("x\n" + "\n".join(map(repr, x.tolist())) + "\n")
+    return path
+
+
+def test_several_alarms_after_restarts(run: Run, tmp_path: Path) -> None:
+    words = ("test", waves(tmp_path / "d.csv"), "--measure", "value", "--on-alarm", "restart")
+    said = verdict(run, *words)
+    assert np.abs(np.array(said["alarms"]) - [300, 600]).max() < 30
+    assert said["changepoints"] < said["alarms"]
+    text = run(*words)
+    first, second = said["alarms"]
+    assert f"sounded 2 times in 900 examples, at {first}, {second}." in text.out
+    assert "The changes seem to have begun after examples {}, {} (".format(*said["changepoints"]) in text.out
+    assert "(since the last restart)" in text.out
+    assert said["guarantee"] in text.out
+    assert "expected number of false alarms" in said["guarantee"]
+
+
+def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
+    words = ("test", waves(tmp_path / "d.csv"), "--measure", "value")
+    said = verdict(run, *words)
+    began = said["changepoint"]
+    assert abs(began - 300) < 100
+    assert "The change seems to have begun at the very start (" in cli.words(cli.Verdict(**said | {"changepoint": 0}))
+    assert (
+        f"The change seems to have begun after example {began} (an estimate, without a guarantee)." in run(*words).out
+    )
+    (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
+    rising = run("test", "r.csv", "--measure", "value")
+    assert rising.err == "exchangeable: note: column 'x' only ever rises, as a row number does\n"
+
+
+def test_many_alarms_are_cut_in_words(run: Run, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=900) + np.arange(900) // 30 % 2 * 9.0
+    np.savez(tmp_path / "d.npz", X=x)
+    words = ("test", "d.npz", "--measure", "value", "--alarm", "shiryaev-roberts", "--period", 5)
+    restarted = (*words, "--on-alarm", "restart")
+    sounded = verdict(run, *restarted)["alarms"]
+    assert len(sounded) > cli.NAMED
+    assert f" and {len(sounded) - cli.NAMED:,} more" in run(*restarted).out
+
+
+@pytest.mark.parametrize("alarm", ["cusum", "shiryaev-roberts", "difference"])
+@pytest.mark.parametrize("change", [True, False])
+def test_other_alarms_claim_no_level(run: Run, tmp_path: Path, alarm: str, change: bool) -> None:
+    file = write_csv(tmp_path / "d.csv", change=change)
+    words = ("test", file, "--label", "kind", "--alarm", alarm, "--period", 500)
+    done, said = run(*words), verdict(run, *words)
+    assert said["rejected"] is change
+    assert f"REJECTED by the {alarm} alarm" in done.out
+    assert "level" not in done.out
+    assert "the alarm is at" not in done.out
+    assert said["guarantee"] in done.out
+    assert ("For 400 examples that is 80 %." in done.out) is change
+    assert "The change seems to have begun after" in done.out or not change
+
+
+def test_a_promise_that_is_worth_little_is_called_so(run: Run, tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "d.csv", change=True)
+    done = run("test", file, "--label", "kind", "--alarm", "cusum", "--period", 100)
+    assert "For 400 examples that is no bound" in done.out
+
+
+@pytest.mark.parametrize(
+    ("log10", "said"),
+    [
+        (-9.0, "10^-9.0"),
+        (-1.9, "0.013"),
+        (0.0, "1"),
+        (1.75, "56"),
+        (2.0, "100"),
+        (2.34, "219"),
+        (3.1, "1,259"),
+        (17.3, "10^17.3"),
+    ],
+)
+def test_capital_in_words(log10: float, said: str) -> None:
+    assert cli.capital(log10) == said
 
 
 def test_every_format_gives_the_same_numbers(run: Run, tmp_path: Path) -> None:
@@ -122,11 +383,12 @@ def test_every_format_gives_the_same_numbers(run: Run, tmp_path: Path) -> None:
     pyarrow.parquet.write_table(pa.table(columns), tmp_path / "d.parquet")
     np.savez(tmp_path / "d.npz", X=X, y=np.array(y))
     L = ("--label", "kind")
-    results = {
-        run("test", tmp_path / f"d.{suffix}", *label, "--format", "json").out
-        for suffix, label in {"csv": L, "tsv": L, "parquet": L, "npz": ()}.items()
-    }
-    assert len(results) == 1
+    results = []
+    for suffix, label in {"csv": L, "tsv": L, "parquet": L, "npz": ()}.items():
+        said = verdict(run, "test", tmp_path / f"d.{suffix}", *label)
+        assert said.pop("file") == f"d.{suffix}"
+        results.append(said)
+    assert results.count(results[0]) == 4
 
 
 def test_text_says_what_it_means_and_does_not(run: Run, tmp_path: Path) -> None:
@@ -146,6 +408,34 @@ def test_plot(run: Run, tmp_path: Path, suffix: str) -> None:
     assert done.code == 1
     assert (tmp_path / f"p.{suffix}").stat().st_size > 1000
     assert not list(tmp_path.glob(".p.*"))
+
+
+@pytest.mark.parametrize("alarm", ["ville", "cusum"])
+def test_what_is_drawn(run: Run, tmp_path: Path, alarm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Any] = {}
+    growth = ex.plots.growth
+
+    def spy(paths: Any, **options: Any) -> Any:
+        drawn.update(options, paths=list(paths))
+        return growth(paths, **options)
+
+    monkeypatch.setattr(ex.plots, "growth", spy)
+    words = ("test", write_csv(tmp_path / "d.csv", change=True), "--label", "kind", "--alarm", alarm)
+    changepoints = verdict(run, *words, "--plot", "p.png")["changepoints"]
+    assert len(changepoints) == 1
+    assert drawn["changepoints"] == changepoints
+    assert drawn["thresholds"] == ((100.0,) if alarm == "ville" else ())
+    assert drawn["paths"] == ["adaptive"]
+
+
+def test_changepoints_are_upright_lines() -> None:
+    ax = ex.plots.growth({"a": [0.0, 1.0, 2.0]}, thresholds=(), changepoints=(1, 2))
+    upright = [line for line in ax.get_lines() if len(set(np.asarray(line.get_xdata()).tolist())) == 1]
+    assert [np.asarray(line.get_xdata())[0] for line in upright] == [1, 2]
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "where a change seems to begin"]
+    ax.figure.canvas.draw()
 
 
 def test_categorical_columns_are_never_guessed(run: Run, tmp_path: Path) -> None:
@@ -195,7 +485,45 @@ def test_bad_files_get_one_sentence(run: Run, tmp_path: Path, name: str) -> None
     [
         (["test", "missing.csv", "--label", "kind"], 3, "missing.csv"),
         (["test", "d.csv", "--label", "kid"], 2, "kind"),
-        (["test", "d.csv"], 2, "label"),
+        (["test", "d.csv"], 2, "must be named with --label COLUMN"),
+        (["test", "d.csv"], 2, "exchangeable test --measure nearest-distance needs no labels"),
+        (["test", "d.csv", "--measure", "nearest-residual"], 2, "the column of numbers"),
+        (["test", "d.csv", "--label", "kind", "--measure", "nearest-residual"], 3, "for classes --measure nearest-nei"),
+        (["test", "d.csv", "--measure", "nearest-distance"], 3, "--categorical kind"),
+        (["test", "d.csv", "--label", "kid", "--measure", "nearest-distance"], 2, "kind"),
+        (["test", "d.csv", "--measure", "conditional-nearest-distance"], 2, "must be named with --label COLUMN"),
+        (
+            ["test", "d.csv", "--label", "a", "--drop", "kind"],
+            3,
+            "there is exchangeable test --measure nearest-residual",
+        ),
+        (
+            ["test", "d.csv", "--label", "a", "--drop", "kind", "--measure", "conditional-nearest-distance"],
+            3,
+            "class labels are needed",
+        ),
+        (["test", "d.csv", "--measure", "value"], 2, "there are 4 feature columns ('a', 'b', 'c', 'kind')"),
+        (["test", "d.csv", "--measure", "value", "--label", "kind"], 2, "leave the others out with --drop"),
+        (["test", "d.csv", "--measure", "value", "--categorical", "kind"], 2, "--categorical does not go with"),
+        (["test", "d.csv", "--measure", "value", "--neighbours", "2"], 2, "--neighbours goes with the measures"),
+        (["test", "d.csv", "--label", "kind", "--neighbours", "0"], 2, "neighbours"),
+        (["test", "d.csv", "--label", "kind", "--neighbours", "1000000000000"], 2, "k must be a whole number"),
+        (["test", "d.csv", "--label", "kind", "--measure", "nonsense"], 2, "nonsense"),
+        (["test", "d.csv", "--label", "kind", "--alarm", "nonsense"], 2, "nonsense"),
+        (["test", "d.csv", "--label", "kind", "--on-alarm", "nonsense"], 2, "nonsense"),
+        (["test", "d.csv", "--label", "kind", "--period", "99"], 2, "got --period with ville"),
+        (["test", "d.csv", "--label", "kind", "--alarm", "cusum", "--alpha", "0.1"], 2, "got --alpha with cusum"),
+        (["test", "d.csv", "--label", "kind", "--alarm", "cusum", "--period", "1"], 2, "period must lie in (1, 1e300]"),
+        (["test", "d.csv", "--label", "kind", "--alarm", "difference", "--period", "nan"], 2, "period must lie in"),
+        (["shift", "d.csv"], 2, "must be named with --label COLUMN"),
+        (["shift", "d.csv", "--label", "kid"], 2, "kind"),
+        (["shift", "d.csv", "--label", "a", "--drop", "kind"], 3, "class labels are needed"),
+        (["shift", "d.csv", "--label", "kind", "--alpha", "0"], 2, "alpha must lie in (0, 1), got 0"),
+        (["shift", "d.csv", "--label", "kind", "--seed", "-1"], 2, "seed"),
+        (["shift", "d.csv", "--label", "kind", "--plot", "p.bmp"], 2, ".png"),
+        (["shift", "d.csv", "--label", "kind", "--max-rows", "10"], 3, "--max-rows"),
+        (["shift", "missing.csv", "--label", "kind"], 3, "missing.csv"),
+        (["test", "d.csv", "--label", "kind", "--epsilon", "0.5"], 2, "epsilon"),
         (["test", "d.csv", "--label", "kind", "--alpha", "2"], 2, "alpha must lie in (0, 1), got 2"),
         (["test", "d.csv", "--label", "kind", "--alpha", "nan"], 2, "alpha"),
         (["test", "d.csv", "--label", "kind", "--seed", "-1"], 2, "seed"),
@@ -308,6 +636,9 @@ def test_what_a_newcomer_gets_wrong(run: Run, tmp_path: Path) -> None:
     assert run("test", "named.csv", "--label", "3").code == 0
     price = run("test", "price.csv", "--label", "price")
     assert (price.code, "class labels are needed" in price.err) == (3, True)
+    assert "--measure nearest-residual" in price.err
+    residual = run("test", "price.csv", "--label", "price", "--measure", "nearest-residual")
+    assert (residual.code, residual.err) == (0, "")
 
 
 def test_notes_on_what_is_seldom_meant(run: Run, tmp_path: Path) -> None:
@@ -321,6 +652,77 @@ def test_notes_on_what_is_seldom_meant(run: Run, tmp_path: Path) -> None:
     assert run("test", "d.csv", "--label", "kind", "--drop", "id", "--drop", "income").err == ""
 
 
+def test_a_note_on_classes_that_may_be_numbers(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    (tmp_path / "d.csv").write_text("a,y\n" + "".join(f"{rng.normal()},{rng.integers(90)}\n" for _ in range(120)))
+    noted = run("test", "d.csv", "--label", "y")
+    assert "classes; if the label is a number, --measure nearest-residual fits it" in noted.err
+    assert run("test", "d.csv", "--label", "y", "--measure", "nearest-residual").err == ""
+
+
 def test_few_examples_are_said_to_be_few(run: Run, tmp_path: Path) -> None:
     done = run("test", write_csv(tmp_path / "d.csv", change=False, n=12), "--label", "kind")
     assert (done.code, "So few examples" in done.out) == (0, True)
+
+
+# ------------------------------------------------------------------ shift
+
+
+def shifting(path: Path, kind: str, n: int = 400) -> tuple[np.ndarray, list[str]]:
+    """Two classes; in the middle their proportions change, or their meaning, or both, or neither."""
+    rng = np.random.default_rng(3)
+    late = np.arange(n) >= n // 2
+    y = rng.random(n) < np.where(late & (kind in ("label shift", "both")), 0.9, 0.4)
+    turned = y ^ (late & (kind in ("concept shift", "both")))
+    X, labels = rng.normal(size=(n, 2)) + 4.0 * turned[:, np.newaxis], ["vu"[value] for value in y.tolist()]
+    lines = [f"{a!r},{b!r},{c}" for (a, b), c in zip(X.tolist(), labels, strict=True)]
+    path.write_text("a,b,kind\n" + "\n".join(lines) + "\n")
+    return X, labels
+
+
+@pytest.mark.parametrize("kind", ["label shift", "concept shift", "both", "neither found"])
+def test_shift(run: Run, tmp_path: Path, kind: str) -> None:
+    X, y = shifting(tmp_path / "d.csv", kind)
+    said = verdict(run, "shift", "d.csv", "--label", "kind", "--alpha", 0.02, "--seed", 1)
+    found = ex.shift_test(X, y, alpha=0.02, seed=1)
+    assert list(said) == [
+        "file", "n", "n_features", "n_classes", "alpha", "threshold", "verdict", "rejected", "label", "concept",
+        "seed", "guarantee",
+    ]  # fmt: skip
+    assert (said["file"], said["n"], said["n_features"], said["n_classes"]) == ("d.csv", 400, 2, 2)
+    assert (said["alpha"], said["threshold"], said["seed"], said["verdict"]) == (0.02, 50.0, 1, kind)
+    assert (said["guarantee"], found.verdict) == (found.guarantee, kind)
+    for name, evidence in (("label", found.label), ("concept", found.concept)):
+        assert said[name] == {
+            "log10_martingale": evidence.log_value[-1] / np.log(10.0),
+            "log10_max": max(0.0, (evidence.log_value / np.log(10.0)).max()),
+            "rejected": evidence.rejected,
+            "rejected_at": evidence.alarm_at,
+        }
+
+
+@pytest.mark.parametrize("kind", ["label shift", "concept shift", "both", "neither found"])
+def test_shift_in_words(run: Run, tmp_path: Path, kind: str) -> None:
+    X, y = shifting(tmp_path / "d.csv", kind)
+    done = run("shift", "d.csv", "--label", "kind", "--plot", "p.png")
+    found = ex.shift_test(X, y)
+    head = {"both": "LABEL SHIFT AND CONCEPT SHIFT: "}.get(kind, f"{kind.upper()}: ")
+    assert done.code == (0 if kind == "neither found" else 1)
+    assert done.out.splitlines()[0] == "d.csv: 400 examples, 2 features, 2 classes"
+    assert done.out.splitlines()[1].startswith(head)
+    assert done.out.count("never reached 100") == 2 - found.label.rejected - found.concept.rejected
+    for evidence in (found.label, found.concept):
+        assert evidence.alarm_at is None or f"reached 100 at example {evidence.alarm_at}" in done.out
+    assert found.guarantee in done.out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert set(cli.SHIFTS) == {"label shift", "concept shift", "both", "neither found"}
+
+
+def test_shift_of_an_npz_and_of_other_columns(run: Run, tmp_path: Path) -> None:
+    X, y = shifting(tmp_path / "d.csv", "label shift")
+    np.savez(tmp_path / "d.npz", X=X, y=np.array(y))
+    archive, table = verdict(run, "shift", "d.npz"), verdict(run, "shift", "d.csv", "--label", "kind")
+    assert archive.pop("file") != table.pop("file")
+    assert archive == table
+    assert verdict(run, "shift", "d.csv", "--label", "kind", "--drop", "a")["n_features"] == 1
+    assert "note: column" not in run("shift", "d.csv", "--label", "kind").err

@@ -30,7 +30,7 @@ def stream(seed: int, n: int, change: int) -> tuple[NDArray[np.float64], NDArray
 
 def latched(sounds: list[bool]) -> list[bool]:
     """On from the first time on."""
-    return list(accumulate(sounds, lambda before, now: before or now))
+    return list(accumulate(sounds, max))
 
 
 @pytest.mark.parametrize("bet", [Plugin, SimpleMixture, SleepyJumper, lambda: Power(0.5)])

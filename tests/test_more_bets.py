@@ -196,7 +196,7 @@ def adaptive_by_definition() -> bets.Blend:
             bets.Tree(6, prior="smooth"),
         ]
 
-    whole = [bets.Blend(portfolio()), bets.Switching(portfolio(), 0.001), bets.Idle()]
+    whole: list[Bet] = [bets.Blend(portfolio()), bets.Switching(portfolio(), 0.001), bets.Idle()]
     return bets.Blend(whole, [0.40, 0.35, 0.25])
 
 

@@ -82,14 +82,17 @@ def judged(family: Family, X: Any, y: Sequence[Any], steps: Sequence[int]) -> di
 
 
 def check(family: Family, X: Any, y: Any, *partitions: Sequence[int], steps: Sequence[int] = ()) -> None:
-    """All at once, in batches, and one by one."""
+    """All at once, in batches, and one by one: ranks at some steps, and the last scores."""
     rows = np.asarray(X, dtype=np.float64)
     labels = [float(label) for label in y] if family.make is RESIDUAL else list(y)
-    expected = judged(family, rows, labels, steps or range(1, len(labels) + 1))
+    n = len(labels)
+    expected = judged(family, rows, labels, steps or sorted({*range(1, min(n, 13)), *range(13, n, 7), n}))
     last = family.scores(naive.squares(rows), labels, family.k)
-    for sizes in partitions or ([], [1, 1, 5, 1, 17], [1] * len(labels)):
+    whole, _ = ranked(family, rows, labels)
+    for sizes in partitions or ([], [1, 1, 5, 1, 17], [1] * n):
         counts, alpha = ranked(family, rows, labels, sizes)
-        assert {n: counts[n - 1] for n in expected} == expected
+        assert counts == whole
+        assert {step: counts[step - 1] for step in expected} == expected
         assert contracts.same_bits(alpha + 0.0, last + 0.0)  # (0.0 and -0.0 are one score)
 
 
@@ -182,7 +185,7 @@ def test_grids_with_ties_and_duplicates(family: Family, d: int) -> None:
 
 
 @each
-@settled(60)
+@settled(30)
 @given(examples=contracts.grid_examples(max_size=20))
 def test_small_bags(family: Family, examples: list[tuple[list[float], str]]) -> None:
     check(family, [x for x, _ in examples], [ord(label) for _, label in examples], [], [1] * len(examples))
@@ -200,13 +203,10 @@ def test_tenths_where_the_order_of_summation_matters(family: Family, d: int) -> 
 @each
 def test_longer_streams(family: Family) -> None:
     rng = np.random.default_rng(1)
-    y = rng.integers(0, 5, 700)
-    steps = [*range(1, 700, 61), 128, 129, 256, 257, 512, 513, 699, 700]
-    for X in (
-        rng.integers(0, 9, (700, 3)),
-        np.round(rng.normal(size=(5, 40))[y] + 0.4 * rng.normal(size=(700, 40)), 1),
-    ):
-        check(family, X, y, [], [100, 1, 1, 300], steps=steps)
+    y = rng.integers(0, 5, 400)
+    digits = np.round(rng.normal(size=(5, 40))[y] + 0.4 * rng.normal(size=(400, 40)), 1)
+    for X in (rng.integers(0, 9, (400, 3)), digits):
+        check(family, X, y, [], [100, 1, 1, 200], steps=[32, 33, 64, 65, 128, 129, 150, 257, 321, 399, 400])
 
 
 @each
@@ -217,7 +217,7 @@ def test_at_the_edges_of_blocks(family: Family, n: int) -> None:
 
 
 @each
-@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-162, 1e-160, 1e-154, 1e-100, 1e30, 1e149])
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-161, 1e-154, 1e-100, 1e149])
 def test_scales(family: Family, scale: float) -> None:
     for d in (1, 6):
         X, y = gaussian(5, 40, d)
@@ -292,7 +292,7 @@ def test_all_labels_distinct(family: Family) -> None:
 def test_labels_first_seen_late(family: Family) -> None:
     X, y = gaussian(18, 320, 2)
     labels = np.where(np.arange(320) < 300, 0, y)
-    check(family, X, labels, [], [299, 1, 1, 1, 1], steps=range(298, 321))
+    check(family, X, labels, [], [299, 1, 1, 1, 1], steps=[299, 300, 301, 302, 303, 304, 310, 320])
 
 
 @pytest.mark.parametrize("k", [1, 2, 40, 1000])
@@ -373,7 +373,7 @@ def test_a_label_far_from_its_neighbours_is_strange_on_its_own_side() -> None:
 
 
 @each
-@settled(40)
+@settled(25)
 @given(data=st.data(), examples=contracts.grid_examples(min_size=3, labels="abcd"))
 def test_scores_do_not_depend_on_the_order_of_arrival(
     family: Family, data: st.DataObject, examples: list[tuple[list[float], str]]
@@ -459,14 +459,14 @@ def test_too_little_memory_is_said_and_changes_nothing(family: Family, monkeypat
 
 @each
 def test_no_table_of_all_distances_is_kept(family: Family) -> None:
-    X, y = gaussian(22, 2000, 4)
+    X, y = gaussian(22, 1500, 4)
     family.extend(family.make(family.k), X[:600], y[:600])  # everything compiled
     tracemalloc.start()
     measure = family.make(family.k)
     family.extend(measure, X, y)
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 2000 * 2000 * 4 / 4
+    assert peak < 1500 * 1500 * 4 / 3  # one block of a float32 table is 1.5 MB of 9 MB
     assert kept < 1_000_000
 
 

@@ -336,13 +336,15 @@ def level(name: str, alpha: float, steps: int) -> Alarm:
     >>> level("ville", 0.05, 250).threshold
     20.0
     """
-    makers: Mapping[str, Callable[[], Alarm]] = {
-        "ville": lambda: Ville(alpha),
-        "cusum": lambda: Cusum(steps / alpha),
-        "shiryaev-roberts": lambda: ShiryaevRoberts(steps / alpha),
-        "difference": lambda: Difference(steps / alpha),
-    }
-    return makers[name]()
+    return LEVELS[name](alpha, steps)
+
+
+LEVELS: Mapping[str, Callable[[float, int], Alarm]] = {
+    "ville": lambda alpha, steps: Ville(alpha),
+    "cusum": lambda alpha, steps: Cusum(steps / alpha),
+    "shiryaev-roberts": lambda alpha, steps: ShiryaevRoberts(steps / alpha),
+    "difference": lambda alpha, steps: Difference(steps / alpha),
+}
 
 
 def promised(alarm: Alarm, steps: int) -> float:
@@ -367,7 +369,7 @@ def _admitted(survey: Survey) -> Survey:
     for what, given, names in (
         ("measure", survey.measures, catalogue.MEASURES),
         ("bet", survey.bets, catalogue.BETS),
-        ("alarm", survey.alarms, catalogue.ALARMS),
+        ("alarm", survey.alarms, LEVELS),
     ):
         for made in given:
             if isinstance(made, str) and made not in names:

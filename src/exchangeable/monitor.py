@@ -114,9 +114,9 @@ class Monitor:
             return self._latch(path)
         if alarm.any():
             stop = int(alarm.argmax()) + 1
-            path = Path(*(column[:stop] for column in path[:5]), path.guarantee)
+            path = path.first(stop)
             self._note(path)
-            self._restart(start + stop)
+            self._restart(self._fresh, start + stop)
         return path
 
     def _minima(self, n: Integers, log_value: Floats) -> Integers:
@@ -131,7 +131,7 @@ class Monitor:
         """Leave the alarm on from where it first sounds."""
         if self.alarm_at is None:
             self._note(path)
-        if self.alarm_at is not None:
+        if self.alarm_at is not None and self.changepoint is not None:
             since = path.n >= self.alarm_at
             path.alarm[since] = True
             path.lowest[since] = self.changepoint
@@ -141,9 +141,9 @@ class Monitor:
         if path.alarm.any():
             self.alarm_at, self.changepoint = int(path.n[path.alarm.argmax()]), path.changepoint()
 
-    def _restart(self, n: int) -> None:
+    def _restart(self, fresh: tuple[Measure, Bet, Alarm], n: int) -> None:
         """Begin anew with example n + 1; the tie-breaking goes on."""
-        self.pvalues.measure, bet, self.alarm = copy.deepcopy(self._fresh)
+        self.pvalues.measure, bet, self.alarm = copy.deepcopy(fresh)
         self.pvalues.n = n
         self.martingale = Martingale(bet)
         self._low, self._lowest = 0.0, n

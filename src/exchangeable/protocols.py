@@ -62,8 +62,19 @@ class Path(NamedTuple):
     @staticmethod
     def join(parts: Sequence[Path]) -> Path:
         """One path from consecutive ones (at least one)."""
-        *columns, guarantees = zip(*parts, strict=True)
-        return Path(*(np.concatenate(column) for column in columns), guarantees[-1])
+        return Path(
+            n=np.concatenate([part.n for part in parts]),
+            p=np.concatenate([part.p for part in parts]),
+            log_value=np.concatenate([part.log_value for part in parts]),
+            alarm=np.concatenate([part.alarm for part in parts]),
+            lowest=np.concatenate([part.lowest for part in parts]),
+            guarantee=parts[-1].guarantee,
+        )
+
+    def first(self, steps: int) -> Path:
+        """The first so many steps."""
+        n, p, log_value, alarm, lowest, guarantee = self
+        return Path(n[:steps], p[:steps], log_value[:steps], alarm[:steps], lowest[:steps], guarantee)
 
 
 @runtime_checkable

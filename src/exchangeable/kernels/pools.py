@@ -8,10 +8,6 @@ in two halves on the way down, so that there is always room for what comes up fr
 One score costs O(log m) with m the number of distinct scores: at each level one pass over a node, without branches,
 counts the entries to the left and the scores to the right. Nodes but the root are at least half full: memory O(m).
 
-A pool that is larger than the processor's cache is slow to reach. So a batch first joins a small pool of its own, in the
-order of arrival, and then the large one, from the least score to the greatest, where neighbours are at hand: the two
-ranks add up to the same.
-
 Reference: Bayer and McCreight (1972); Comer (1979).
 """
 
@@ -23,18 +19,20 @@ from numpy.typing import NDArray
 from exchangeable.kernels.compilation import compiled
 
 WIDTH = 64  # entries of a node
-ROOT, NODES, HEIGHT, DISTINCT, TOTAL = range(
-    5
-)  # head: the root, nodes in use, levels of inner nodes, scores, all scores
+
+# head: the root, how many nodes are in use, levels of inner nodes, how many distinct scores, and how many in all
+ROOT, NODES, HEIGHT, DISTINCT, TOTAL = range(5)
 
 State = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.int64], NDArray[np.int32]]
 
 
 def fresh(nodes: int) -> State:
     """An empty pool with room for so many nodes: head, and of each node its size, scores, counts and children."""
-    head = np.array([0, 1, 0, 0, 0])
-    shape = (nodes, WIDTH)
-    return head, np.zeros(nodes, np.int32), np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int32)
+    head, shape = np.array([0, 1, 0, 0, 0]), (nodes, WIDTH)
+    state = head, np.zeros(nodes, np.int32), np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int32)
+    for array in state[2:]:
+        array.fill(0)  # np.zeros would get small pages, which are slow to find one's way in
+    return state
 
 
 def moved(state: State, larger: State) -> State:
@@ -141,18 +139,3 @@ def extend(head, size, score, count, child, x, greater, equal):  # type: ignore[
     """Let the scores x join one by one; there must be nodes enough for them."""
     for k in range(len(x)):
         greater[k], equal[k] = add(x[k], head, size, score, count, child)
-
-
-@compiled()
-def merge(head, size, score, count, child, small, x, order, greater, equal):  # type: ignore[no-untyped-def]
-    """The same as ``extend``, by way of a small pool, which has nodes enough as well; ``order`` sorts x."""
-    small[0][:], small[1][0] = 0, 0
-    small[0][NODES] = 1
-    extend(*small, x, greater, equal)
-    ties = 0
-    for i in range(len(order)):
-        k = order[i]
-        ties = ties + 1 if i > 0 and x[order[i - 1]] == x[k] else 1
-        above, same = add(x[k], head, size, score, count, child)  # of those in x, none that is greater has joined yet
-        greater[k] += above
-        equal[k] += same - ties

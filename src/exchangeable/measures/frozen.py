@@ -48,7 +48,7 @@ class Frozen(Scored):
     >>> Frozen(bins=4, reference=[0.1, 0.2, 0.3, 0.4]).extend([0.15, 0.35, 0.16]).equal
     array([1, 1, 2])
 
-    Reference: Vovk, Gammerman, Shafer (2005), section 4.1; Vovk (2021), Testing randomness online, section 5.
+    Reference: Vovk, Gammerman, Shafer (2005), section 4.1; Vovk (2021), Testing randomness online.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class Frozen(Scored):
         self.score = score
         self.residual = residual
         self.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
-        self._kind = f"{residual} residual" if _kind(score) == "regressor" else _kind(score)
+        kind = _kind(score)
+        self._kind = f"{residual} residual" if kind == "regressor" else kind
         self.edges = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
 

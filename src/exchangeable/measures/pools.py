@@ -12,9 +12,6 @@ from exchangeable import kernels
 from exchangeable.measures.rows import numbers, shown
 from exchangeable.protocols import Floats, Rank, Ranks
 
-LARGE = 2**15  # distinct scores beyond which a batch joins sorted
-BATCH = 2**13  # scores that join a small pool first
-
 
 class Pool:
     """Counts of the distinct scores so far, in order; tells where each new one stands among them all.
@@ -63,15 +60,7 @@ class Pool:
         self.reserve(len(scores))
         start = self.n
         greater, equal = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
-        small = None
-        for lo in range(0, len(scores), BATCH):
-            part = slice(lo, lo + BATCH)
-            if self.distinct < LARGE or len(scores) - lo < BATCH // 8:
-                kernels.pools.extend(*self._state, scores[part], greater[part], equal[part])
-            else:
-                small = kernels.pools.fresh(kernels.pools.nodes_for(BATCH)) if small is None else small
-                order = np.argsort(scores[part])
-                kernels.pools.merge(*self._state, small, scores[part], order, greater[part], equal[part])
+        kernels.pools.extend(*self._state, scores, greater, equal)
         return Ranks(greater, equal, np.arange(start + 1, start + 1 + len(scores)))
 
 
