@@ -523,7 +523,7 @@ _TOWARDS_ONE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
 
 
 def integral(log_density: Callable[[float], float], beyond: float, start: float = 0.0, depth: int = 4) -> float:
-    """Of the density over (0, 1], in t = -log p: ``int f(e^-t) e^-t dt`` by Gauss-Legendre between jumps; rest given."""
+    """Of the density over (0, 1], in t = -log p: ``int f(e^-t) e^-t dt`` by Gauss-Legendre; the rest is given."""
     jumps = {-math.log(j / 2.0**depth) for j in range(1, 2**depth + 1)}
     edges = sorted(t for t in {start, *jumps, *_COARSE, *(_TOWARDS_ONE if start else ())} if t >= start)
     total = [beyond]

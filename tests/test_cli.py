@@ -318,10 +318,10 @@ def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
     said = verdict(run, *words)
     began = said["changepoint"]
     assert abs(began - 300) < 100
-    assert "The change seems to have begun at the very start (" in cli.words(cli.Verdict(**said | {"changepoint": 0}))
-    assert (
-        f"The change seems to have begun after example {began} (an estimate, without a guarantee)." in run(*words).out
+    assert "The evidence was lowest at the very start: the change" in cli.words(
+        cli.Verdict(**said | {"changepoint": 0})
     )
+    assert f"The evidence was lowest after example {began}: the change began about there or later (" in run(*words).out
     (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
     rising = run("test", "r.csv", "--measure", "value")
     assert rising.err == "exchangeable: note: column 'x' only ever rises, as a row number does\n"
@@ -349,7 +349,7 @@ def test_other_alarms_claim_no_level(run: Run, tmp_path: Path, alarm: str, chang
     assert "the alarm is at" not in done.out
     assert said["guarantee"] in done.out
     assert ("For 400 examples that is 80 %." in done.out) is change
-    assert "The change seems to have begun after" in done.out or not change
+    assert "The evidence was lowest after" in done.out or not change
 
 
 def test_a_promise_that_is_worth_little_is_called_so(run: Run, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,10 +19,21 @@ from scipy.stats import binomtest, chi2_contingency, kstest
 
 import contracts
 from exchangeable import Martingale, Monitor, PValues, thetas
-from exchangeable.alarms import Ville
-from exchangeable.bets import Plugin, Power, SimpleMixture, SleepyJumper
-from exchangeable.measures import NearestNeighbour
-from exchangeable.protocols import Bet
+from exchangeable.alarms import Cusum, ShiryaevRoberts, Ville
+from exchangeable.bets import (
+    Adaptive,
+    Beta,
+    Cautious,
+    CompositeJumper,
+    Kernel,
+    Markov,
+    Plugin,
+    Power,
+    SimpleMixture,
+    SleepyJumper,
+)
+from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
+from exchangeable.protocols import Bet, Measure
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -37,6 +49,11 @@ BETS: dict[str, Callable[[], Bet]] = {
     "SleepyJumper(bold)": lambda: SleepyJumper(waking=0.3, jumping=0.1),
     "Power(0.5)": lambda: Power(0.5),
     "Power(2)": lambda: Power(2.0),
+    "Adaptive": Adaptive,
+    "CompositeJumper": CompositeJumper,
+    "Markov": lambda: Markov(6, 0.99),
+    "Beta": Beta,
+    "Cautious": lambda: Cautious(Kernel(8, 0.95), factor=1.5, window=50),
 }
 
 
@@ -171,6 +188,86 @@ def test_the_monitor_counts_the_same_alarms() -> None:
             X, y = KINDS[kind](np.random.default_rng([run, 77]), HORIZON)
             alarms += bool(Monitor(bet=SimpleMixture(), alarm=Ville(0.5), seed=run).extend(X, y).alarm.any())
         assert alarms == (heights("SimpleMixture", kind)[:100] >= Ville(0.5).log_threshold).sum() > 0
+
+
+# ------------------------------------------------------------------ the other measures and alarms
+
+REFERENCE = np.random.default_rng(79).normal(size=300)
+
+
+class Line(NamedTuple):
+    """A measure, and what it takes of labelled rows."""
+
+    make: Callable[[], Measure]
+    takes: Callable[[Floats, Labels], tuple[Any, Any]] = lambda X, y: (X, y)
+
+
+def _first_feature(X: Floats, y: Labels) -> tuple[Any, Any]:
+    return X[:, 0], y
+
+
+LINES: dict[str, Line] = {
+    "NearestNeighbour(3)": Line(lambda: NearestNeighbour(3)),
+    "NearestDistance": Line(NearestDistance),
+    "NearestDistance(4)": Line(lambda: NearestDistance(4)),
+    "NearestResidual(2)": Line(lambda: NearestResidual(2), lambda X, y: (X[:, :1], X[:, -1] + y)),
+    "Value": Line(Value, _first_feature),
+    "Frozen": Line(lambda: Frozen(lambda X, y: X[:, 0] - y)),
+    "Frozen(bins)": Line(lambda: Frozen(bins=6, reference=REFERENCE), _first_feature),
+    "Conditional(NearestNeighbour)": Line(lambda: Conditional(NearestNeighbour())),
+    "Conditional(NearestDistance)": Line(lambda: Conditional(NearestDistance())),
+    "Conditional(Value)": Line(lambda: Conditional(Value()), _first_feature),
+}
+each_line = pytest.mark.parametrize("name", LINES)
+each_kind = pytest.mark.parametrize("kind", ["continuous", "ties", "shuffled"])
+
+
+@cache
+def line_p_values(name: str, kind: str, runs: int = 1000, horizon: int = 40) -> Floats:
+    table = np.empty((runs, horizon))
+    for run in range(runs):
+        X, y = LINES[name].takes(*KINDS[kind](np.random.default_rng([run, 80]), horizon))
+        table[run] = PValues(LINES[name].make(), seed=run).extend(X, y)
+    return table
+
+
+@each_line
+@each_kind
+def test_every_measure_gives_uniform_and_independent_p_values(name: str, kind: str) -> None:
+    table = line_p_values(name, kind)
+    for n in POSITIONS:
+        check_uniform(table[:, n - 1])
+    for i, j in combinations((*POSITIONS, 21, 40), 2):
+        check_independent(table[:, i - 1], table[:, j - 1])
+
+
+@each_line
+@each_kind
+def test_every_measure_keeps_the_promise(name: str, kind: str) -> None:
+    for make in (Adaptive, lambda: Power(0.5)):
+        check_false_alarms(highest(make, line_p_values(name, kind)))
+
+
+@pytest.mark.parametrize("make", [Cusum, ShiryaevRoberts])
+def test_false_alarms_within_n_steps(make: type[Cusum]) -> None:
+    period = HORIZON / ALPHA
+    for bet in (Adaptive, lambda: SleepyJumper(waking=0.3, jumping=0.1), lambda: Power(2.0)):
+        paths = (Martingale(bet()).extend(row) for row in p_values("continuous"))
+        count = sum(bool(make(period).extend(path).any()) for path in paths)
+        assert binomtest(count, RUNS, ALPHA, alternative="greater").pvalue > SIGNIFICANT
+
+
+def test_restarts_keep_their_promise() -> None:
+    """Ville with restarts: the expected number of false alarms is at most alpha/(1 - alpha)."""
+    counts = []
+    for run in range(1500):
+        x = np.random.default_rng([run, 81]).normal(size=200)
+        monitor = Monitor(Value(), Power(0.6), Ville(0.2), seed=run, on_alarm="restart")
+        counts.append(int(monitor.extend(x).alarm.sum()))
+    mean, error = np.mean(counts), np.std(counts) / math.sqrt(len(counts))
+    assert 0.1 < mean < 0.25 + 3.0 * error
+    twice = sum(count >= 2 for count in counts)  # of probability at most alpha^2
+    assert binomtest(twice, len(counts), 0.04, alternative="greater").pvalue > SIGNIFICANT
 
 
 # ------------------------------------------------------------------ the tests can fail

@@ -276,13 +276,13 @@ def _when(verdict: Verdict) -> str:
     if len(verdict.alarms) > 1:
         return (
             f"The alarm sounded {len(verdict.alarms):,} times in {verdict.n:,} examples, at {_several(verdict.alarms)}."
-            f"\nThe changes seem to have begun after examples {_several(verdict.changepoints)} (estimates, without a "
-            "guarantee)."
+            f"\nBefore them the evidence was lowest after examples {_several(verdict.changepoints)}: the changes began "
+            "about there or later (estimates, without a guarantee)."
         )
     began = f"after example {verdict.changepoint:,}" if verdict.changepoint else "at the very start"
     return (
         f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n"
-        f"The change seems to have begun {began} (an estimate, without a guarantee)."
+        f"The evidence was lowest {began}: the change began about there or later (an estimate, without a guarantee)."
     )
 
 

@@ -24,7 +24,7 @@ class NearestDistance(Neighbours):
     >>> NearestDistance().extend([[0.0], [1.0], [1.5], [9.0], [1.2]])
     Ranks(greater=array([0, 0, 1, 0, 3]), equal=array([1, 2, 2, 1, 2]), n=array([1, 2, 3, 4, 5]))
 
-    Reference: Laxhammar and Falkman (2010), the k-nearest-neighbour nonconformity measure without labels.
+    Reference: Laxhammar and Falkman (2010), conformal anomaly detection by distances to nearest neighbours.
     """
 
     def __init__(self, k: int = 1) -> None:
@@ -48,9 +48,10 @@ class NearestResidual(Neighbours):
 
         alpha_i = y_i - (1/m) sum of the labels of the m = min(k, n - 1) nearest, j != i   (0 if i is alone)
 
-    Neighbours are ordered by (distance, label), so that equal distances leave nothing to chance. The residual keeps its
-    sign: if labels come to be higher than their neighbours' the p-values become small, if lower, large, and a bet sees
-    both; of absolute residuals it would see only that they have grown, which a shift within the noise hardly does.
+    Neighbours are ordered by (squared distance, label), so that equal distances leave nothing to chance. The residual
+    keeps its sign: if labels come to be higher than their neighbours' the p-values become small, if lower, large, and a
+    bet sees both; of absolute residuals it would see only that they have grown, which a shift within the noise hardly
+    does.
 
     All scores are recomputed whenever an example arrives, from direct float64 distances; time, memory and lawful
     features are those of `NearestNeighbour`; labels too are finite numbers of magnitude at most 1e150.
@@ -58,7 +59,7 @@ class NearestResidual(Neighbours):
     >>> NearestResidual().extend([[0.0], [1.0], [1.5], [9.0]], [0.0, 1.0, 3.0, 2.5])
     Ranks(greater=array([0, 0, 0, 1]), equal=array([1, 1, 1, 1]), n=array([1, 2, 3, 4]))
 
-    Reference: Papadopoulos, Vovk and Gammerman (2011), section 3, equation (6), with the sign kept.
+    Reference: Papadopoulos, Vovk and Gammerman (2011), nearest-neighbour regression; here the residual keeps its sign.
     """
 
     _tagged = True

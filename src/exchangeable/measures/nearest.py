@@ -10,10 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import kernels
 from exchangeable.measures.neighbours import Column, Neighbours
-from exchangeable.measures.rows import BLOCK, Bounds, Products, Rows, encode, shown
+from exchangeable.measures.rows import Bounds, Products, Rows, encode, shown
 from exchangeable.protocols import Rank, Ranks
-
-__all__ = ["BLOCK", "NearestNeighbour"]
 
 
 class NearestNeighbour(Neighbours):
