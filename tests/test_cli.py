@@ -307,7 +307,7 @@ def test_several_alarms_after_restarts(run: Run, tmp_path: Path) -> None:
     text = run(*words)
     first, second = said["alarms"]
     assert f"sounded 2 times in 900 examples, at {first}, {second}." in text.out
-    assert "The changes seem to have begun after examples {}, {} (".format(*said["changepoints"]) in text.out
+    assert "the evidence was lowest after examples {}, {}: the changes".format(*said["changepoints"]) in text.out
     assert "(since the last restart)" in text.out
     assert said["guarantee"] in text.out
     assert "expected number of false alarms" in said["guarantee"]

@@ -18,7 +18,7 @@ import naive
 from contracts import settled
 from exchangeable import kernels
 from exchangeable.measures import NearestNeighbour
-from exchangeable.measures.nearest import BLOCK
+from exchangeable.measures.rows import BLOCK
 
 Floats = NDArray[np.float64]
 WIDTHS = [1, 2, 7, 8, 9, 64, 127, 128, 129, 130, 256, 300, 784]
