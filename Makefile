@@ -3,20 +3,23 @@
 # make check   style, types, architecture, doctests, and the wheel in an empty environment
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
+# make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
+# make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
 
 PYTHON ?= python3
 VENV ?= .venv
 BENCH ?= .venv-bench
 # nonconform, a peer, wants Python 3.12 or newer
-BENCH_PYTHON ?= $(shell for p in python3.13 python3.12 "$$(pyenv root 2>/dev/null)"/versions/3.1[23]*/bin/python; do \
+BENCH_PYTHON ?= $(shell r="$$(pyenv root 2>/dev/null)/versions"; \
+  for p in python3.13 python3.12 "$$r"/3.13*/bin/python "$$r"/3.12*/bin/python; do \
   "$$p" -c '' 2>/dev/null && echo "$$p" && exit; done; echo $(PYTHON))
 DATA ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench validity paper clean
+.PHONY: demo test check style types doctest wheel bench validity power detection paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
@@ -45,6 +48,12 @@ bench: $(BENCH)/.bench
 
 validity: $(BENCH)/.bench
 	$(BENCH)/bin/python benchmarks/validity.py
+
+power: $(VENV)/.demo
+	$(BIN)/python benchmarks/bench_power.py $(if $(DATA),--data $(DATA))
+
+detection: $(BENCH)/.bench
+	$(BENCH)/bin/python benchmarks/bench_detection.py $(if $(DATA),--data $(DATA))
 
 paper: $(VENV)/.demo
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper

@@ -29,8 +29,7 @@ from scipy import stats
 import detectors
 import peers
 from changes import changes
-from detectors import ALARMS, DUMMY, OURS, RIVER, Detector, Floats, Integers, capital, crossing, p_values
-from exchangeable import bets
+from detectors import ALARMS, DUMMY, OURS, RIVER, Detector, Floats, Integers, crossing, own, p_values
 from workloads import heading, table
 
 BEFORE, AFTER = 1_000, 1_000  # steps before and after the change
@@ -47,7 +46,7 @@ class Runs(NamedTuple):
     changed: int
 
 
-FAMILIES = {"ours": Runs(1_000, 1_000, 200), "river": Runs(1_000, 1_000, 200), "peers": Runs(400, 400, 100)}
+FAMILIES = {"ours": Runs(1_000, 1_000, 200), "river": Runs(1_000, 1_000, 200), "peers": Runs(300, 300, 80)}
 Task = tuple[str | None, str, str, int, int, dict[str, tuple[float, float]]]
 
 
@@ -90,7 +89,7 @@ def average(delay: Floats) -> float:
 
 @cache
 def tools(family: str) -> Mapping[str, Detector]:
-    """The tools of a family, made once in each process: "river" or "peers" (ours share one capital: see ``own``)."""
+    """The tools of a family, made once in each process: "river" or "peers"."""
     chosen: Sequence[Detector] = [*RIVER, DUMMY] if family == "river" else detectors.martingales()
     return {tool.name: tool for tool in chosen}
 
@@ -99,12 +98,6 @@ def stream(folder: str | None, name: str, run: int, kind: int, after: int) -> Fl
     """The numbers of one run; each kind of run has its own seeds."""
     rng = np.random.default_rng([run, kind, *name.encode()])
     return 1.0 - rng.random(BEFORE) if name == UNIFORM else changes(folder)[name](rng, BEFORE, after)
-
-
-def own(x: Floats, seed: int) -> dict[str, Floats]:
-    """The statistics of our three alarms on one capital."""
-    log_value = capital(bets.Adaptive)(p_values(x, seed), seed)
-    return {tool: ALARMS[alarm][0](log_value) for tool, alarm in zip(OURS, ALARMS, strict=True)}
 
 
 def quiet(task: Task) -> dict[str, float]:
@@ -168,7 +161,7 @@ def delays(first: Integers) -> Floats:
 def defaults(family: str) -> dict[str, float]:
     """The level of each tool as it comes."""
     if family == "ours":
-        return {tool: level for tool, (_, level, _) in zip(OURS, ALARMS.values(), strict=True)}
+        return {tool: ALARMS[alarm][1] for tool, (_, alarm) in OURS.items()}
     return {name: tool.level for name, tool in tools(family).items()}
 
 
@@ -248,7 +241,7 @@ def matrix(all_results: Mapping[str, Mapping[str, Result]], cell: Callable[[Resu
     """A row a stream, a column a tool."""
     names = list(next(iter(all_results.values())))
     rows = [[stream, *(cell(results[tool]) for tool in names)] for stream, results in all_results.items()]
-    return table(["", *names], rows)
+    return table(["stream", *names], rows)
 
 
 def headline(all_results: Mapping[str, Mapping[str, Result]]) -> str:
@@ -269,13 +262,18 @@ def headline(all_results: Mapping[str, Mapping[str, Result]]) -> str:
     return table(["stream", "best of the others", *OURS], rows) + "\n" + counted
 
 
+def number(value: float) -> str:
+    """Whole, or a dash where there is none: who sounds before the change in every run has no delay."""
+    return "-" if math.isnan(value) else f"{value:.0f}"
+
+
 def percent(count: int, runs: int) -> str:
     low, high = exact(count, runs)
     return f"{100.0 * count / runs:.1f} ({100.0 * low:.1f}-{100.0 * high:.1f})"
 
 
 def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
-    usual = {**{tool: ALARMS[alarm][2] for tool, alarm in zip(OURS, ALARMS, strict=True)}}
+    usual = {tool: ALARMS[alarm][2] for tool, (_, alarm) in OURS.items()}
     usual |= {name: tool.default for family in ("river", "peers") for name, tool in tools(family).items()}
     return [
         f"## Mean delay at {100 * RATE:.0f} % false alarms: ours against the best of the others\n\n"
@@ -283,11 +281,11 @@ def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
         "saw through to the change (bootstrap). *First*: the interval is below 0; *level*: it holds 0.\n",
         headline(all_results),
         f"## Mean delay of all\n\nA run that never sounds counts with {AFTER:,}.\n",
-        matrix(all_results, lambda result: f"{result.mean:.0f}"),
+        matrix(all_results, lambda result: number(result.mean)),
         "## Median delay\n",
-        matrix(all_results, lambda result: f"{result.median:.0f}"),
+        matrix(all_results, lambda result: number(result.median)),
         "## Share detected, %\n",
-        matrix(all_results, lambda result: f"{100 * result.detected:.0f}"),
+        matrix(all_results, lambda result: number(100 * result.detected)),
         "## False alarms at the levels set, %\n\n"
         "On fresh runs, with the exact 95 % interval; a knob with few steps cannot meet 5 %.\n",
         matrix(all_results, lambda result: percent(result.false, result.runs)),
@@ -296,7 +294,7 @@ def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
         + "; ".join(f"{tool} {default}" for tool, default in usual.items())
         + ".\n",
         matrix(
-            all_results, lambda result: f"{100 * result.false_default / result.runs:.1f}; {result.default_mean:.0f}"
+            all_results, lambda result: f"{100 * result.false_default / result.runs:.1f}; {number(result.default_mean)}"
         ),
     ]
 
@@ -318,13 +316,14 @@ def definitions(folder: str | None) -> str:
 
 
 def warm(folder: str | None) -> None:
-    """Fit the classifiers and compile once in each process, before the clock of imap's chunks runs."""
-    x = changes(folder)["mean"](np.random.default_rng(0), BEFORE, 0)
-    own(x, 0)
+    """Fit the classifiers and compile, once in each process."""
+    own(changes(folder)["mean"](np.random.default_rng(0), BEFORE, 0), 0)
 
 
 def main(folder: str | None = None, only: Sequence[str] = (), runs: Mapping[str, Runs] = FAMILIES) -> str:
     chosen = [name for name in changes(folder) if not only or name in only]
+    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes to come: one each
+        os.environ.setdefault(threads, "1")
     for name in chosen:
         detectors.check(changes(folder)[name](np.random.default_rng(3), 500, 300))
     all_results: dict[str, dict[str, Result]] = {}

@@ -74,13 +74,13 @@ def hyperplane(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
 
 
 def sea(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
-    """SEA: three features in [0, 10], label 1 if the first two sum to at most 7, one in ten wrong; then at most 9.5."""
+    """Three features in [0, 10], label 1 if the first two sum to at most 7, one in ten wrong; then at most 9.5."""
     X = 10.0 * rng.random((n, 3))
     return X, flipped(rng, (X[:, 0] + X[:, 1] <= (9.5 if changed else 7.0)).astype(np.int64), 0.1)
 
 
 def stagger(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
-    """STAGGER: size, colour and shape; from "small and red" to "green or circular" in one example of four."""
+    """Size, colour and shape; from "small and red" to "green or circular" in one example of four."""
     features = rng.integers(0, 3, (n, 3))
     small_red = (features[:, 0] == 0) & (features[:, 1] == 0)
     green_circular = (features[:, 1] == 1) | (features[:, 2] == 1)
@@ -125,7 +125,7 @@ def watched(draw: Draw, model: Any, what: Callable[[Any, Floats, Integers], Floa
         parts = [what(model, *draw(rng, n, late)) for n, late in ((before, False), (after, True)) if n]
         return np.concatenate(parts)
 
-    change.__doc__ = draw.__doc__
+    change.__doc__ = f"{draw.__doc__} Watched: {what.__doc__}"
     return change
 
 
@@ -139,7 +139,7 @@ def real(data: datasets.Dataset, used: int, spoil: Callable[[np.random.Generator
     order = np.random.default_rng(2).permutation(len(data.y))
     data = datasets.Dataset(data.X[order], data.y[order])
     change = watched(resampled(data, used, spoil), fitted(data.X[:used], data.y[:used]))
-    change.__doc__ = spoil.__doc__
+    change.__doc__ = f"{spoil.__doc__} Watched: {scores.__doc__}"
     return change
 
 

@@ -191,7 +191,7 @@ def check(x: Floats) -> None:
         own = crossing(kswin(x, drawn), -math.log(alpha))
         if own != (theirs := first_drift(drift.KSWIN(alpha=alpha, seed=0), values)):
             raise AssertionError(f"KSWIN sounds at {theirs}, ours at {own}")
-    log_value = capital(bets.Adaptive)(p_values(x, 0), 0)
+    log_value = Martingale(bets.Adaptive()).extend(p_values(x, 0))
     for alarm, statistic in ((alarms.Cusum(100), cusum), (alarms.ShiryaevRoberts(100), shiryaev_roberts)):
         sounds = np.append(alarm.extend(log_value), True)
         if crossing(statistic(log_value), math.log(100)) != int(sounds.argmax()):
@@ -203,9 +203,11 @@ def p_values(x: Floats, seed: int) -> Floats:
     return PValues(measures.Value(), seed=seed).extend(x)
 
 
-def capital(make: Callable[[], Bet]) -> Callable[[Floats, int], Floats]:
-    """The log capital of one of our bets on p-values."""
-    return lambda p, seed: Martingale(make()).extend(p)
+def own(x: Floats, seed: int) -> dict[str, Floats]:
+    """The statistics of all of ours; what shares a bet shares its capital."""
+    p = p_values(x, seed)
+    capital = {make: Martingale(make()).extend(p) for make in {make for make, _ in OURS.values()}}
+    return {name: ALARMS[alarm][0](capital[make]) for name, (make, alarm) in OURS.items()}
 
 
 def cusum(log_value: Floats) -> Floats:
@@ -232,7 +234,11 @@ ALARMS: Mapping[str, tuple[Callable[[Floats], Floats], float, str]] = {
         f"period = {alarms.ShiryaevRoberts().period:,.0f}",
     ),
 }
-OURS = [f"Adaptive, {name}" for name in ALARMS]
+OURS: Mapping[str, tuple[Callable[[], Bet], str]] = {  # a bet and an alarm each
+    "Adaptive, Ville": (bets.Adaptive, "Ville"),
+    "Adaptive, Cusum": (bets.Adaptive, "Cusum"),
+    "Adaptive, ShiryaevRoberts": (bets.Adaptive, "ShiryaevRoberts"),
+}
 RIVER = [
     Adwin("river ADWIN", -math.log(0.002), "delta = 0.002"),
     Path("river KSWIN", -math.log(0.005), "alpha = 0.005", kswin_path),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from exchangeable import Monitor, alarms, bets, catalogue, certificate, measures
+from exchangeable import Monitor, alarms, bets, catalogue, certificate, cli, measures
 from exchangeable.certificate import Certificate, Examples, Survey, certify, certify_all
 from exchangeable.protocols import Floats, Ranks
 
@@ -244,3 +247,54 @@ def test_what_cannot_be_certified_is_refused(argument: str, value: Any) -> None:
 def test_lambdas_stay_in_their_process() -> None:
     with pytest.raises(ValueError, match=r"^processes must be 1 unless"):
         certify(lambda: measures.NearestNeighbour(), runs=1, processes=2)
+
+
+# ------------------------------------------------------------------ the command
+
+
+def _command(*words: object, monkeypatch: pytest.MonkeyPatch) -> int:
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "argv", ["exchangeable", "certify", "--processes", "1", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    signal.signal(signal.SIGINT, before)
+    return int(ended.value.code or 0)
+
+
+def test_the_command_prints_one_line_for_each_kind(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--measure", "value", "--bet", "simple-jumper", "--alpha", 0.5, "--runs", 400, "--steps", 20)
+    assert _command(*options, monkeypatch=monkeypatch) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "value, simple-jumper, ville: 400 runs of exchangeable data of each kind"
+    assert [line.split()[0] for line in lines[1:-1]] == list(certificate.DATA)
+    assert all(line.endswith("promised 50: kept") for line in lines[1:-1])
+
+
+def test_the_command_gives_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--measure", "value", "--bet", "simple-mixture", "--alarm", "cusum", "--data", "ties")
+    code = _command(*options, "--runs", 40, "--steps", 20, "--format", "json", monkeypatch=monkeypatch)
+    captured = capsys.readouterr()
+    (record,) = json.loads(captured.out)
+    expected = certify("value", "simple-mixture", "cusum", data="ties", runs=40, steps=20)
+    assert record == expected.record()
+    assert record["verdict"] == "undecided"
+    assert code == 3
+    assert captured.err == "exchangeable: 40 runs are too few to see 1.3 times the promised rate; use more --runs\n"
+
+
+def test_the_command_tells_of_a_broken_promise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "BETS", {"generous": Generous})
+    assert _command("--bet", "generous", "--runs", 20, "--steps", 60, monkeypatch=monkeypatch) == 1
+    assert "BROKEN" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--measure", "--bet", "--alarm", "--data"])
+def test_the_command_refuses_an_unknown_name(
+    option: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _command(option, "nothing", monkeypatch=monkeypatch) == 2
+    assert f"{option[2:]} must be one of" in capsys.readouterr().err

@@ -344,7 +344,8 @@ def test_other_alarms_claim_no_level(run: Run, tmp_path: Path, alarm: str, chang
     words = ("test", file, "--label", "kind", "--alarm", alarm, "--period", 500)
     done, said = run(*words), verdict(run, *words)
     assert said["rejected"] is change
-    assert f"REJECTED by the {alarm} alarm" in done.out
+    assert f"ALARM of {alarm}" in done.out
+    assert "REJECTED" not in done.out
     assert "level" not in done.out
     assert "the alarm is at" not in done.out
     assert said["guarantee"] in done.out

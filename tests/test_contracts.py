@@ -538,7 +538,7 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (alarms.Difference, "period", [*NOT_POSITIVE, 1]),
     (lambda value: alarms.Difference(window=value), "window", [0, -1, 1.5, math.nan, "a", None, True]),
     (lambda value: alarms.Difference(bound=value), "bound", [*NOT_POSITIVE, 1, 1e7]),
-    (bets.Beta, "switching", OUTSIDE),
+    (bets.Beta, "switching", [*OUTSIDE, 1e-101]),
     (lambda value: bets.Beta(size=value), "size", [0, 1, 2.0, 201, None, "a", True]),
     (lambda value: bets.Beta(reach=value), "reach", [*NOT_POSITIVE, 3.0]),
     (lambda value: Monitor(on_alarm=value), "on_alarm", ["", "stop", None, True, 3]),
@@ -552,7 +552,15 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (Martingale, "bet", ["x", None, 3, measures.NearestNeighbour(), bets.Plugin]),
     (Monitor, "measure", ["x", 3]),
     (lambda value: Monitor(bet=value), "bet", ["x", 3, alarms.Ville()]),
-    (lambda value: Monitor(alarm=value), "alarm", ["x", 3, alarms.Ville]),
+    (
+        lambda value: Monitor(alarm=value),
+        "alarm",
+        ["x", 3, alarms.Ville, bets.Idle(), bets.Adaptive(), measures.Value(), measures.NearestNeighbour()],
+    ),
+    (lambda value: alarms.Difference(bound=value), "window", [1.1, 1.2]),
+    (lambda value: alarms.Difference(window=value), "window", [1, 5]),
+    (lambda value: bets.Switching([bets.Idle()], value), "share", [*OUTSIDE, 1e-200]),
+    (measures.Conditional, "measure", ["x", 3, measures.NearestNeighbour, measures.NearestResidual(), alarms.Cusum()]),
 ]
 
 
@@ -572,7 +580,8 @@ def test_constructors_store_arguments_under_their_names() -> None:
     assert PValues(measures.NearestNeighbour(), seed=2**64 - 1).seed == 2**64 - 1
     measure, bet, alarm = measures.NearestNeighbour(), bets.Plugin(), alarms.Ville()
     monitor = Monitor(measure, bet, alarm, seed=9)
-    assert (monitor.pvalues.measure, monitor.martingale.bet, monitor.alarm, monitor.seed) == (measure, bet, alarm, 9)
+    assert (monitor.pvalues.measure, monitor.martingale.bet, monitor.seed) == (measure, bet, 9)
+    assert monitor.alarm is not alarm  # a copy, so that no two monitors speak to one alarm
 
 
 # ------------------------------------------------------------------ the package

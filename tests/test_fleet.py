@@ -461,3 +461,9 @@ def test_command_quotes_names(run: Run) -> None:
     done = run(put('stream,log_value\n"\x1b[31mred",50\n'))
     assert done.code == 1
     assert "\x1b" not in done.out
+
+
+def test_a_series_with_names_of_several_levels() -> None:
+    # regression: NotImplementedError
+    index = pd.MultiIndex.from_tuples([("a", 1), ("a", 2)])
+    assert e_bh(pd.Series([9.0, 1.0], index=index), 0.05).names == [("a", 1)]

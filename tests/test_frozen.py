@@ -737,3 +737,53 @@ def test_many_labels() -> None:
     x, y = rng.normal(size=1500), rng.integers(0, 350, 1500)
     assert counts(Conditional(Value()).extend(x, y)) == naive.ranks_of(x, y.tolist())
     assert (Conditional(Value()).extend(x, np.arange(1500)).n == 1).all()
+
+
+# ------------------------------------------------------------------ rows of frames, and copies
+
+
+def test_one_row_of_a_frame_keeps_its_names() -> None:
+    # regression: the row lost its names, so that models fitted on frames could not be asked for one example
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 3.0, 2.0, 5.0], "b": ["x", "y", "x", "y"]})
+
+    def score(X: Any, y: Any) -> Any:
+        return X["a"] + (X["b"] == "y")
+
+    expected = Frozen(score).extend(frame)
+    rows, tables = Frozen(score), Frozen(score)
+    for i in range(4):
+        rank = tuple(int(column[i]) for column in expected)
+        assert rows.update(frame.iloc[i]) == tables.update(frame.iloc[[i]]) == rank
+    records = Frozen(lambda X, y: [row["a"] for row in X])
+    assert records.extend([{"a": 1.0}, {"a": 2.0}]).n.tolist() == [1, 2]
+    assert records.update({"a": 1.5}) == (1, 1, 3)
+
+
+def test_a_model_with_several_outputs_is_refused() -> None:
+    class Several:
+        classes_ = [np.array([0, 1]), np.array([0, 1])]  # noqa: RUF012
+
+        def predict_proba(self, X: Any) -> Any:
+            return X
+
+    with pytest.raises(ValueError, match=r"^score must have one label for each example"):
+        Frozen(Several())
+
+
+def test_copies_share_the_score_and_not_the_pool() -> None:
+    # regression: a restart copied the model, and failed where it could not be copied
+    class Remote:
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("there is only one of me")
+
+        def __call__(self, X: Any, y: Any) -> Any:
+            return np.asarray(X)[:, 0]
+
+    measure = Frozen(Remote())
+    twin = copy.deepcopy(measure)
+    twin.extend([[1.0], [2.0]])
+    assert (measure.n, twin.n) == (0, 2)
+    rng = np.random.default_rng(2)
+    X = np.concatenate([rng.normal(size=(200, 1)), rng.normal(size=(200, 1)) + 5.0])
+    assert Monitor(Frozen(Remote()), on_alarm="restart").extend(X).alarm.any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import deque
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -16,8 +17,8 @@ import contracts
 import naive
 from exchangeable import Martingale, Monitor, PValues, Step, thetas
 from exchangeable.alarms import Cusum, Ville
-from exchangeable.bets import Adaptive, Plugin, Power, SimpleMixture, SleepyJumper
-from exchangeable.measures import NearestNeighbour
+from exchangeable.bets import Adaptive, Plugin, Power, SimpleJumper, SimpleMixture, SleepyJumper
+from exchangeable.measures import Frozen, NearestNeighbour, Value
 from exchangeable.protocols import Bet
 
 
@@ -299,3 +300,61 @@ def test_after_a_refusal_the_monitor_goes_on() -> None:
         with pytest.raises(ValueError, match="finite"):
             monitor.extend([[1.0, math.nan]], ["a"])
         assert monitor.update(x, label) == untroubled.update(x, label)
+
+
+# ------------------------------------------------------------------ what the review found
+
+
+def test_one_alarm_for_many_monitors_is_copied_and_a_used_one_refused() -> None:
+    # regression: the second monitor's first increment was counted from the end of the first one's stream
+    alarm = Cusum(10_000.0)
+    for run in range(5):
+        x = np.random.default_rng(run).normal(size=3000)
+        monitor = Monitor(Value(), SimpleJumper(), alarm, seed=run)
+        assert not monitor.extend(x).alarm[:5].any()
+    alarm.update(0.5)
+    with pytest.raises(ValueError, match=r"^alarm must be fresh, got one that has read 1 values$"):
+        Monitor(alarm=alarm)
+
+
+def test_a_restart_needs_a_fresh_measure() -> None:
+    # regression: what a measure had seen before returned at each start, like a frozen calibration set
+    measure = Value()
+    measure.extend([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"^measure must be fresh where the monitor restarts"):
+        Monitor(measure, on_alarm="restart")
+    assert Monitor(measure).n == 0  # without restarts it may have seen the beginning
+
+
+@pytest.mark.parametrize("form", [deque, list, tuple, lambda x: 5])
+def test_labels_of_any_collection_survive_a_restart(form: Callable[[Any], Any]) -> None:
+    # regression: TypeError in mid-batch, and a monitor that was lost
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.normal(size=300), rng.normal(size=300) + 5.0])
+    expected = Monitor(Value(), alarm=Ville(0.05), on_alarm="restart").extend(x)
+    monitor = Monitor(Value(), alarm=Ville(0.05), on_alarm="restart")
+    assert contracts.same_bits(monitor.extend(x, form(range(600))).log_value, expected.log_value)
+    assert expected.alarm.any()
+    assert monitor.update(0.1).n == 601
+
+
+def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
+    calls = []
+
+    def moody(X: Any, y: Any) -> Any:
+        calls.append(len(X))
+        if len(calls) == 3:
+            raise ConnectionError("the model is gone")
+        return X[:, 0]
+
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.normal(size=(300, 1)), rng.normal(size=(300, 1)) + 5.0])
+    monitor, untroubled = (Monitor(Frozen(score), on_alarm="restart") for score in (moody, lambda X, y: X[:, 0]))
+    for watching in (monitor, untroubled):
+        watching.extend(X[:50])
+    before = contracts.state(monitor)
+    with pytest.raises(ValueError, match="the model is gone"):
+        monitor.extend(X[50:])
+    assert contracts.state(monitor) == before
+    assert contracts.same_bits(monitor.extend(X[50:]).log_value, untroubled.extend(X[50:]).log_value)
+    assert monitor.alarm_at is not None

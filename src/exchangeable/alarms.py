@@ -77,6 +77,7 @@ class _Watching(ABC):
     """What alarms for watching without end have in common: a statistic of the increments, and a period."""
 
     _state: tuple[Floats, ...]
+    n = 0  # values read
     period: float
 
     @property
@@ -97,6 +98,7 @@ class _Watching(ABC):
         values = _many(log_values)
         statistic = np.empty(len(values))
         self._play(values, statistic)
+        self.n += len(values)
         return np.asarray(statistic >= self._level())
 
     def _level(self) -> float:
@@ -196,6 +198,12 @@ class Difference(_Watching):
         self.period = _period(period)
         self.window = whole("window", window, 1, 10**8)
         self.bound = in_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
+        most = self.window * (self.bound - 1.0)
+        if most < self.threshold:
+            raise ValueError(
+                f"window must be longer, or bound higher, for a period of {self.period:g}: the win can reach {most:g} "
+                f"at most and the alarm is at {self.threshold:g}, got window {window} and bound {bound}"
+            )
         self._state = np.zeros(3), np.zeros(self.window)
 
     @property
@@ -231,9 +239,13 @@ def _period(period: float) -> float:
 
 
 def _one(log_value: Any) -> float:
-    if not isinstance(log_value, (float, int, np.floating, np.integer)) or math.isnan(log_value):
+    try:
+        value = float(log_value) if isinstance(log_value, (float, int, np.floating, np.integer)) else math.nan
+    except OverflowError:
+        value = math.nan
+    if math.isnan(value):
         raise ValueError(f"log_value must be a number, got {log_value!r}")
-    return float(log_value)
+    return value
 
 
 def _many(log_values: ArrayLike) -> Floats:
@@ -241,6 +253,9 @@ def _many(log_values: ArrayLike) -> Floats:
         given = np.asarray(log_values)
     except ValueError:  # ragged
         given = np.empty(0, object)
-    if given.ndim != 1 or given.dtype.kind not in "biuf" or np.isnan(given).any():
+    if given.ndim != 1 or (given.dtype.kind not in "biuf" and given.size) or given.dtype.kind == "O":
         raise ValueError("log_values must be a one-dimensional array of numbers")
+    bad = np.flatnonzero(np.isnan(given))
+    if bad.size:
+        raise ValueError(f"log_values must be numbers, got {given[bad[0]]} at position {bad[0]}")
     return np.ascontiguousarray(given, np.float64)

@@ -376,7 +376,7 @@ def _admitted(survey: Survey) -> Survey:
                 raise ValueError(f"{what} must be one of {', '.join(names)}, got {made!r}")
     steps = whole("steps", survey.steps, 1, 10**7)
     return survey._replace(
-        runs=whole("runs", survey.runs, 1, 10**9),
+        runs=whole("runs", survey.runs, 1, 10**7),
         steps=min(steps, TINY) if survey.data == "tiny" else steps,
         alpha=in_interval("alpha", survey.alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)"),
         seed=whole("seed", survey.seed, 0, 2**64 - 1),

@@ -248,21 +248,26 @@ def capital(log10: float) -> str:
     """An amount of evidence in words of a reader: 0.013, 56, 1,240, 10^17.3."""
     if -4.0 < log10 < 4.0:
         return f"{10.0**log10:.2g}" if log10 < 1.99 else f"{10.0**log10:,.0f}"
-    return f"10^{log10:.1f}"
+    return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
 
 
 def words(verdict: Verdict) -> str:
     """The verdict as a data scientist would want it said."""
-    by = f"by the {verdict.alarm} alarm" if verdict.alpha is None else f"at level {100.0 * verdict.alpha:g} %"
+    level = None if verdict.alpha is None else f"at level {100.0 * verdict.alpha:g} %"
     if verdict.rejected:
+        said = (
+            f"ALARM of {verdict.alarm}." if level is None else f"REJECTED {level}: the order of these examples matters."
+        )
+        maybe = "unless it is a false alarm, something" if level is None else "something"
         return (
-            f"REJECTED {by}: the order of these examples matters. {_when(verdict)}\n{_figures(verdict)}\n"
-            f"Means: something drifted, changed, is sorted or comes in batches: random splits and cross-validation may "
+            f"{said} {_when(verdict)}\n{_figures(verdict)}\n"
+            f"Means: {maybe} drifted, changed, is sorted or comes in batches: random splits and cross-validation may "
             f"promise too much. {_promise(verdict)}\n"
             f"Does not mean: that the change began where the alarm sounded; nor does it say which feature changed."
         )
+    said = f"NO ALARM of {verdict.alarm}" if level is None else f"NOT REJECTED {level}"
     return (
-        f"NOT REJECTED {by}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
+        f"{said}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
         f"{_figures(verdict)}\n"
         f"Means: this test did not find a departure from exchangeability. {READINGS[verdict.measure].asks}\n"
         f"Does not mean: that there is none. A test can only ever refute exchangeability, never confirm it."
@@ -307,8 +312,10 @@ def _promise(verdict: Verdict) -> str:
             f"If the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
             f"{verdict.threshold:g} would ever be reached with probability at most {100.0 * verdict.alpha:g} %."
         )
-    if verdict.period is None or verdict.on_alarm == "restart":
+    if verdict.period is None:
         return verdict.guarantee
+    if verdict.on_alarm == "restart":
+        return f"{verdict.guarantee} For {verdict.n:,} examples that is {verdict.n / verdict.period:.2g}."
     chance = 100.0 * verdict.n / verdict.period
     here = f"{chance:.2g} %" if chance < 100.0 else "no bound, so a false alarm would be no surprise"
     return f"{verdict.guarantee} For {verdict.n:,} examples that is {here}."

@@ -154,7 +154,8 @@ def _fleet(given: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
 
 
 def _check_index(index: Any) -> None:
-    if not index.is_unique or index.hasnans:
+    missing = index.to_frame().isna().to_numpy().any()  # of one level or of several
+    if not index.is_unique or missing:
         raise ValueError(f"the index of log_values must name each stream once, got {_shown(index.tolist())}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from exchangeable.alarms import Ville
 from exchangeable.bets import Adaptive
 from exchangeable.martingale import Martingale
 from exchangeable.measures import NearestNeighbour
-from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step
+from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step, is_alarm
 from exchangeable.pvalues import PValues
 
 BLOCK = 1024  # examples taken at a time after a restart: what follows the next alarm is ranked twice
@@ -25,6 +25,8 @@ class Monitor:
 
     By default: the paper's nearest-neighbour measure, the adaptive bet, and the alarm at 1 %: on exchangeable data the
     chance of ever an alarm is at most one in a hundred. Time and memory are those of the measure and the bet.
+
+    The monitor takes a copy of the alarm, which must be fresh; measure and bet are its own from then on.
 
     What follows an alarm is chosen by ``on_alarm``: with "latch" the alarm stays on; with "restart" the next example
     begins a fresh pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were given), to
@@ -52,9 +54,7 @@ class Monitor:
         measure = NearestNeighbour() if measure is None else measure
         self.pvalues = PValues(measure, seed=seed)
         self.martingale = Martingale(Adaptive() if bet is None else bet)
-        self.alarm: Alarm = Ville() if alarm is None else alarm
-        if isinstance(self.alarm, type) or not isinstance(self.alarm, Alarm):
-            raise ValueError(f"alarm must have update, got {alarm!r}")
+        self.alarm: Alarm = Ville() if alarm is None else _own(alarm)
         if on_alarm not in ("latch", "restart"):
             raise ValueError(f"on_alarm must be 'latch' or 'restart', got {on_alarm!r}")
         self.on_alarm = on_alarm
@@ -62,7 +62,12 @@ class Monitor:
         self.changepoint: int | None = None
         self._low, self._lowest = 0.0, 0  # the least log capital since the start, and after how many examples
         self._broken = False
-        self._fresh = copy.deepcopy((measure, self.martingale.bet, self.alarm)) if on_alarm == "restart" else None
+        self._fresh: tuple[Measure, Bet, Alarm] | None = None
+        if on_alarm == "restart":
+            if getattr(measure, "n", 0):
+                law = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
+                raise ValueError(f"{law}, got one that has seen {measure.n} examples")  # type: ignore[union-attr]
+            self._fresh = copy.deepcopy((measure, self.martingale.bet, self.alarm))
 
     @property
     def n(self) -> int:
@@ -82,23 +87,40 @@ class Monitor:
 
     def update(self, x: Any, y: Any = None) -> Step:
         """Take one example. If it is refused, the monitor stays as it was."""
-        start = self.n
+        n = self.n + 1
         with self._intact(Exception):
             p = self.pvalues.update(x, y)
         with self._intact():
-            path = self._bet(start, np.array([p]))
-        return Step(start + 1, p, float(path.log_value[0]), bool(path.alarm[0]))
+            log_value = self.martingale.update(p)
+            sounds, lowest = bool(self.alarm.update(log_value)), self._lowest
+            if log_value <= self._low:
+                self._low, self._lowest = log_value, n
+            if sounds and (self.alarm_at is None or self._fresh is not None):
+                self.alarm_at, self.changepoint = n, lowest
+            if sounds and self._fresh is not None:
+                self._restart(self._fresh, n)
+        return Step(n, p, log_value, sounds if self._fresh is not None else self.alarm_at is not None)
 
     def extend(self, X: Any, y: Any = None) -> Path:
         """Take many examples: the same numbers as one by one. If one of them is refused, none is taken."""
-        start = self.n
         y = list(y) if isinstance(y, Iterator) else y
+        before = None if self._fresh is None else copy.deepcopy(vars(self))
+        start = self.n
         with self._intact(Exception):
             p = self.pvalues.extend(X, y)
+        try:
+            return self._line(start, p, X, y)
+        except Exception:
+            if before is not None:  # the rest was refused after a restart
+                vars(self).update(before)
+            raise
+
+    def _line(self, start: int, p: Floats, X: Any, y: Any) -> Path:
+        """Bet on the examples after ``start``; after a restart the rest is ranked anew."""
         stop = start + len(p)
         with self._intact():
             parts = [self._bet(start, p)]
-            while self.n < stop:  # after a restart the rest is ranked anew
+            while self.n < stop:
                 rest = slice(self.n - start, self.n - start + BLOCK)
                 p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
                 parts.append(self._bet(self.n - len(p), p))
@@ -169,5 +191,19 @@ def _sounds(alarm: Alarm, log_value: Floats) -> NDArray[np.bool_]:
 
 
 def _rows(table: Any, part: slice) -> Any:
-    """Some rows of an array, list or frame."""
-    return table.iloc[part] if hasattr(table, "iloc") else table[part]
+    """Some rows of an array, list, frame or other collection; what is none of these is a label that plays no part."""
+    if hasattr(table, "iloc"):
+        return table.iloc[part]
+    try:
+        return table[part]
+    except TypeError:
+        return list(table)[part] if isinstance(table, Iterable) else table
+
+
+def _own(alarm: Alarm) -> Alarm:
+    """A copy, so that no other monitor speaks to it; what an alarm has read before would count as this stream's."""
+    if not is_alarm(alarm):
+        raise ValueError(f"alarm must be an alarm (with update of a log value), got {alarm!r}")
+    if getattr(alarm, "n", 0):
+        raise ValueError(f"alarm must be fresh, got one that has read {alarm.n} values")  # type: ignore[attr-defined]
+    return copy.deepcopy(alarm)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -114,6 +115,33 @@ class Alarm(Protocol):
     def update(self, log_value: float) -> bool:
         """Take the next log value; does the alarm sound?"""
         ...
+
+
+def is_measure(thing: object) -> bool:
+    """Whether it is a measure: bets and alarms too have ``update`` and ``extend``, but take no labels.
+
+    >>> is_measure("a measure")
+    False
+    """
+    return isinstance(thing, Measure) and not isinstance(thing, (type, Bet)) and _takes(thing.update, 2)
+
+
+def is_alarm(thing: object) -> bool:
+    """Whether it is an alarm, and not a bet or a measure.
+
+    >>> is_alarm("an alarm")
+    False
+    """
+    lawful = isinstance(thing, Alarm) and not isinstance(thing, (type, Bet))
+    return lawful and _takes(thing.update, 1) and not _takes(thing.update, 2)  # type: ignore[attr-defined]
+
+
+def _takes(method: Callable[..., object], arguments: int) -> bool:
+    try:
+        signature(method).bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
 
 
 def one_p(p: Any) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any, TypeVar
 
 import numpy as np
 
-from exchangeable.protocols import Bet, Floats, Measure, Ranks
+from exchangeable.protocols import Floats, Measure, Ranks, is_measure
 
 DRAWS = 1024  # thetas drawn at a time for single updates
 
@@ -65,7 +64,7 @@ class PValues:
     """
 
     def __init__(self, measure: Measure, *, seed: int = 0, stream: int = 0) -> None:
-        if isinstance(measure, (type, Bet)) or not isinstance(measure, Measure) or not _takes_labels(measure):
+        if not is_measure(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
         self.seed = _seed(seed)
@@ -103,12 +102,3 @@ def _stream(stream: int) -> int:
     if isinstance(stream, bool) or not isinstance(stream, (int, np.integer)) or not 0 <= stream < 2**32:
         raise ValueError(f"stream must be a whole number in [0, 2**32), got {stream!r}")
     return int(stream)
-
-
-def _takes_labels(measure: Measure) -> bool:
-    """Whether it takes x and y, as measures do and alarms do not."""
-    try:
-        signature(measure.update).bind(None, None)
-    except TypeError:
-        return False
-    return True

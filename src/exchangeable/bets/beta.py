@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from exchangeable.bets.banks import Betas, FromBank
 from exchangeable.protocols import in_interval, whole
 
@@ -22,7 +24,7 @@ class Beta(FromBank):
     """
 
     def __init__(self, switching: float = 0.001, *, size: int = 15, reach: float = 2.5) -> None:
-        self.switching = in_interval("switching", switching, 0.0, 1.0, "(0, 1]")
+        self.switching = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self.size = whole("size", size, 2, 200)
         self.reach = in_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")  # so that every density at every p is a number
         super().__init__(Betas([self.switching], self.size, self.reach))

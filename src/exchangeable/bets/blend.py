@@ -70,7 +70,7 @@ class Switching:
 
     def __init__(self, bets: Sequence[Bet], share: float = 0.001) -> None:
         self.bets = _several(bets)
-        self.share = in_interval("share", share, 0.0, 1.0, "(0, 1]")
+        self.share = in_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
 
     def log_density(self, p: float) -> float:

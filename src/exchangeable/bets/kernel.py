@@ -21,7 +21,7 @@ class Kernel(FromBank):
     """
 
     def __init__(self, order: int = 16, forgetting: float = 1.0) -> None:
-        self.order = whole("order", order, 2, 4096)
+        self.order = whole("order", order, 2, 1024)
         self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         super().__init__(Kernels([self.order], [self.forgetting]))
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable.measures.distance import NearestResidual
 from exchangeable.measures.pools import Pool, Scored, check_count, label_list
 from exchangeable.measures.rows import encode, shown
-from exchangeable.protocols import Bet, Measure, Rank, Ranks
+from exchangeable.protocols import Measure, Rank, Ranks, is_measure
 
 
 class Conditional:
@@ -38,10 +39,14 @@ class Conditional:
     """
 
     def __init__(self, measure: Measure) -> None:
-        if isinstance(measure, (type, Bet)) or not isinstance(measure, Measure):
+        if not is_measure(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         if getattr(measure, "n", 0):
             raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
+        if isinstance(measure, NearestResidual):
+            raise ValueError(
+                "measure must not be NearestResidual: labels that are numbers leave no others to rank among"
+            )
         self.n = 0
         self._within: Any = measure
         if not (hasattr(measure, "update_within") and hasattr(measure, "extend_within")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -63,6 +64,12 @@ class Frozen(Scored):
         self._kind = f"{residual} residual" if kind == "regressor" else kind
         self.edges = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Frozen:
+        """The score is fixed, so copies share it; each has its own pool."""
+        twin = copy.copy(self)
+        twin._pool = copy.deepcopy(self._pool, memo)
+        return twin
 
     def scores(self, X: Any, y: Any = None) -> Floats:
         """The scores of many examples, or the numbers of their bins; changes nothing."""
@@ -183,6 +190,8 @@ def _kind(score: Any) -> str:
     _check_fitted(score)
     if not isinstance(score, type):
         if hasattr(score, "predict_proba") and hasattr(score, "classes_"):
+            if isinstance(score.classes_, list) and any(np.ndim(classes) for classes in score.classes_):
+                raise ValueError(f"score must have one label for each example, got the multi-output {shown(score)}")
             return "classifier"
         if hasattr(score, "score_samples"):
             return "detector"
@@ -229,7 +238,13 @@ def _length(X: Any) -> int:
 
 
 def _one_row(x: Any) -> Any:
-    """One example as a table of one row; a row of numbers and words stays one."""
+    """One example as a table of one row: a row of a frame keeps its names, one of numbers and words stays one."""
+    if isinstance(x, dict):
+        return [x]
+    if hasattr(x, "columns") and getattr(x, "shape", ())[:1] == (1,):
+        return x
+    if hasattr(x, "to_frame") and hasattr(x, "iloc"):
+        return x.to_frame().T.infer_objects()
     try:
         row = np.asarray(x)
         mixed = row.dtype.kind in "US" and not isinstance(x, (str, bytes, np.ndarray))
