@@ -3,6 +3,7 @@
 # make check   style, types, architecture, doctests, and the wheel in an empty environment
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
+# make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
@@ -19,7 +20,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench validity power detection paper clean
+.PHONY: demo test check style types doctest wheel bench validity recipes power detection paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
@@ -48,6 +49,9 @@ bench: $(BENCH)/.bench
 
 validity: $(BENCH)/.bench
 	$(BENCH)/bin/python benchmarks/validity.py
+
+recipes: $(VENV)/.demo
+	$(BIN)/python benchmarks/invalid_recipes.py
 
 power: $(VENV)/.demo
 	$(BIN)/python benchmarks/bench_power.py $(if $(DATA),--data $(DATA))

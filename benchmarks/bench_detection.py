@@ -29,7 +29,7 @@ from scipy import stats
 import detectors
 import peers
 from changes import changes
-from detectors import ALARMS, DUMMY, OURS, RIVER, Detector, Floats, Integers, crossing, own, p_values
+from detectors import ALARMS, DUMMY, OURS, PEERS, RIVER, Detector, Floats, Integers, crossing, own, p_values
 from workloads import heading, table
 
 BEFORE, AFTER = 1_000, 1_000  # steps before and after the change
@@ -46,7 +46,12 @@ class Runs(NamedTuple):
     changed: int
 
 
-FAMILIES = {"ours": Runs(1_000, 1_000, 200), "river": Runs(1_000, 1_000, 200), "peers": Runs(300, 300, 80)}
+FAMILIES = {
+    "ours": Runs(1_000, 1_000, 200),
+    "river": Runs(1_000, 1_000, 200),
+    "peers": Runs(1_000, 1_000, 100),
+    "slow peers": Runs(300, 300, 50),
+}
 Task = tuple[str | None, str, str, int, int, dict[str, tuple[float, float]]]
 
 
@@ -89,8 +94,10 @@ def average(delay: Floats) -> float:
 
 @cache
 def tools(family: str) -> Mapping[str, Detector]:
-    """The tools of a family, made once in each process: "river" or "peers"."""
-    chosen: Sequence[Detector] = [*RIVER, DUMMY] if family == "river" else detectors.martingales()
+    """The tools of a family other than ours, made once in each process."""
+    chosen: Sequence[Detector] = [*RIVER, DUMMY]
+    if family in PEERS:
+        chosen = detectors.martingales(PEERS[family])
     return {tool.name: tool for tool in chosen}
 
 
@@ -116,7 +123,7 @@ def loud(task: Task) -> dict[str, tuple[int, int]]:
     if family == "ours":
         paths = own(x, run)
         return {tool: (crossing(paths[tool], low), crossing(paths[tool], high)) for tool, (low, high) in levels.items()}
-    watched = p_values(x, run) if family == "peers" else x
+    watched = p_values(x, run) if family in PEERS else x
     found = {}
     for name, tool in tools(family).items():
         if isinstance(tool, detectors.Path):  # one pass for both levels
@@ -170,17 +177,17 @@ class Bench:
 
     def __init__(self, pool: Pool, folder: str | None, runs: Mapping[str, Runs]) -> None:
         self.pool, self.folder, self.runs = pool, folder, runs
-        self._uniform: dict[int, dict[str, NDArray[Any]]] = {}
+        self._uniform: dict[tuple[str, int], dict[str, NDArray[Any]]] = {}
 
     def peaks(self, family: str, name: str, kind: int) -> dict[str, NDArray[Any]]:
         """Runs without a change. Exact p-values are uniform then, so one lot serves the peers on every stream."""
-        if family == "peers" and kind in self._uniform:
-            return self._uniform[kind]
-        source = UNIFORM if family == "peers" else name
+        if (family, kind) in self._uniform:
+            return self._uniform[family, kind]
+        source = UNIFORM if family in PEERS else name
         tasks: list[Task] = [(self.folder, family, source, run, kind, {}) for run in range(self.runs[family][kind])]
         found = columns(self.pool.imap(quiet, tasks, chunksize=10))
-        if family == "peers":
-            self._uniform[kind] = found
+        if family in PEERS:
+            self._uniform[family, kind] = found
         return found
 
     def results(self, family: str, name: str) -> dict[str, Result]:
@@ -274,7 +281,7 @@ def percent(count: int, runs: int) -> str:
 
 def sections(all_results: Mapping[str, Mapping[str, Result]]) -> list[str]:
     usual = {tool: ALARMS[alarm][2] for tool, (_, alarm) in OURS.items()}
-    usual |= {name: tool.default for family in ("river", "peers") for name, tool in tools(family).items()}
+    usual |= {name: tool.default for family in FAMILIES if family != "ours" for name, tool in tools(family).items()}
     return [
         f"## Mean delay at {100 * RATE:.0f} % false alarms: ours against the best of the others\n\n"
         "In brackets: how much longer ours takes than that best one, 95 % interval of the mean over the runs that both "
@@ -352,7 +359,7 @@ if __name__ == "__main__":
     options.add_argument("--only", nargs="*", default=[], help="these streams only; prints, writes nothing")
     options.add_argument("--quick", action="store_true", help="a fifth of the runs, no peers; prints, writes nothing")
     given = options.parse_args()
-    fewer = {name: Runs(*(n // 5 for n in lot)) for name, lot in FAMILIES.items() if name != "peers"}
+    fewer = {name: Runs(*(n // 5 for n in lot)) for name, lot in FAMILIES.items() if name not in PEERS}
     text = main(given.data, given.only, fewer if given.quick else FAMILIES)
     if not given.only and not given.quick:
         File(__file__).with_name("DETECTION.md").write_text(text, encoding="utf-8")

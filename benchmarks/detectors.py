@@ -14,7 +14,7 @@ import math
 import random
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -245,22 +245,24 @@ RIVER = [
     Path("river PageHinkley", 50.0, "threshold = 50", page_hinkley),
 ]
 DUMMY = Dummy("always", 0.0, "none")
-PEERS = (
-    "MAPIE jumper",
-    "crepes SimpleJumper",
-    "crepes SleeperStayer",
-    "crepes SleeperDrifter",
-    "online-cp SimpleMixture",
-    "nonconform SimpleJumper, restarted",
-)
+PEERS: Mapping[str, Sequence[str]] = {  # those quick enough for hundreds of runs
+    "peers": (
+        "MAPIE jumper",
+        "crepes SimpleJumper",
+        "crepes SleeperStayer",
+        "crepes SleeperDrifter",
+        "online-cp SimpleMixture",
+    ),
+    "slow peers": ("nonconform SimpleJumper, restarted",),
+}
 
 
-def martingales() -> list[Path]:
-    """The peers' martingales that are quick enough for hundreds of runs; they get our exact p-values.
+def martingales(names: Sequence[str]) -> list[Path]:
+    """The peers' martingales of these names that are installed; they get our exact p-values.
 
     Where a library names no threshold, 100 is taken.
     """
-    found = [peer for peer in peers.installed(peers.PATHS) if peer.name in PEERS]
+    found = [peer for peer in peers.installed(peers.PATHS) if peer.name in names]
     return [
         Path(
             peer.name,
