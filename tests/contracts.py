@@ -111,6 +111,12 @@ def _beta_at(history: Sequence[float], switching: float, p: float) -> float:
 
 BETS: dict[str, BetCase] = {
     "Adaptive": BetCase(bets.Adaptive, _adaptive_beyond, NEAR_ONE, 10),
+    "Watchful": BetCase(
+        bets.Watchful,
+        lambda history: naive.watchful_mass_outside(history, FLOOR, -math.expm1(-NEAR_ONE)),
+        NEAR_ONE,
+        6,
+    ),
     "Beta": _beta(0.001, 15, 2.5),
     "Beta(small)": _beta(0.3, 4, 1.0),
     "Idle": _bounded(bets.Idle),

@@ -433,3 +433,51 @@ def ranks_of(scores: ArrayLike, y: Sequence[Any] | None = None) -> Counts:
     """Each score among all so far, or (labels given) among those of its own label."""
     alpha = np.asarray(scores, dtype=np.float64)
     return [ranked(alpha[:n], None if y is None else y[:n]) for n in range(1, len(alpha) + 1)]
+
+
+_TAILS = [(e, w, end) for e in (0.1, 0.3, 0.6) for w in (0.02, 0.05, 0.1, 0.2, 0.5) for end in ("low", "high", "both")]
+_STEPS = [(a, w, end) for a in (1 / 64, 1 / 32, 1 / 8, 3 / 16, 3 / 8) for w in (0.1, 0.3) for end in ("low", "high")]
+
+
+def _ends(low: float, high: float, end: str) -> float:
+    return {"low": low, "high": high, "both": (low + high) / 2}[end]
+
+
+def watchful_log_densities(p: float) -> Floats:
+    """Of Beta densities on a grid, and of powers and steps at the ends mixed with the uniform density."""
+    betas = beta_log_density(p, *beta_grid(15, 2.5))
+    rest = []
+    with mpmath.workdps(30):
+        for e, w, end in _TAILS:
+            low, x = e * mpmath.mpf(p) ** (e - 1), 1 - mpmath.mpf(p)
+            high = e * x ** (e - 1) if p < 1.0 else mpmath.mpf(2) ** (-54 * (e - 1))
+            rest.append(float(mpmath.log(1 - w + w * _ends(low, high, end))))
+    for a, w, end in _STEPS:
+        rest.append(math.log(1 - w + w * _ends(float(p < a) / a, float(p >= 1 - a) / a, end)))
+    return np.concatenate([betas, rest])
+
+
+def watchful(p: Iterable[float]) -> tuple[list[float], Floats]:
+    """Gains of the mixture of Shiryaev-Roberts statistics, and the weights with which it bets next."""
+    weights = np.log(np.repeat([0.4 / 225, 0.4 / 45, 0.2 / 20], [225, 45, 20]))
+    psi = np.full(290, -np.inf)
+    gains = []
+    for value in p:
+        before = np.logaddexp(weights, psi)
+        psi = before + watchful_log_densities(value)
+        gains.append(float(np.logaddexp.reduce(psi) - np.logaddexp.reduce(before)))
+    before = np.logaddexp(weights, psi)
+    return gains, np.exp(before - np.logaddexp.reduce(before))
+
+
+def watchful_mass_outside(history: Iterable[float], low: float, from_one: float) -> float:
+    """The mass of the next bet in (0, low] and in [1 - from_one, 1]."""
+    a, b = beta_grid(15, 2.5)
+    masses = (betainc(a, b, low) + betainc(b, a, from_one)).tolist()
+    outside = low + from_one
+    for e, w, end in _TAILS:
+        one = low**e - math.expm1(e * math.log1p(-from_one))
+        two = from_one**e - math.expm1(e * math.log1p(-low))
+        masses.append((1 - w) * outside + w * _ends(one, two, end))
+    masses += [(1 - w) * outside + w * _ends(low / a, from_one / a, end) for a, w, end in _STEPS]
+    return float(watchful(history)[1] @ masses)

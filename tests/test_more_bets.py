@@ -226,3 +226,40 @@ def test_adaptive_recovers_a_share_that_had_vanished() -> None:
     p = np.where(np.arange(6000) < 3000, draws**30, 1.0 - draws**30 * (1.0 - 2.0**-53))
     ours, expected = Martingale(bets.Adaptive()).extend(p), Martingale(adaptive_by_definition()).extend(p)
     np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=0)
+
+
+def test_watchful() -> None:
+    p = P.copy()
+    p[250:270] = 5e-324
+    np.testing.assert_allclose(bets.Watchful().extend(p), naive.watchful(p)[0], rtol=1e-11, atol=1e-11)
+
+
+def test_shiryaev_roberts_on_watchful_is_the_mixture_of_their_statistics() -> None:
+    p = np.concatenate([1.0 - np.random.default_rng(9).random(300), np.full(40, 0.003)])
+    log_value = Martingale(bets.Watchful()).extend(p)
+    weights = np.log(np.repeat([0.4 / 225, 0.4 / 45, 0.2 / 20], [225, 45, 20]))
+    single = np.array([naive.shiryaev_roberts(np.cumsum(column).tolist()) for column in _fixed_densities(p)[:, ::29].T])
+    every = np.logaddexp.reduce(weights[:, np.newaxis] + _statistics(p))
+    np.testing.assert_allclose(naive.shiryaev_roberts(log_value.tolist()), every, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(single, _statistics(p)[::29], rtol=0, atol=1e-9)
+
+
+def _fixed_densities(p: np.ndarray) -> np.ndarray:
+    return np.array([naive.watchful_log_densities(value) for value in p.tolist()])
+
+
+def _statistics(p: np.ndarray) -> np.ndarray:
+    """``log psi_n = g_n + log(1 + psi_{n-1})`` of each fixed density."""
+    rows, psi = [], np.full(290, -np.inf)
+    for gains in _fixed_densities(p):
+        psi = gains + np.logaddexp(0.0, psi)
+        rows.append(psi)
+    return np.array(rows).T
+
+
+def test_watchful_never_overflows_nor_forgets_to_watch() -> None:
+    rng = np.random.default_rng(10)
+    p = np.concatenate([rng.random(2000) ** 60 + 1e-300, 1.0 - rng.random(200_000), rng.random(300) ** 2 + 1e-300])
+    gains = bets.Watchful().extend(p)
+    assert np.isfinite(gains).all()
+    assert gains[-250:].sum() > 20.0

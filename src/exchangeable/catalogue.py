@@ -30,6 +30,7 @@ MEASURES: Mapping[str, Callable[[], Measure]] = MappingProxyType(
 BETS: Mapping[str, Callable[[], Bet]] = MappingProxyType(
     {
         "adaptive": bets.Adaptive,
+        "watchful": bets.Watchful,
         "plugin": bets.Plugin,
         "simple-mixture": bets.SimpleMixture,
         "gamma-mixture": bets.GammaMixture,

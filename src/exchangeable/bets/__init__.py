@@ -9,6 +9,7 @@ from exchangeable.bets.jumper import CompositeJumper, SimpleJumper, SleepyJumper
 from exchangeable.bets.kernel import Kernel, Markov
 from exchangeable.bets.plugin import Plugin
 from exchangeable.bets.power import GammaMixture, Power, SimpleMixture
+from exchangeable.bets.watchful import Watchful
 
 __all__ = [
     "Adaptive",
@@ -28,4 +29,5 @@ __all__ = [
     "SleepyJumper",
     "Switching",
     "Tree",
+    "Watchful",
 ]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         plugin,
         pools,
         summation,
+        watchful,
     )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "plugin",
     "pools",
     "summation",
+    "watchful",
 ]
 
 

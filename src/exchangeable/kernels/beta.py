@@ -33,6 +33,21 @@ def _last_powers(exponents, out):  # type: ignore[no-untyped-def]
 
 
 @compiled()
+def heights(p, shapes, norm, out):  # type: ignore[no-untyped-def]
+    """``Beta(p; a_j, b_k)`` for a, b from the shapes, relative to a common factor whose logarithm is returned.
+
+    p = 1 stands for the p-values that round to it: there a Beta density is its mean over them, which is finite.
+    """
+    left, right = np.empty(len(shapes)), np.empty(len(shapes))
+    top = _powers(shapes, math.log(p), left)
+    top += _powers(shapes, math.log1p(-p), right) if p < 1.0 else _last_powers(shapes, right)
+    for j in range(len(shapes)):
+        for k in range(len(shapes)):
+            out[j, k] = left[j] * right[k] * norm[j, k]
+    return top
+
+
+@compiled()
 def _step(share, stay, move, heights, columns):  # type: ignore[no-untyped-def]
     """``w <- (stay w + move) h``, and the sum of the new w; added up by columns, so that the compiler vectorises it."""
     columns[:] = 0.0
@@ -48,18 +63,13 @@ def _step(share, stay, move, heights, columns):  # type: ignore[no-untyped-def]
 def beta(shares, totals, rates, shapes, norm, p, out):  # type: ignore[no-untyped-def]
     """``w_jk <- ((1 - s) w_jk + s/m) Beta(p; a_j, b_k)`` for each rate s; a, b from the shapes, m = size of the grid.
 
-    ``norm[j, k] = 1/B(a_j, b_k)``; ``shares[r, j, k]`` sum to ``totals[r]``. p = 1 stands for the p-values that round
-    to it: there a Beta density is its mean over them, which is finite.
+    ``norm[j, k] = 1/B(a_j, b_k)``; ``shares[r, j, k]`` sum to ``totals[r]``.
     """
     size = len(shapes)
-    left, right, columns, heights = np.empty(size), np.empty(size), np.empty(size), np.empty((size, size))
+    columns, grid = np.empty(size), np.empty((size, size))
     for i in range(len(p)):
-        top = _powers(shapes, math.log(p[i]), left)
-        top += _powers(shapes, math.log1p(-p[i]), right) if p[i] < 1.0 else _last_powers(shapes, right)
-        for j in range(size):
-            for k in range(size):
-                heights[j, k] = left[j] * right[k] * norm[j, k]
+        top = heights(p[i], shapes, norm, grid)
         for r in range(len(rates)):
             stay, move = (1.0 - rates[r]) / totals[r], rates[r] / norm.size
-            totals[r] = _step(shares[r], stay, move, heights, columns)
+            totals[r] = _step(shares[r], stay, move, grid, columns)
             out[i, r] = math.exp(top) * totals[r]

@@ -1,0 +1,44 @@
+"""The bet for alarms that watch without end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exchangeable import kernels
+from exchangeable.bets.banks import Betas
+from exchangeable.bets.learner import Learner, State
+from exchangeable.protocols import Floats
+
+EPSILONS, MIXED = np.array([0.1, 0.3, 0.6]), np.array([0.02, 0.05, 0.1, 0.2, 0.5])
+WIDTHS, STEPPED = np.array([1 / 64, 1 / 32, 1 / 8, 3 / 16, 3 / 8]), np.array([0.1, 0.3])
+SHARES = (0.4, 0.4, 0.2)  # of the Beta densities, of the tails, of the steps
+
+
+class Watchful(Learner):
+    """For change detection with `ShiryaevRoberts` or `Cusum`: as ready for a change after a million steps as at first.
+
+    Against each of 290 fixed densities f_k, with weights w_k, a gambler starts anew before every example, and
+
+        psi_k <- (w_k + psi_k) f_k(p) ,   f(p) = sum_k (w_k + psi_k) f_k(p) / (1 + sum_k psi_k) .
+
+    So the statistic of `ShiryaevRoberts` on this bet is sum_k psi_k, the mixture of the statistics of each density
+    alone: nothing has to be learnt or unlearnt when the change comes. `Adaptive` makes more of a long departure.
+
+    The densities: Beta(a, b) on the grid of `Beta` (225, weight 0.4 in all); powers at one end or at both, mixed with
+    the uniform density (45, weight 0.4); steps at one end, mixed with it (20, weight 0.2). O(1) time and memory.
+
+    >>> Watchful().extend([0.5, 0.01, 0.01, 0.01]).round(3)
+    array([-0.3  ,  0.729,  1.693,  2.388])
+
+    Reference: Shiryaev (1963), Roberts (1966); Pollak (1987) for mixtures of alternatives.
+    """
+
+    def __init__(self) -> None:
+        _, shapes, norm = Betas([1.0], 15, 2.5).fixed
+        counts = norm.size, 3 * len(EPSILONS) * len(MIXED), 2 * len(WIDTHS) * len(STEPPED)
+        weights = np.concatenate([np.full(n, share / n) for n, share in zip(counts, SHARES, strict=True)])
+        self._fixed = weights, shapes, norm, EPSILONS, MIXED, WIDTHS, STEPPED
+        self._state = np.zeros(len(weights)), np.zeros(2)
+
+    def _play(self, state: State, p: Floats, gains: Floats) -> None:
+        kernels.watchful.play(*state, *self._fixed, p, gains)
