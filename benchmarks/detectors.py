@@ -236,8 +236,9 @@ ALARMS: Mapping[str, tuple[Callable[[Floats], Floats], float, str]] = {
 }
 OURS: Mapping[str, tuple[Callable[[], Bet], str]] = {  # a bet and an alarm each
     "Adaptive, Ville": (bets.Adaptive, "Ville"),
-    "Adaptive, Cusum": (bets.Adaptive, "Cusum"),
     "Adaptive, ShiryaevRoberts": (bets.Adaptive, "ShiryaevRoberts"),
+    "Watchful, Cusum": (bets.Watchful, "Cusum"),
+    "Watchful, ShiryaevRoberts": (bets.Watchful, "ShiryaevRoberts"),
 }
 RIVER = [
     Adwin("river ADWIN", -math.log(0.002), "delta = 0.002"),
