@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import datasets
+from workloads import autoregression
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -51,6 +52,31 @@ def outliers(rng: np.random.Generator, before: int, after: int) -> Floats:
     stray = (np.arange(before + after) >= before) & (rng.random(before + after) < 0.1)
     x[stray] = 5.0 * rng.standard_cauchy(int(stray.sum()))
     return x
+
+
+def waiting(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Waiting times of mean 1, then of mean 0.75 (exponential)."""
+    return np.append(rng.exponential(1.0, before), rng.exponential(0.75, after))
+
+
+def narrow(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then N(0, 0.7^2)."""
+    return np.append(rng.normal(size=before), rng.normal(0.0, 0.7, size=after))
+
+
+def humps(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then half N(-0.8, 0.6^2), half N(0.8, 0.6^2): the same mean and deviation."""
+    return np.append(rng.normal(size=before), rng.normal(rng.choice([-0.8, 0.8], after), 0.6))
+
+
+def visit(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then N(-1, 1) for 100 steps, then as before."""
+    return rng.normal(np.append(np.zeros(before), np.where(np.arange(after) < 100, -1.0, 0.0)))
+
+
+def serial(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Independent N(0, 1), then an AR(1) series of the same law with rho = 0.5."""
+    return np.append(rng.normal(size=before), autoregression(rng, after, 0.5))
 
 
 def flipped(rng: np.random.Generator, y: Integers, share: float) -> Integers:
@@ -158,9 +184,18 @@ def gain(rng: np.random.Generator, X: Floats) -> Floats:
     return 1.1 * X
 
 
+HELD_OUT: Mapping[str, Change] = {  # never looked at when bets and alarms were chosen
+    "waiting times": waiting,
+    "narrower": narrow,
+    "two humps": humps,
+    "a visit": visit,
+    "serial": serial,
+}
+
+
 @cache
 def changes(folder: str | None) -> Mapping[str, Change]:
-    """All streams; USPS and Satellite if a folder with them is given."""
+    """All streams, those held out at the end; USPS and Satellite if a folder with them is given."""
     known: dict[str, Change] = {
         "mean": mean,
         "scale": scale,
@@ -177,4 +212,4 @@ def changes(folder: str | None) -> Mapping[str, Change]:
     if folder is not None:
         known["USPS"] = real(datasets.usps(folder, flavour="raw"), 2_000, blur)
         known["Satellite"] = real(datasets.satellite(folder), 2_000, gain)
-    return known
+    return {**known, **HELD_OUT}

@@ -105,13 +105,29 @@ def test_targets_can_be_missed() -> None:
 # ------------------------------------------------------------------ streams with a change
 
 
-@pytest.mark.parametrize("name", ["mean", "scale", "gradual", "counts", "outliers"])
+@pytest.mark.parametrize("name", ["mean", "scale", "gradual", "counts", "outliers", "waiting", "narrow"])
 def test_numeric_changes(name: str) -> None:
     x = getattr(changes, name)(rng(7), 2_000, 2_000)
     assert x.shape == (4_000,)
     assert np.isfinite(x).all()
     assert stats.ks_2samp(x[:1_000], x[1_000:2_000]).pvalue > 1e-3
     assert stats.ks_2samp(np.abs(x[:2_000]), np.abs(x[2_000:])).pvalue < 1e-3
+
+
+def test_two_humps_keep_mean_and_deviation() -> None:
+    x = changes.humps(rng(20), 0, 100_000)
+    assert x.mean() == pytest.approx(0.0, abs=0.02)
+    assert x.std() == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_visit_ends_and_a_series_begins() -> None:
+    x = np.array([changes.visit(rng(21, seed), 50, 200) for seed in range(400)]).mean(axis=0)
+    assert np.abs(x[:50]).max() < 0.25
+    assert x[50:150] == pytest.approx(-1.0, abs=0.25)
+    assert np.abs(x[150:]).max() < 0.25
+    series = changes.serial(rng(22), 20_000, 20_000)
+    before, after = (np.corrcoef(part[:-1], part[1:])[0, 1] for part in (series[:20_000], series[20_000:]))
+    assert (before, after) == pytest.approx((0.0, 0.5), abs=0.04)
 
 
 @pytest.mark.parametrize("name", ["noisy_labels", "hyperplane", "sea", "stagger"])
