@@ -7,6 +7,7 @@ give the log capital after each step, whatever the library made of it: NaN and i
 # mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError
@@ -207,6 +208,7 @@ def _nonconform_scores(X: Floats, y: Integers | None, seed: int) -> Floats:
 
 def _nonconform_rows(X: Floats, y: Integers | None, seed: int) -> Floats:
     """A third trains and calibrates, the rest is watched; the README's forest replaced by a quick detector."""
+    logging.getLogger("nonconform").setLevel(logging.ERROR)  # it warns that this detector needs no seed
     from nonconform import ConformalDetector, Split
     from nonconform.martingales import SimpleJumperMartingale
     from nonconform.monitoring import ExchangeabilityMonitor
@@ -227,7 +229,7 @@ PATHS: tuple[OnPValues, ...] = (
     OnPValues("crepes SimpleJumper", "crepes", _crepes(lambda m: m.SimpleJumper()), cost=6e-6),
     OnPValues("crepes SleeperStayer", "crepes", _crepes(lambda m: m.SleeperStayer()), cost=7e-6),
     OnPValues("crepes SleeperDrifter", "crepes", _crepes(lambda m: m.SleeperDrifter()), cost=3e-5),
-    OnPValues("online-cp PluginMartingale", "online-cp", _online_cp(lambda o: o.PluginMartingale()), cost=3e-4),
+    OnPValues("online-cp PluginMartingale", "online-cp", _online_cp(lambda o: o.PluginMartingale()), cost=1e-4),
     OnPValues("online-cp SimpleJumper", "online-cp", _online_cp(lambda o: o.SimpleJumper()), cost=2e-4),
     OnPValues("online-cp CompositeJumper", "online-cp", _online_cp(lambda o: o.CompositeJumper()), cost=1.2e-3),
     OnPValues("online-cp SimpleMixture", "online-cp", _online_cp(lambda o: o.SimpleMixtureMartingale()), cost=5e-5),

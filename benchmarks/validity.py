@@ -28,7 +28,7 @@ AGAIN = 4  # a cell that looks broken is run again, fresh, with so many times th
 AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval too lies above the promise
 PERIOD, LONG, LONG_RUNS = 100.0, 2000, 300  # of the mean time to a false alarm: examples, steps, runs
 PEER_STEPS = 300  # of peers that fit a model on a part of them
-BUDGET = 10.0  # seconds of one core for a peer on one kind of data
+BUDGET = 15.0  # seconds of one core for a peer on one kind of data
 PIECE = 20  # runs of one piece of a peer's work
 WORKERS = min(os.cpu_count() or 1, 8)
 
@@ -245,11 +245,10 @@ def by_kind(cells: Sequence[Certificate]) -> str:
         own = [c for c in cells if c.data == data]
         worst = max(own, key=lambda c: c.rate)
         total = sum(c.false_alarms for c in own) / sum(c.runs for c in own)
-        what = f"{worst.measure}, {worst.bet}, {worst.alarm}"
         rows.append(
             [data, f"{own[0].steps}", f"{len(own)}", percent(total), percent(worst.rate), span(*worst.interval)]
         )
-        rows[-1].append(what)
+        rows[-1].append(f"{worst.measure}, {worst.bet}, {worst.alarm}".replace("_", "-"))
     columns = ["data", "steps", "combinations", "mean rate, %", "worst, %", "99 % interval", "of"]
     kinds_ = "\n".join(f"- *{name}*: {first_line(make)}" for name, make in DATA.items())
     return f"## By kind of data\n\n{kinds_}\n\n" + table(columns, rows)
@@ -303,9 +302,9 @@ def side_by_side(counted: Iterable[Counted], cells: Sequence[Certificate]) -> st
         "## Side by side with other libraries\n\n"
         f"The same data, the same promise ({peers.VILLE}, alpha = {ALPHA}, which all of them state), each library used"
         " as its documentation tells (`benchmarks/peers.py`). Those that bet on p-values are given exact ones. Slow"
-        " ones get fewer runs; *undecided* means: no excess seen, and too few runs to see"
-        f" {certificate.EXCESS} times the promise with probability {certificate.POWER}. *Not finite*: runs in which the"
-        " reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so on the first part"
+        " ones get fewer runs; *undecided* means: no excess seen, but too few runs to exclude"
+        f" {certificate.EXCESS} times the promise, or to see it with probability {certificate.POWER}. *Not finite*: runs in"
+        " which the reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so on the first part"
         " of the steps and bets on the rest. MAPIE judges from its 100th p-value on, by capital *above* 1/alpha. A peer"
         " that looked broken was run again on fresh data, and the second count is shown.\n\n"
         + table([*columns, "not finite", "failed"], rows)

@@ -49,7 +49,8 @@ def test_verdicts() -> None:
     assert _with(4000, 150, 0.05).verdict == "kept"
     assert _with(4000, 215, 0.05).verdict == "kept"  # above, but well within chance
     assert _with(4000, 260, 0.05).verdict == "BROKEN"
-    assert _with(100, 0, 0.05).verdict == "undecided"
+    assert _with(100, 4, 0.05).verdict == "undecided"
+    assert _with(100, 0, 0.05).verdict == "kept"  # 6.5 % would hardly give none
     assert _with(100, 60, 0.05).verdict == "BROKEN"  # few runs are enough for that
 
 
@@ -224,7 +225,7 @@ def test_an_invalid_recipe_is_found(measure: Callable[[], Any], bet: Callable[[]
 @pytest.mark.parametrize("alarm", ["ville", "cusum"])
 def test_the_valid_recipe_is_not(alarm: str) -> None:
     got = certify(measures.NearestNeighbour, bets.SimpleJumper, alarm, data="ties", runs=150, steps=250)
-    assert got.verdict == "undecided"
+    assert got.verdict != "BROKEN"
     assert got.interval[0] <= 0.05
 
 

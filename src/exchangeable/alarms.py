@@ -155,7 +155,7 @@ class ShiryaevRoberts(_Watching):
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
 
     The promise: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
-    ``period`` examples. Sounds no later than `Cusum`. O(1) time and memory.
+    ``period`` examples. Sounds no later than `Cusum`; soonest with the bet `Watchful`. O(1) time and memory.
 
     >>> alarm = ShiryaevRoberts(period=100)
     >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]

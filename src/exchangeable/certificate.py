@@ -176,11 +176,13 @@ class Certificate(NamedTuple):
     def verdict(self) -> str:
         """Is it "kept", "BROKEN" (the whole interval lies above the promise) or "undecided"?
 
-        Undecided where there are too few runs to see 1.3 times the promise with probability 0.9.
+        Undecided where there are too few runs: 1.3 times the promise lies in the interval, and would not have been
+        called broken with probability 0.9.
         """
-        if self.interval[0] > self.promise:
+        low, high = self.interval
+        if low > self.promise:
             return "BROKEN"
-        return "kept" if self.power >= POWER else "undecided"
+        return "kept" if high < EXCESS * self.promise or self.power >= POWER else "undecided"
 
     def record(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -232,7 +234,7 @@ def certify(
     >>> from exchangeable import alarms, bets, measures
     >>> make = measures.NearestNeighbour, bets.SimpleMixture, lambda: alarms.Ville(0.2)
     >>> certify(*make, runs=50, steps=20).verdict
-    'undecided'
+    'kept'
     """
     survey = Survey([measure], [bet], [alarm], data, runs, steps, alpha, seed)
     return certify_all([survey], processes=processes, progress=progress)[0]
