@@ -303,10 +303,10 @@ def side_by_side(counted: Iterable[Counted], cells: Sequence[Certificate]) -> st
         f"The same data, the same promise ({peers.VILLE}, alpha = {ALPHA}, which all of them state), each library used"
         " as its documentation tells (`benchmarks/peers.py`). Those that bet on p-values are given exact ones. Slow"
         " ones get fewer runs; *undecided* means: no excess seen, but too few runs to exclude"
-        f" {certificate.EXCESS} times the promise, or to see it with probability {certificate.POWER}. *Not finite*: runs in"
-        " which the reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so on the first part"
-        " of the steps and bets on the rest. MAPIE judges from its 100th p-value on, by capital *above* 1/alpha. A peer"
-        " that looked broken was run again on fresh data, and the second count is shown.\n\n"
+        f" {certificate.EXCESS} times the promise, or to see it with probability {certificate.POWER}. *Not finite*:"
+        " runs in which the reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so"
+        " on the first part of the steps and bets on the rest. MAPIE judges from its 100th p-value on, by capital"
+        " *above* 1/alpha. A peer that looked broken was run again on fresh data, and the second count is shown.\n\n"
         + table([*columns, "not finite", "failed"], rows)
         + "".join(f"\n{line}" for line in missing)
         + ("\n" if missing else "")
