@@ -28,7 +28,7 @@ AGAIN = 4  # a cell that looks broken is run again, fresh, with so many times th
 AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval too lies above the promise
 PERIOD, LONG, LONG_RUNS = 100.0, 2000, 300  # of the mean time to a false alarm: examples, steps, runs
 PEER_STEPS = 300  # of peers that fit a model on a part of them
-BUDGET = 10.0  # seconds of one core for a peer on one kind of data
+BUDGET = 15.0  # seconds of one core for a peer on one kind of data
 PIECE = 20  # runs of one piece of a peer's work
 WORKERS = min(os.cpu_count() or 1, 8)
 
