@@ -13,15 +13,7 @@ import bench_cli
 import bench_fleet
 import bench_measures
 import bench_nearest
-
-
-def processor() -> str:
-    """The name of the processor, where the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+from workloads import processor
 
 
 def heading() -> str:

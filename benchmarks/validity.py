@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 import peers
-from exchangeable import PValues, alarms, bets, catalogue, certificate, measures
+from exchangeable import PValues, alarms, catalogue, certificate, measures
 from exchangeable.certificate import DATA, Certificate, Survey, certify_all, examples
-from exchangeable.protocols import Alarm, Bet, Floats, Measure
+from exchangeable.protocols import Alarm, Floats, Measure
 from workloads import heading, table
 
 ALPHA, STEPS, RUNS = 0.1, 200, 2000  # at 10 % half the runs show an excess that at 5 % take 4,000, and more runs alarm
@@ -48,11 +48,6 @@ def conditional_value() -> Measure:
     return measures.Conditional(measures.Value())
 
 
-def cautious() -> Bet:
-    """With a low bar, for it to bet at all within the steps."""
-    return bets.Cautious(bets.SimpleMixture(), factor=2.0)
-
-
 def short_cusum() -> Alarm:
     return alarms.Cusum(PERIOD)
 
@@ -66,7 +61,7 @@ def short_difference() -> Alarm:
 
 
 MEASURES: list[certificate.Made] = [*catalogue.MEASURES, five_neighbours, frozen_bins, conditional_value]
-BETS: list[certificate.Made] = [*(name for name in catalogue.BETS if name != "cautious"), cautious]
+BETS: list[certificate.Made] = [*catalogue.BETS]
 ALARMS: list[certificate.Made] = [*catalogue.ALARMS]
 
 

@@ -32,13 +32,13 @@ def labelled(n: int, d: int, *, labels: int = 10, seed: int = 0) -> tuple[Floats
     return X, y
 
 
-def best(work: Callable[[], object], *, repeats: int = 3) -> float:
-    """Shortest wall time of several runs: the machine is shared and noise only ever adds."""
+def best(work: Callable[[], object], *, repeats: int = 3, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Shortest time of several runs, by the wall unless told: the machine is shared and noise only ever adds."""
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)
 
 

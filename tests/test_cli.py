@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,37 +17,11 @@ import pyarrow.parquet
 import pytest
 
 import exchangeable as ex
+from conftest import Run
 from exchangeable import alarms, bets, catalogue, cli, measures
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the paper's datasets are not on this machine")
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Call the program in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    before = signal.getsignal(signal.SIGINT)
-
-    def call(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["exchangeable", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        signal.signal(signal.SIGINT, before)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Done(int(exit_.value.code or 0), captured.out, captured.err)
-
-    return call
 
 
 def examples(n: int = 400, *, change: bool) -> tuple[np.ndarray, list[str]]:

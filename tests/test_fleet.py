@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import math
-import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -25,8 +23,9 @@ from scipy.integrate import quad
 
 import exchangeable as ex
 import naive
+from conftest import Run
 from contracts import settled
-from exchangeable import alarms, cli, tables
+from exchangeable import alarms, tables
 from exchangeable.fleet import adjusted, e_bh
 
 Floats = NDArray[np.float64]
@@ -326,31 +325,10 @@ def test_overflow_by_the_base_is_refused() -> None:
 # ------------------------------------------------------------------ the command
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Call the program in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    before = signal.getsignal(signal.SIGINT)
-
-    def call(*words: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["exchangeable", "fleet", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        signal.signal(signal.SIGINT, before)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Done(int(exit_.value.code or 0), captured.out, captured.err)
-
-    return call
+@pytest.fixture(name="run")
+def run_fleet(run: Run) -> Run:
+    """Call `exchangeable fleet`."""
+    return lambda *words: run("fleet", *words)
 
 
 def put(text: str, name: str = "fleet.csv") -> str:

@@ -45,7 +45,7 @@ BETS: Mapping[str, Callable[[], Bet]] = MappingProxyType(
         "beta": bets.Beta,
         "blend": lambda: bets.Blend(_few()),
         "switching": lambda: bets.Switching(_few()),
-        "cautious": lambda: bets.Cautious(bets.Plugin()),
+        "cautious": lambda: bets.Cautious(bets.SimpleMixture(), factor=2.0),
         "idle": bets.Idle,
     }
 )

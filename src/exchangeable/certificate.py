@@ -23,6 +23,7 @@ Generator = np.random.Generator
 CONFIDENCE = 0.99  # of the intervals; a promise is called broken at half of 1 - CONFIDENCE
 EXCESS = 1.3  # times the promise: an excess that the runs should show ..
 POWER = 0.9  # .. with this probability
+LEAST = 1e-200  # alpha, so that steps / alpha is a lawful period
 TINY = 8  # examples of the kind "tiny"
 BLOCK = 25  # runs of one piece of work
 
@@ -380,7 +381,7 @@ def _admitted(survey: Survey) -> Survey:
     return survey._replace(
         runs=whole("runs", survey.runs, 1, 10**7),
         steps=min(steps, TINY) if survey.data == "tiny" else steps,
-        alpha=in_interval("alpha", survey.alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)"),
+        alpha=in_interval("alpha", survey.alpha, LEAST, math.nextafter(1.0, 0.0), f"({LEAST:g}, 1)"),
         seed=whole("seed", survey.seed, 0, 2**64 - 1),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,35 @@ from exchangeable import kernels
 from exchangeable.protocols import Bet, Floats, in_interval, many_p, one_p, whole
 
 
-class Blend:
+class _Mixture(ABC):
+    """Several bets, and how the capital is shared among them."""
+
+    bets: list[Bet]
+    _shares: Floats
+
+    @abstractmethod
+    def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
+        """Log densities of the mixture from those of its bets (steps x bets); the shares learn."""
+
+    def log_density(self, p: float) -> float:
+        """Log of the betting function at p."""
+        gain = np.empty(1)
+        self._mix(self._shares.copy(), np.array([[bet.log_density(p) for bet in self.bets]]), gain)
+        return float(gain[0])
+
+    def update(self, p: float) -> None:
+        """Learn p."""
+        self.extend([one_p(p)])
+
+    def extend(self, p: ArrayLike) -> Floats:
+        """Bet on each p, then learn it."""
+        values = many_p(p)
+        gains = np.empty(len(values))
+        self._mix(self._shares, np.column_stack([bet.extend(values) for bet in self.bets]), gains)
+        return gains
+
+
+class Blend(_Mixture):
     """Bayes mixture: the capital is shared once, and each share grows or shrinks by its own bet.
 
         S_n = sum_k w_k S_n^k ,   so  log S_n >= log S_n^k + log w_k  for every k
@@ -32,27 +61,13 @@ class Blend:
         self.bets = _several(bets)
         self.weights = [1.0 / len(self.bets)] * len(self.bets) if weights is None else _weights(weights, len(self.bets))
         with np.errstate(divide="ignore"):
-            self._log_shares = np.log(self.weights)
+            self._shares = np.log(self.weights)  # in logs
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        gain = np.empty(1)
-        kernels.blend.blend(self._log_shares.copy(), _gains(self.bets, p), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        kernels.blend.blend(self._log_shares, np.column_stack([bet.extend(values) for bet in self.bets]), gains)
-        return gains
+    def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
+        kernels.blend.blend(shares, table, gains)
 
 
-class Switching:
+class Switching(_Mixture):
     """Fixed share: follows the best bet even when the best one changes.
 
     Before each step the part ``share`` of all capital is taken and spread evenly over the m bets,
@@ -73,23 +88,8 @@ class Switching:
         self.share = in_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        gain = np.empty(1)
-        kernels.blend.switching(self._shares.copy(), self.share, _gains(self.bets, p), gain)
-        return float(gain[0])
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self.extend([one_p(p)])
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        values = many_p(p)
-        gains = np.empty(len(values))
-        table = np.column_stack([bet.extend(values) for bet in self.bets])
-        kernels.blend.switching(self._shares, self.share, table, gains)
-        return gains
+    def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
+        kernels.blend.switching(shares, self.share, table, gains)
 
 
 class Cautious:
@@ -130,10 +130,6 @@ class Cautious:
         own = self.bet.extend(values)
         kernels.blend.cautious(self._state, self._ring, own, gains, math.log(self.factor))
         return gains
-
-
-def _gains(bets: Sequence[Bet], p: float) -> Floats:
-    return np.array([[bet.log_density(p) for bet in bets]])
 
 
 def _several(bets: Sequence[Bet]) -> list[Bet]:
