@@ -121,7 +121,7 @@ def verdict(run: Run, *words: object) -> dict[str, Any]:
 
 def test_the_defaults_are_the_library_s() -> None:
     ours, theirs = cli.Choice().monitor(), ex.Monitor()
-    assert type(ours.pvalues.measure) is type(theirs.pvalues.measure)
+    assert type(ours.measure) is type(theirs.measure)
     assert type(ours.martingale.bet) is type(theirs.martingale.bet)
     assert isinstance(ours.alarm, alarms.Ville)
     assert ours.guarantee == theirs.guarantee

@@ -580,7 +580,7 @@ def test_constructors_store_arguments_under_their_names() -> None:
     assert PValues(measures.NearestNeighbour(), seed=2**64 - 1).seed == 2**64 - 1
     measure, bet, alarm = measures.NearestNeighbour(), bets.Plugin(), alarms.Ville()
     monitor = Monitor(measure, bet, alarm, seed=9)
-    assert (monitor.pvalues.measure, monitor.martingale.bet, monitor.seed) == (measure, bet, 9)
+    assert (monitor.measure, monitor.martingale.bet, monitor.seed) == (measure, bet, 9)
     assert monitor.alarm is not alarm  # a copy, so that no two monitors speak to one alarm
 
 

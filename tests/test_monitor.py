@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 import contracts
 import naive
-from exchangeable import Martingale, Monitor, PValues, Step, thetas
+from exchangeable import Given, Martingale, Monitor, PValues, Step, thetas
 from exchangeable.alarms import Cusum, Ville
 from exchangeable.bets import Adaptive, Plugin, Power, SimpleJumper, SimpleMixture, SleepyJumper
 from exchangeable.measures import Frozen, NearestNeighbour, Value
 from exchangeable.protocols import Bet
+from exchangeable.pvalues import from_ranks
 
 
 def stream(seed: int, n: int, change: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -59,7 +60,7 @@ def test_the_whole_line_against_the_paper() -> None:
 
 def test_the_defaults() -> None:
     monitor = Monitor()
-    assert isinstance(monitor.pvalues.measure, NearestNeighbour)
+    assert isinstance(monitor.measure, NearestNeighbour)
     assert isinstance(monitor.martingale.bet, Adaptive)
     assert isinstance(monitor.alarm, Ville)
     assert (monitor.alarm.alpha, monitor.seed, monitor.on_alarm) == (0.01, 0, "latch")
@@ -358,3 +359,57 @@ def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
     assert contracts.state(monitor) == before
     assert contracts.same_bits(monitor.extend(X[50:]).log_value, untroubled.extend(X[50:]).log_value)
     assert monitor.alarm_at is not None
+
+
+# ------------------------------------------------------------------ p-values brought along; a start in mid-stream; the latest step
+
+
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+def test_given_p_values_are_bet_on_as_they_are(on_alarm: str) -> None:
+    p = 1.0 - np.random.default_rng(3).beta(4.0, 1.0, 400)
+    monitor = Monitor(Given(), SimpleMixture(), Ville(0.05), on_alarm=on_alarm)
+    path = monitor.extend(p[:250])
+    steps = [monitor.update(value) for value in p[250:].tolist()]
+    assert contracts.same_bits(np.concatenate([path.p, [step.p for step in steps]]), p)
+    assert monitor.n == 400
+    assert path.alarm.sum() > 1
+    if on_alarm == "latch":
+        assert contracts.same_bits(path.log_value, Martingale(SimpleMixture()).extend(p[:250]))
+    for bad in (0.0, 1.5, math.nan, "x"):
+        assert contracts.refused(lambda bad=bad: monitor.update(bad), monitor).startswith("p must")  # type: ignore[misc]
+
+
+def test_given_p_values_must_be_fresh_and_are_not_ranked() -> None:
+    used = Given()
+    used.update(0.5)
+    with pytest.raises(ValueError, match="measure must be fresh, got p-values of which 1 "):
+        Monitor(used)
+    with pytest.raises(ValueError, match="measure must be a measure"):
+        PValues(Given())  # type: ignore[arg-type]
+
+
+def test_a_monitor_that_starts_in_mid_stream_draws_the_thetas_of_its_positions() -> None:
+    x = np.zeros(40)  # all tied: theta is all there is
+    path = Monitor(Value(), seed=4, start=1000).extend(x)
+    expected = from_ranks(Value().extend(x), seed=4, start=1000)
+    assert contracts.same_bits(path.p, expected)
+    assert path.n.tolist() == list(range(1001, 1041))
+    assert path.lowest[0] == 1000
+
+
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+def test_the_latest_step_and_the_highest_capital_are_kept(on_alarm: str) -> None:
+    x = np.concatenate([np.random.default_rng(8).normal(size=100), np.arange(100.0)])
+    one, many = (Monitor(Value(), SimpleMixture(), Ville(0.05), on_alarm=on_alarm) for _ in range(2))
+    assert (one.last, one.log_max) == (None, 0.0)
+    steps: list[Step] = []
+    high = 0.0
+    for i, value in enumerate(x.tolist()):
+        begins = on_alarm == "restart" and bool(steps) and steps[-1].alarm
+        steps.append(one.update(value))
+        high = max(0.0 if begins else high, steps[-1].log_value)
+        assert (one.last, one.log_max) == (steps[-1], high)
+        if i % 7 == 6:
+            many.extend(x[i - 6 : i + 1])
+            assert (many.last, many.log_max) == (one.last, one.log_max)
+    assert sum(step.alarm for step in steps) > 1

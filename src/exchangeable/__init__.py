@@ -15,13 +15,14 @@ from exchangeable import alarms, bets, measures
 from exchangeable.martingale import Martingale
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
-from exchangeable.pvalues import PValues, thetas
+from exchangeable.pvalues import Given, PValues, thetas
 from exchangeable.shift import Shift, shift_test
 
 if TYPE_CHECKING:
     from exchangeable import certificate, datasets, fleet, paper, plots
 
 __all__ = [
+    "Given",
     "Martingale",
     "Monitor",
     "PValues",

@@ -15,7 +15,7 @@ from exchangeable.bets import Adaptive
 from exchangeable.martingale import Martingale
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step, is_alarm
-from exchangeable.pvalues import PValues
+from exchangeable.pvalues import Given, PValues
 
 BLOCK = 1024  # examples taken at a time after a restart: what follows the next alarm is ranked twice
 
@@ -30,7 +30,10 @@ class Monitor:
 
     What follows an alarm is chosen by ``on_alarm``: with "latch" the alarm stays on; with "restart" the next example
     begins a fresh pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were given), to
-    find the next change. ``guarantee`` says what is promised.
+    find the next change. ``guarantee`` says what is promised. ``start`` is how many examples of the stream came before
+    and are forgotten: they are counted on, and theta with them, so that a monitor made anew never draws one again.
+
+    ``last`` is the latest step; ``alarm_at`` and ``changepoint`` tell of the first alarm, or with restarts the latest.
 
     >>> monitor = Monitor(seed=1)
     >>> path = monitor.extend([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"])
@@ -44,15 +47,16 @@ class Monitor:
 
     def __init__(
         self,
-        measure: Measure | None = None,
+        measure: Measure | Given | None = None,
         bet: Bet | None = None,
         alarm: Alarm | None = None,
         *,
         seed: int = 0,
         on_alarm: str = "latch",
+        start: int = 0,
     ) -> None:
         measure = NearestNeighbour() if measure is None else measure
-        self.pvalues = PValues(measure, seed=seed)
+        self.pvalues = _stage(measure, seed, start)
         self.martingale = Martingale(Adaptive() if bet is None else bet)
         self.alarm: Alarm = Ville() if alarm is None else _own(alarm)
         if on_alarm not in ("latch", "restart"):
@@ -60,14 +64,16 @@ class Monitor:
         self.on_alarm = on_alarm
         self.alarm_at: int | None = None
         self.changepoint: int | None = None
-        self._low, self._lowest = 0.0, 0  # the least log capital since the start, and after how many examples
+        self.last: Step | None = None
+        self._low, self._lowest = 0.0, self.n  # the least log capital since the start, and after how many examples
+        self._high = 0.0  # the most
         self._broken = False
-        self._fresh: tuple[Measure, Bet, Alarm] | None = None
+        self._fresh: tuple[PValues | Given, Bet, Alarm] | None = None
         if on_alarm == "restart":
             if getattr(measure, "n", 0):
                 law = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
                 raise ValueError(f"{law}, got one that has seen {measure.n} examples")  # type: ignore[union-attr]
-            self._fresh = copy.deepcopy((measure, self.martingale.bet, self.alarm))
+            self._fresh = copy.deepcopy((self.pvalues, self.martingale.bet, self.alarm))
 
     @property
     def n(self) -> int:
@@ -78,6 +84,16 @@ class Monitor:
     def seed(self) -> int:
         """The seed of the tie-breaking."""
         return self.pvalues.seed
+
+    @property
+    def measure(self) -> Measure | Given:
+        """What ranks the examples now, or the p-values brought along."""
+        return self.pvalues if isinstance(self.pvalues, Given) else self.pvalues.measure
+
+    @property
+    def log_max(self) -> float:
+        """The highest log capital of the test that the latest step belongs to; at least 0, since S_0 = 1."""
+        return self._high
 
     @property
     def guarantee(self) -> str:
@@ -95,11 +111,13 @@ class Monitor:
             sounds, lowest = bool(self.alarm.update(log_value)), self._lowest
             if log_value <= self._low:
                 self._low, self._lowest = log_value, n
+            self._high = max(self._high if self.martingale.n > 1 else 0.0, log_value)
             if sounds and (self.alarm_at is None or self._fresh is not None):
                 self.alarm_at, self.changepoint = n, lowest
             if sounds and self._fresh is not None:
                 self._restart(self._fresh, n)
-        return Step(n, p, log_value, sounds if self._fresh is not None else self.alarm_at is not None)
+        self.last = Step(n, p, log_value, sounds if self._fresh is not None else self.alarm_at is not None)
+        return self.last
 
     def extend(self, X: Any, y: Any = None) -> Path:
         """Take many examples: the same numbers as one by one. If one of them is refused, none is taken."""
@@ -124,21 +142,26 @@ class Monitor:
                 rest = slice(self.n - start, self.n - start + BLOCK)
                 p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
                 parts.append(self._bet(self.n - len(p), p))
-        return Path.join(parts)
+        path = Path.join(parts)
+        if len(path.n):
+            self.last = Step(int(path.n[-1]), float(path.p[-1]), float(path.log_value[-1]), bool(path.alarm[-1]))
+        return path
 
     def _bet(self, start: int, p: Floats) -> Path:
         """Bet on the p-values after example ``start``: on all, or up to an alarm that is followed by a restart."""
+        peak = self._high if self.martingale.n else 0.0
         log_value = self.martingale.extend(p)
         alarm = _sounds(self.alarm, log_value)
         n = np.arange(start + 1, start + 1 + len(p))
         path = Path(n, p, log_value, alarm, self._minima(n, log_value), self.guarantee)
+        if self._fresh is not None and alarm.any():
+            path = path.first(int(alarm.argmax()) + 1)
+        self._high = float(path.log_value.max(initial=peak)) if len(p) else self._high
         if self._fresh is None:
             return self._latch(path)
         if alarm.any():
-            stop = int(alarm.argmax()) + 1
-            path = path.first(stop)
             self._note(path)
-            self._restart(self._fresh, start + stop)
+            self._restart(self._fresh, int(path.n[-1]))
         return path
 
     def _minima(self, n: Integers, log_value: Floats) -> Integers:
@@ -163,9 +186,9 @@ class Monitor:
         if path.alarm.any():
             self.alarm_at, self.changepoint = int(path.n[path.alarm.argmax()]), path.changepoint()
 
-    def _restart(self, fresh: tuple[Measure, Bet, Alarm], n: int) -> None:
+    def _restart(self, fresh: tuple[PValues | Given, Bet, Alarm], n: int) -> None:
         """Begin anew with example n + 1; the tie-breaking goes on."""
-        self.pvalues.measure, bet, self.alarm = copy.deepcopy(fresh)
+        self.pvalues, bet, self.alarm = copy.deepcopy(fresh)
         self.pvalues.n = n
         self.martingale = Martingale(bet)
         self._low, self._lowest = 0.0, n
@@ -182,6 +205,15 @@ class Monitor:
             self._broken = False
             raise
         self._broken = False
+
+
+def _stage(measure: Measure | Given, seed: int, start: int) -> PValues | Given:
+    """What turns examples into p-values, or p-values that are brought along."""
+    if not isinstance(measure, Given):
+        return PValues(measure, seed=seed, start=start)
+    if measure.n:
+        raise ValueError(f"measure must be fresh, got p-values of which {measure.n} have been taken")
+    return Given(start=start)
 
 
 def _sounds(alarm: Alarm, log_value: Floats) -> NDArray[np.bool_]:

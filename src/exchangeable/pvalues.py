@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from exchangeable.protocols import Floats, Measure, Ranks, is_measure
+from exchangeable.protocols import Floats, Measure, Ranks, is_measure, many_p, one_p, whole
 
 DRAWS = 1024  # thetas drawn at a time for single updates
+FURTHEST = 2**62  # no position lies beyond
 
 Number = TypeVar("Number", float, Floats)
 
@@ -54,7 +55,8 @@ class PValues:
     """Algorithm 1 of the paper: examples in, p-values out; independent and uniform on exchangeable data.
 
     The measure ranks each example among all so far; ``theta`` breaks ties. The seed, its stream and the position alone
-    determine theta. Time and memory are the measure's.
+    determine theta; ``start`` is how many positions are used already, by an earlier pool of the same stream. Time and
+    memory are the measure's.
 
     >>> from exchangeable.measures import NearestNeighbour
     >>> PValues(NearestNeighbour(), seed=1).extend([[0.0], [1.0], [2.0]], ["a", "a", "b"]).round(3)
@@ -63,13 +65,13 @@ class PValues:
     Reference: Fedorova et al. (2012), Algorithm 1.
     """
 
-    def __init__(self, measure: Measure, *, seed: int = 0, stream: int = 0) -> None:
-        if not is_measure(measure):
+    def __init__(self, measure: Measure, *, seed: int = 0, stream: int = 0, start: int = 0) -> None:
+        if not _ranks(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
         self.seed = _seed(seed)
         self.stream = _stream(stream)
-        self.n = 0
+        self.n = whole("start", start, 0, FURTHEST)
         self._drawn_from = 0
         self._drawn: Floats = np.empty(0)
 
@@ -90,6 +92,40 @@ class PValues:
         if not self._drawn_from <= position < self._drawn_from + len(self._drawn):
             self._drawn_from, self._drawn = position, thetas(self.seed, position, position + DRAWS, self.stream)
         return float(self._drawn[position - self._drawn_from])
+
+
+class Given:
+    """P-values that are brought along, in the place of examples: nothing is ranked and no tie is broken.
+
+    For a monitor whose p-values come from elsewhere. They must be independent and uniform on exchangeable data, as those
+    of ``PValues`` are; p-values from a calibration set that stands still are not, and void every promise. Labels play no
+    part. O(1).
+
+    >>> from exchangeable import Monitor
+    >>> Monitor(Given()).extend([0.5, 0.25]).p
+    array([0.5 , 0.25])
+    """
+
+    seed = 0  # nothing is random
+
+    def __init__(self, *, start: int = 0) -> None:
+        self.n = whole("start", start, 0, FURTHEST)
+
+    def update(self, x: Any, y: Any = None) -> float:
+        """Take one p-value and return it."""
+        p = one_p(x)
+        self.n += 1
+        return p
+
+    def extend(self, X: Any, y: Any = None) -> Floats:
+        """Take many p-values and return them."""
+        p = many_p(X)
+        self.n += len(p)
+        return p
+
+
+def _ranks(thing: object) -> bool:
+    return is_measure(thing) and not isinstance(thing, Given)
 
 
 def _seed(seed: int) -> int:
