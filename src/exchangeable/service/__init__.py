@@ -1,0 +1,1 @@
+"""The monitoring server: streams over HTTP, a live page, nothing lost."""

@@ -1,0 +1,164 @@
+"""The application: the parts put together, for one database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from exchangeable.service import routes
+from exchangeable.service.access import Access
+from exchangeable.service.alerts import Sender
+from exchangeable.service.doors import POLICY, Doors
+from exchangeable.service.engine import Engine, Steps, storage
+from exchangeable.service.feed import Feed
+from exchangeable.service.metrics import Metrics
+from exchangeable.service.page import PageFile, page_files
+from exchangeable.service.problems import Problem
+from exchangeable.service.settings import Settings
+from exchangeable.service.store import Store, StoreError
+
+T = TypeVar("T")
+DOCS = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")  # Swagger UI styles its own elements
+ABOUT = """Is this data still exchangeable (i.i.d.)? Send observations in order; the evidence against it rises, or not.
+Capital 10^2 is evidence at the 1 % level, and the guarantee of each stream says what its alarm promises."""
+
+
+def application(store: Store, settings: Settings | None = None, *, loopback: bool = True, page: bool = True) -> FastAPI:
+    """The service on an open database. ``loopback``: only this machine can reach it."""
+    settings = settings or Settings()
+    app = FastAPI(
+        title="exchangeable",
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        lifespan=_lifespan,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation,
+    )
+    state = app.state
+    state.store, state.settings = store, settings
+    state.access = Access(store.read, loopback=loopback)
+    state.feed = Feed(settings.limits.events_readers)
+    state.engine = Engine(store, settings, lambda news: _tell(app, news))
+    state.metrics = Metrics(store.read, database_bytes=store.bytes, engine=state.engine)
+    state.engine.commit_seconds = state.metrics.commit_seconds.observe
+    state.sender = _sender(app)
+    app.include_router(routes.router)
+    if page:
+        for path, file in page_files().items():
+            app.add_api_route(path, _file(file), include_in_schema=False)
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.add_middleware(Doors, settings=settings, policies={"/docs": DOCS})
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    state = app.state
+    state.feed.open()
+    state.engine.start()
+    try:
+        async with state.sender:
+            yield
+    finally:
+        state.feed.close()
+        await run_in_threadpool(state.engine.stop)
+
+
+def _tell(app: FastAPI, news: list[Steps]) -> None:
+    """What a commit brought: to the readers of events, and to the sender of alerts."""
+    app.state.feed.publish(news)
+    app.state.sender.wake()
+
+
+def _sender(app: FastAPI) -> Sender:
+    engine, store, settings = app.state.engine, app.state.store, app.state.settings
+
+    async def write(work: Callable[[sqlite3.Connection], T], /) -> T:
+        done: T = await routes.done(engine.write(work))
+        return done
+
+    async def read(work: Callable[[sqlite3.Connection], T], /) -> T:
+        def look() -> T:
+            with store.read() as connection:
+                return work(connection)
+
+        return await run_in_threadpool(look)
+
+    return Sender(settings.webhooks, write, read=read, external_url=settings.external_url or "")
+
+
+def _file(file: PageFile) -> Callable[[], Any]:
+    async def send() -> FileResponse:
+        return FileResponse(file.path, media_type=file.media_type, headers={"Cache-Control": file.cache_control})
+
+    return send
+
+
+def _operation(route: APIRoute) -> str:
+    return route.name
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def refusal(problem: Problem) -> Response:
+    """A problem as a response."""
+    response = routes.reply(problem.body, problem.status)
+    if problem.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if "retry_after" in problem.extra:
+        response.headers["Retry-After"] = str(problem.extra["retry_after"])
+    return response
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)  # noqa: S101
+    return refusal(error)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    law = first["msg"][0].lower() + first["msg"][1:]
+    return refusal(Problem(422, "bad-request", f"{where} must satisfy: {law}, got {str(first.get('input'))[:80]!r}"))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    codes = {404: "not-found", 405: "method-not-allowed"}
+    said = {404: "there is nothing at this path", 405: "this path does not take this method"}
+    message = said.get(error.status_code, str(error.detail))
+    response = refusal(Problem(error.status_code, codes.get(error.status_code, "bad-request"), message))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _storage(request: Request, error: Exception) -> Response:
+    assert isinstance(error, sqlite3.Error)  # noqa: S101
+    return refusal(storage(error))
+
+
+async def _closed(request: Request, error: Exception) -> Response:
+    return refusal(Problem(503, "storage", str(error), retry_after=5))
+
+
+HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Any]] = {
+    Problem: _problem,
+    RequestValidationError: _invalid,
+    HTTPException: _http,
+    sqlite3.Error: _storage,
+    StoreError: _closed,
+}

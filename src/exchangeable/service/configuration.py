@@ -1,0 +1,210 @@
+"""A stream's configuration: what a client may ask for, in canonical form, and the monitor made from it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from exchangeable import alarms
+from exchangeable.catalogue import BETS, MEASURES
+from exchangeable.measures import Frozen
+from exchangeable.monitor import Monitor
+from exchangeable.protocols import Alarm, Measure
+from exchangeable.pvalues import Given
+from exchangeable.service.problems import Problem
+
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+LABELLED = frozenset(
+    {"nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"}
+)
+MOST_SEED = 2**53  # what every JSON reader keeps exactly
+Kept = Literal[
+    "nearest-neighbour",
+    "nearest-distance",
+    "nearest-residual",
+    "conditional-nearest-neighbour",
+    "conditional-nearest-distance",
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class OfNumbers(_Part):
+    """Numbers, ranked as they are."""
+
+    kind: Literal["value"] = "value"
+
+
+class OfNeighbours(_Part):
+    """Rows of numbers, compared with all before: the pool holds at most ``cap`` examples."""
+
+    kind: Kept
+    cap: Annotated[int, Field(ge=2, le=1_000_000)] = 10_000
+
+
+class OfScores(_Part):
+    """Scores of a model fixed beforehand, binned between quantiles of reference scores: constant memory."""
+
+    kind: Literal["frozen"]
+    reference: Annotated[list[float], Field(min_length=2)]
+    bins: Annotated[int, Field(ge=2, le=2**20)] = 1024
+
+
+class OfPValues(_Part):
+    """P-values that the client brings along."""
+
+    kind: Literal["p-values"]
+
+
+class BetOn(_Part):
+    """A bet, by its name on the command line."""
+
+    kind: Annotated[str, Field(json_schema_extra={"enum": list[Any](BETS)})] = "adaptive"
+
+
+class Once(_Part):
+    """Ville's alarm: the chance of ever a false alarm is at most alpha."""
+
+    kind: Literal["ville"] = "ville"
+    alpha: Annotated[float, Field(ge=1e-300, lt=1.0)] = 0.01
+
+
+class Repeatedly(_Part):
+    """Alarms for watching without end: the mean time to a false alarm is at least the period."""
+
+    kind: Literal["cusum", "shiryaev-roberts", "difference"]
+    period: Annotated[float, Field(gt=1.0, le=1e300)] = 10_000.0
+
+
+class Labels(_Part):
+    """How many observations may wait for labels that come late."""
+
+    wait: Annotated[int, Field(ge=0, le=1_000_000)] = 1000
+
+
+Measures = Annotated[OfNumbers | OfNeighbours | OfScores | OfPValues, Field(discriminator="kind")]
+Alarms = Annotated[Once | Repeatedly, Field(discriminator="kind")]
+
+
+class Configuration(_Part):
+    """What a stream is watched with. Every part may be left out; in its canonical form none is."""
+
+    measure: Measures = OfNumbers()
+    bet: BetOn = BetOn()
+    alarm: Alarms = Once()
+    seed: Annotated[int, Field(ge=0, le=MOST_SEED)] = 0
+    on_alarm: Literal["latch", "restart"] = "latch"
+    labels: Labels = Labels()
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether an observation cannot be ranked without its label."""
+        return self.measure.kind in LABELLED
+
+    @property
+    def cap(self) -> int | None:
+        """How many examples the pool may hold."""
+        return self.measure.cap if isinstance(self.measure, OfNeighbours) else None
+
+    @property
+    def scalar(self) -> bool:
+        """Whether an observation is one number."""
+        return not isinstance(self.measure, OfNeighbours)
+
+    def canonical(self) -> str:
+        """The one text of this configuration: equal configurations have equal texts."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    def monitor(self, start: int = 0) -> Monitor:
+        """A fresh monitor for what follows the first ``start`` examples."""
+        alarm: Alarm
+        if isinstance(self.alarm, Once):
+            alarm = alarms.Ville(self.alarm.alpha)
+        else:
+            alarm = REPEATEDLY[self.alarm.kind](self.alarm.period)
+        return Monitor(
+            self._measure(), BETS[self.bet.kind](), alarm, seed=self.seed, on_alarm=self.on_alarm, start=start
+        )
+
+    def _measure(self) -> Measure | Given:
+        if isinstance(self.measure, OfPValues):
+            return Given()
+        if isinstance(self.measure, OfScores):
+            return Frozen(reference=self.measure.reference, bins=self.measure.bins)
+        return MEASURES[self.measure.kind]()
+
+
+REPEATEDLY = {"cusum": alarms.Cusum, "shiryaev-roberts": alarms.ShiryaevRoberts, "difference": alarms.Difference}
+
+
+def configuration(given: Any, *, cap: int = 50_000, wait: int = 100_000, reference: int = 100_000) -> Configuration:
+    """Admit what a client asks for, within the operator's limits.
+
+    >>> configuration({"alarm": {"kind": "ville", "alpha": 0.05}}).monitor().guarantee
+    'On exchangeable data the chance that this alarm ever sounds is at most 0.05.'
+    >>> configuration({"alarm": {"alpha": 2}})
+    Traceback (most recent call last):
+    ...
+    exchangeable.service.problems.Problem: configuration.alarm.alpha must satisfy: input should be less than 1, got 2
+    """
+    if isinstance(given, dict):
+        given = {key: _kinded(key, part) for key, part in given.items()}
+    try:
+        made = Configuration.model_validate(given)
+    except ValidationError as error:
+        raise Problem(422, "bad-configuration", _sentence(error)) from error
+    if made.bet.kind not in BETS:
+        raise _refusal("bet.kind", f"be one of {', '.join(BETS)}", made.bet.kind)
+    if made.cap is not None and made.cap > cap:
+        raise _refusal("measure.cap", f"be at most {cap}", made.cap)
+    if made.labels.wait > wait:
+        raise _refusal("labels.wait", f"be at most {wait}", made.labels.wait)
+    if isinstance(made.measure, OfScores) and len(made.measure.reference) > reference:
+        raise _refusal("measure.reference", f"hold at most {reference} numbers", len(made.measure.reference))
+    try:
+        made.monitor()
+    except ValueError as error:
+        raise Problem(422, "bad-configuration", f"configuration must describe a monitor: {error}") from error
+    return made
+
+
+def stored(text: str) -> Configuration:
+    """A configuration from its canonical text."""
+    return Configuration.model_validate_json(text)
+
+
+def _kinded(key: str, part: Any) -> Any:
+    """A part without a kind is of the default kind."""
+    kinds = {"measure": "value", "alarm": "ville"}
+    return {"kind": kinds[key], **part} if key in kinds and isinstance(part, dict) else part
+
+
+def _refusal(where: str, law: str, got: object) -> Problem:
+    return Problem(422, "bad-configuration", f"configuration.{where} must {law}, got {got!r}")
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(["configuration", *(str(part) for part in first["loc"] if str(part) not in KINDS)])
+    if first["type"] in PLAINLY:
+        return f"{where} must {PLAINLY[first['type']]}"
+    law = first["msg"][0].lower() + first["msg"][1:]
+    return f"{where} must satisfy: {law}, got {_shown(first['input'])}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+PLAINLY = {
+    "extra_forbidden": "be left out: there is no such key here",
+    "missing": "be given",
+    "model_attributes_type": "be a JSON object",
+    "model_type": "be a JSON object",
+}
+KINDS = {"value", "frozen", "p-values", "ville", *REPEATEDLY, *MEASURES}  # steps of pydantic's paths that are not keys

@@ -1,0 +1,483 @@
+"""The engine: all that changes goes through one thread, which commits a group of requests at a time.
+
+A request is answered after its commit. If a commit fails, the streams it touched are forgotten and come back from what
+is on disk, so that memory never runs ahead of the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exchangeable import snapshot
+from exchangeable.protocols import Path
+from exchangeable.service import alerts, history
+from exchangeable.service.configuration import Configuration
+from exchangeable.service.live import BINS, CHANGING, LN10, Live, examples, kinds
+from exchangeable.service.problems import Problem
+from exchangeable.service.repeats import Repeats
+from exchangeable.service.settings import Settings
+from exchangeable.service.store import APPLICATION, PER_STREAM, Store
+from exchangeable.service.waiting import Label, Ready, Waiting
+from exchangeable.service.wire import Batch
+
+log = logging.getLogger(__name__)
+GROUP = 64  # requests that share a commit
+BYTES_A_STEP = 64  # a snapshot may cost this much writing for each step since the one before
+SHOWN = 200  # points of a batch in an event
+CURVE = 101  # points of a betting function
+PRUNED = 16 * history.BLOCK  # steps to prune at a time
+UPDATE = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in CHANGING)} WHERE id = ?"  # noqa: S608
+
+
+class Steps(NamedTuple):
+    """What readers of events are told after a commit: new points, and the stream as it stands."""
+
+    name: str
+    points: history.Points | None
+    stream: dict[str, Any]
+    kind: str = "steps"  # or "reset", "gone"
+
+
+@dataclass
+class Job:
+    """A request in the queue."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    rows: int
+    writes: bool
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Engine:
+    """Streams in memory and the thread that moves them."""
+
+    def __init__(self, store: Store, settings: Settings, publish: Callable[[list[Steps]], None]) -> None:
+        self.store = store
+        self.settings = settings
+        self.publish = publish
+        self.failing: Problem | None = None  # what the last commit met, if it failed
+        self.commit_seconds: Callable[[float], None] = lambda seconds: None
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._lives: OrderedDict[str, Live] = OrderedDict()
+        self._news: list[Steps] = []
+        self._queued = threading.Lock()
+        self.queued_rows = self.queued_requests = 0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="exchangeable-engine", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is queued, put every stream to rest, and end."""
+        with self._queued:
+            self._stopping = True
+        self._jobs.put(None)
+        self._thread.join()
+
+    # -------------------------------------------------------------- requests, from any thread
+
+    def create(self, name: str, configuration: Configuration) -> Future[tuple[bool, dict[str, Any]]]:
+        """Make a stream; whether it is new, and the stream."""
+        return self._submit(lambda connection: self._create(connection, name, configuration))
+
+    def delete(self, name: str) -> Future[None]:
+        """Remove a stream and all that is known of it."""
+        return self._submit(lambda connection: self._delete(connection, name))
+
+    def reset(self, name: str) -> Future[dict[str, Any]]:
+        """Begin a new test with the next observation; the stream."""
+        return self._submit(lambda connection: self._reset(connection, name))
+
+    def observe(self, name: str, batch: Batch) -> Future[dict[str, Any]]:
+        """Take observations; what became of them."""
+        return self._submit(lambda connection: self._observe(connection, name, batch), rows=len(batch))
+
+    def label(self, name: str, labels: list[Label]) -> Future[dict[str, Any]]:
+        """Take labels that come late; what became of them."""
+        return self._submit(lambda connection: self._label(connection, name, labels), rows=len(labels))
+
+    def export(self, name: str) -> Future[bytes]:
+        """The monitor of a stream as plain data."""
+        return self._submit(lambda connection: snapshot.encode(self._live(connection, name).monitor), writes=False)
+
+    def bet(self, name: str) -> Future[dict[str, Any]]:
+        """The betting function for the next p-value, and the p-values of this test."""
+        return self._submit(lambda connection: self._bet(connection, name), writes=False)
+
+    def configured(self, name: str) -> Future[Configuration]:
+        """The configuration of a stream."""
+        return self._submit(lambda connection: self._live(connection, name).configuration, writes=False)
+
+    def write(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any]:
+        """Do something else with the database, in its turn."""
+        return self._submit(work, limited=False)
+
+    def probe(self) -> Future[None]:
+        """Write something harmless: whether the disk takes it shows in ``failing``."""
+        return self._submit(lambda connection: _touch(connection), limited=False)
+
+    def _submit(
+        self, work: Callable[[sqlite3.Connection], Any], *, rows: int = 0, writes: bool = True, limited: bool = True
+    ) -> Future[Any]:
+        job = Job(work, rows, writes)
+        limits = self.settings.limits
+        with self._queued:
+            if self._stopping:
+                raise Problem(503, "not-ready", "the server is stopping; try again later", retry_after=5)
+            crowded = self.queued_rows > 0 and self.queued_rows + rows > limits.queue_rows
+            if limited and (crowded or self.queued_requests >= limits.queue_requests):
+                law = f"at most {limits.queue_rows} observations and {limits.queue_requests} requests may be queued"
+                raise Problem(429, "overload", f"the server is busy, {law}: try again in a second", retry_after=1)
+            self.queued_requests += 1
+            self.queued_rows += rows
+            self._jobs.put(job)
+        return job.future
+
+    # -------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        for jobs in self._groups():
+            self._serve([job for job in jobs if job.writes])
+            self._answer([job for job in jobs if not job.writes])
+        self._rest()
+
+    def _groups(self) -> Iterator[list[Job]]:
+        """What is queued, some requests at a time, until the engine is stopped."""
+        ended = False
+        while not ended:
+            taken = [self._jobs.get()]
+            while len(taken) < GROUP and not self._jobs.empty():
+                taken.append(self._jobs.get())
+            ended = None in taken
+            jobs = [job for job in taken if job is not None]
+            with self._queued:
+                self.queued_requests -= len(jobs)
+                self.queued_rows -= sum(job.rows for job in jobs)
+            if jobs:
+                yield jobs
+
+    def _serve(self, jobs: list[Job]) -> None:
+        """One transaction for all; each is undone alone if it is refused."""
+        if not jobs:
+            return
+        outcomes: list[tuple[Job, Any, Exception | None]] = []
+        self._news = []
+        began = time.perf_counter()
+        try:
+            with self.store.write() as connection:
+                for job in jobs:
+                    outcomes.append((job, *self._one(connection, job)))
+                self._shed(connection)
+        except sqlite3.Error as error:
+            self._fail(jobs, error)
+            return
+        self.failing = None
+        self.commit_seconds(time.perf_counter() - began)
+        if self._news:
+            self.publish(self._news)
+        for job, result, refusal in outcomes:
+            if refusal is None:
+                job.future.set_result(result)
+            else:
+                job.future.set_exception(refusal)
+
+    def _one(self, connection: sqlite3.Connection, job: Job) -> tuple[Any, Exception | None]:
+        connection.execute("SAVEPOINT request")
+        news = len(self._news)
+        try:
+            return job.work(connection), None
+        except sqlite3.Error:
+            raise
+        except Exception as refusal:  # noqa: BLE001 - its sender is told
+            connection.execute("ROLLBACK TO request")
+            del self._news[news:]
+            if not isinstance(refusal, Problem):
+                self._lives.clear()  # one of them may have moved; all come back from the database
+            return None, refusal
+        finally:
+            if connection.in_transaction:
+                connection.execute("RELEASE request")
+
+    def _answer(self, jobs: list[Job]) -> None:
+        """Requests that only look."""
+        for job in jobs:
+            try:
+                with self.store.read() as connection:
+                    job.future.set_result(job.work(connection))
+            except sqlite3.Error as error:
+                job.future.set_exception(storage(error))
+            except Exception as refusal:  # noqa: BLE001 - its sender is told
+                job.future.set_exception(refusal)
+
+    def _fail(self, jobs: list[Job], error: sqlite3.Error) -> None:
+        self._lives.clear()
+        self.failing = storage(error)
+        log.error("the database refused a commit: %s", error)
+        for job in jobs:
+            job.future.set_exception(storage(error))
+
+    def _live(self, connection: sqlite3.Connection, name: str) -> Live:
+        live = self._lives.get(name)
+        if live is None:
+            live = self._lives[name] = Live.load(connection, name)
+        self._lives.move_to_end(name)
+        return live
+
+    def _shed(self, connection: sqlite3.Connection) -> None:
+        """Put the streams to rest that were not used for longest, if there are too many."""
+        while len(self._lives) > self.settings.live_streams:
+            name = next(iter(self._lives))
+            self._settle(connection, self._lives[name])
+            del self._lives[name]
+
+    def _rest(self) -> None:
+        try:
+            with self.store.write() as connection:
+                for live in self._lives.values():
+                    self._settle(connection, live)
+        except sqlite3.Error as error:  # nothing is lost: the steps are there, and will be replayed
+            log.warning("snapshots could not be written: %s", error)
+
+    # -------------------------------------------------------------- streams
+
+    def _create(
+        self, connection: sqlite3.Connection, name: str, configuration: Configuration
+    ) -> tuple[bool, dict[str, Any]]:
+        row = connection.execute("SELECT configuration FROM streams WHERE name = ?", (name,)).fetchone()
+        if row is not None:
+            if row[0] != configuration.canonical():
+                raise Problem(409, "conflict", f"stream {name!r} exists with another configuration")
+            return False, self._live(connection, name).whole()
+        most = self.settings.limits.streams
+        if connection.execute("SELECT count(*) FROM streams").fetchone()[0] >= most:
+            raise Problem(409, "too-many-streams", f"there must be at most {most} streams; delete one first")
+        live = Live.fresh(0, name, configuration, time.time())
+        columns = ("name", "configuration", "kinds", "created", *CHANGING)
+        live.id = (
+            connection.execute(
+                f"INSERT INTO streams ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",  # noqa: S608
+                (name, configuration.canonical(), kinds(configuration), live.created, *live.values()),
+            ).lastrowid
+            or 0
+        )
+        self._snapshot(connection, live)
+        self._lives[name] = live
+        self._news.append(Steps(name, None, live.summary(), "made"))
+        return True, live.whole()
+
+    def _delete(self, connection: sqlite3.Connection, name: str) -> None:
+        live = self._live(connection, name)
+        self._resolve(connection, live, "deleted")
+        for table in PER_STREAM:
+            connection.execute(f"DELETE FROM {table} WHERE stream = ?", (live.id,))  # noqa: S608
+        connection.execute("DELETE FROM streams WHERE id = ?", (live.id,))
+        del self._lives[name]
+        self._news.append(Steps(name, None, {"name": name}, "gone"))
+
+    def _reset(self, connection: sqlite3.Connection, name: str) -> dict[str, Any]:
+        live = self._live(connection, name)
+        self._resolve(connection, live, "reset")
+        n = live.monitor.n
+        with self._moving(live):
+            live.monitor = live.configuration.monitor(start=n)
+            live.since, live.resets, live.histogram = n, live.resets + 1, np.zeros(BINS, np.int64)
+            self._mark(connection, live, n, "reset", None)
+            self._snapshot(connection, live)
+            self._update(connection, live)
+        self._news.append(Steps(name, None, live.summary(), "reset"))
+        return live.whole()
+
+    def _bet(self, connection: sqlite3.Connection, name: str) -> dict[str, Any]:
+        live = self._live(connection, name)
+        n, places = live.monitor.n, (np.arange(CURVE) + 0.5) / CURVE
+        recent = history.read(connection, live.id, max(n - history.BLOCK, live.since) + 1, n, history.BLOCK).p
+        counts = np.bincount(np.maximum(np.ceil(recent * BINS).astype(np.int64) - 1, 0), minlength=BINS)
+        log_density = live.monitor.martingale.bet.log_density
+        return {
+            "n": n,
+            "p": places.tolist(),
+            "density": [float(np.exp(log_density(p))) for p in places.tolist()],
+            "histogram": live.histogram.tolist(),
+            "recent": counts.tolist(),
+        }
+
+    # -------------------------------------------------------------- observations
+
+    def _observe(self, connection: sqlite3.Connection, name: str, batch: Batch) -> dict[str, Any]:
+        live = self._live(connection, name)
+        new, repeats = Repeats(connection, live).split(batch)
+        self._admit(live, new)
+        with self._moving(live):
+            live.duplicates += repeats
+            live.next_seq += len(new)
+            live.observations += len(new)
+            live.observed_at = time.time() if len(new) else live.observed_at
+            points = self._play(connection, live, Waiting(connection, live).join(new))
+        return self._said(connection, live, points, accepted=len(new), duplicates=repeats)
+
+    def _label(self, connection: sqlite3.Connection, name: str, labels: list[Label]) -> dict[str, Any]:
+        live = self._live(connection, name)
+        if not live.configuration.needs_labels:
+            kind = live.configuration.measure.kind
+            raise Problem(409, "conflict", f"labels play no part in stream {name!r}, whose measure is {kind}")
+        with self._moving(live):
+            waiting = Waiting(connection, live)
+            counts = waiting.label(labels)
+            points = self._play(connection, live, waiting.release())
+        return self._said(connection, live, points, **counts)
+
+    def _said(
+        self, connection: sqlite3.Connection, live: Live, points: history.Points | None, **counts: int
+    ) -> dict[str, Any]:
+        self._update(connection, live)
+        stream = live.summary()
+        self._news.append(Steps(live.name, points, stream))
+        return {**counts, **{key: stream[key] for key in ("next_seq", "state", "waiting", "expired")}}
+
+    def _admit(self, live: Live, new: Batch) -> None:
+        """Refuse what the stream cannot take, before anything moves."""
+        if not len(new):
+            return
+        width = new.x.shape[1]
+        if live.configuration.scalar and width != 1:
+            raise Problem(422, "bad-observation", f"x must be one number in stream {live.name!r}, got {width}")
+        if live.width is not None and width != live.width:
+            raise Problem(
+                422, "bad-observation", f"x must hold {live.width} numbers in stream {live.name!r}, got {width}"
+            )
+        cap = live.configuration.cap
+        if cap is not None and live.in_pool() + live.waiting + len(new) > cap:
+            law = f"stream {live.name!r} holds at most {cap} examples and has {live.in_pool() + live.waiting}"
+            raise Problem(409, "full", f"{law}: reset it, or make one with a higher cap")
+
+    def _play(self, connection: sqlite3.Connection, live: Live, ready: Ready) -> history.Points | None:
+        """Bet on what is ready; store the steps and what a restart needs."""
+        if not len(ready.seq):
+            return None
+        monitor, first = live.monitor, live.monitor.n + 1
+        latched = monitor.alarm_at is not None
+        try:
+            path = monitor.extend(examples(live.configuration, ready.x), ready.y)
+        except ValueError as error:
+            raise Problem(422, "bad-observation", f"{error}") from error
+        live.width = ready.x.shape[1]
+        log10 = path.log_value / LN10
+        seq = None if ready.seq[0] == first and ready.seq[-1] == first + len(ready.seq) - 1 else ready.seq
+        x = np.ascontiguousarray(ready.x, "<f8").tobytes()
+        live.tail = history.append(connection, live.id, live.tail, path.p, log10, x=x, seq=seq, extra=ready.extra())
+        self._alarms(connection, live, path, latched)
+        self._keep(connection, live)
+        return history.thin(path.n, log10, path.p, SHOWN)
+
+    def _alarms(self, connection: sqlite3.Connection, live: Live, path: Path, latched: bool) -> None:
+        restarts = live.monitor.on_alarm == "restart"
+        sounded = np.flatnonzero(path.alarm)[: None if restarts else 0 if latched else 1]
+        for place in sounded.tolist():
+            n, changepoint = int(path.n[place]), int(path.lowest[place])
+            live.alarms += 1
+            self._mark(connection, live, n, "alarm", changepoint)
+            self._alert(connection, live, "firing", n, changepoint, float(path.log_value[place]))
+            if restarts:
+                self._alert(connection, live, "resolved", n, changepoint, float(path.log_value[place]), "restart")
+        if restarts and len(sounded):
+            live.since = int(path.n[sounded[-1]])
+            live.histogram[:] = 0
+        live.count(path.p[path.n > live.since])
+
+    def _resolve(self, connection: sqlite3.Connection, live: Live, reason: str) -> None:
+        """The alarm of a stream that is reset or deleted is over."""
+        monitor = live.monitor
+        if monitor.on_alarm == "latch" and monitor.alarm_at is not None and monitor.last is not None:
+            n, changepoint = monitor.alarm_at, monitor.changepoint or 0
+            self._alert(connection, live, "resolved", n, changepoint, monitor.last.log_value, reason)
+
+    def _alert(
+        self,
+        connection: sqlite3.Connection,
+        live: Live,
+        status: alerts.Status,
+        n: int,
+        changepoint: int,
+        value: float,
+        reason: str = "",
+    ) -> None:
+        details = alerts.Details(
+            alarm=live.configuration.alarm.kind,
+            guarantee=live.monitor.guarantee,
+            alarm_at=n,
+            changepoint=changepoint,
+            log10_martingale=value / LN10 if math.isfinite(value) else None,
+            reason=reason,
+        )
+        alerts.enqueue(connection, self.settings.webhooks, live.name, status, details, time.time())
+
+    def _mark(self, connection: sqlite3.Connection, live: Live, n: int, kind: str, changepoint: int | None) -> None:
+        connection.execute(
+            "INSERT INTO marks (stream, n, kind, changepoint, time) VALUES (?, ?, ?, ?, ?)",
+            (live.id, n, kind, changepoint, time.time()),
+        )
+
+    # -------------------------------------------------------------- what a restart needs
+
+    def _update(self, connection: sqlite3.Connection, live: Live) -> None:
+        connection.execute(UPDATE, (*live.values(), live.id))
+
+    def _keep(self, connection: sqlite3.Connection, live: Live) -> None:
+        """A snapshot now and then, and no more old steps than wanted."""
+        since = live.monitor.n - live.snapshot_n
+        if since >= max(self.settings.snapshot_every, live.snapshot_bytes // BYTES_A_STEP):
+            self._snapshot(connection, live)
+        wanted = live.monitor.n - self.settings.retention.observations
+        keep_from = min(wanted, live.snapshot_n) + 1
+        if keep_from - live.kept >= PRUNED:
+            live.kept = history.prune(connection, live.id, min(keep_from, live.kept + 4 * PRUNED), keep_from)
+            seq = live.next_seq - self.settings.retention.observations
+            for table in ("labels", "expired"):
+                connection.execute(f"DELETE FROM {table} WHERE stream = ? AND seq < ?", (live.id, seq))  # noqa: S608
+
+    def _snapshot(self, connection: sqlite3.Connection, live: Live) -> None:
+        data = snapshot.encode(live.monitor)
+        connection.execute(
+            "INSERT OR REPLACE INTO snapshots (stream, n, data) VALUES (?, ?, ?)", (live.id, live.monitor.n, data)
+        )
+        live.snapshot_n, live.snapshot_bytes = live.monitor.n, len(data)
+
+    def _settle(self, connection: sqlite3.Connection, live: Live) -> None:
+        if live.monitor.n != live.snapshot_n:
+            self._snapshot(connection, live)
+
+    @contextmanager
+    def _moving(self, live: Live) -> Iterator[None]:
+        """What is refused half-way leaves no trace: the stream comes back from the database."""
+        try:
+            yield
+        except BaseException:
+            self._lives.pop(live.name, None)
+            raise
+
+
+def _touch(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+def storage(error: sqlite3.Error) -> Problem:
+    """What is said when the disk or the database fails."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_FULL:
+        return Problem(507, "storage-full", "the disk is full: nothing was taken; make room and send it again")
+    return Problem(503, "storage", f"the database could not be written, nothing was taken: {error}", retry_after=5)

@@ -1,0 +1,193 @@
+"""A stream in memory: its monitor, its place in the order of observations, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from exchangeable import snapshot
+from exchangeable.monitor import Monitor
+from exchangeable.protocols import Floats, Integers
+from exchangeable.service import history
+from exchangeable.service.configuration import Configuration, Once, stored
+from exchangeable.service.problems import Problem
+
+BINS = 20  # of the histogram of p-values
+LN10 = math.log(10.0)
+CHANGING = (
+    "state", "observed_at", "next_seq", "n", "since", "resets", "waiting", "expired", "observations", "duplicates",
+    "alarms", "alarm", "log10", "histogram", "kept",
+)  # fmt: skip
+SAID = ", ".join(("name", "kinds", "created", *CHANGING))  # the columns that ``summary`` wants
+
+
+@dataclass
+class Live:
+    """One stream. The monitor is what a snapshot and the steps after it give; the rest is a row of ``streams``."""
+
+    id: int
+    name: str
+    configuration: Configuration
+    monitor: Monitor
+    tail: history.Tail
+    created: float
+    histogram: Integers
+    observed_at: float | None = None
+    next_seq: int = 1
+    since: int = 0
+    resets: int = 0
+    waiting: int = 0
+    expired: int = 0
+    observations: int = 0
+    duplicates: int = 0
+    alarms: int = 0
+    kept: int = 1  # the first step that is still stored one by one
+    width: int | None = None  # numbers in an observation, once there has been one
+    snapshot_n: int = -1
+    snapshot_bytes: int = 0
+
+    @classmethod
+    def fresh(cls, id: int, name: str, configuration: Configuration, now: float) -> Live:  # noqa: A002
+        """A stream that has seen nothing."""
+        monitor = configuration.monitor()
+        return cls(id, name, configuration, monitor, history.Tail(), now, np.zeros(BINS, np.int64))
+
+    @classmethod
+    def load(cls, connection: sqlite3.Connection, name: str) -> Live:
+        """A stream as of its last commit: the snapshot, and what came after it, replayed."""
+        row = connection.execute(
+            f"SELECT id, configuration, created, {', '.join(CHANGING)} FROM streams WHERE name = ?",  # noqa: S608
+            (name,),
+        ).fetchone()
+        if row is None:
+            raise unknown(name)
+        id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, expired = row[:11]
+        observations, duplicates, alarms, _, _, histogram, kept = row[11:]
+        configuration = stored(text)
+        at, data = connection.execute("SELECT n, data FROM snapshots WHERE stream = ?", (id_,)).fetchone()
+        monitor = snapshot.decode(data)
+        if not isinstance(monitor, Monitor):
+            raise _damaged(name, "its snapshot is not a monitor")
+        for part in history.replay(connection, id_, at):
+            monitor.extend(examples(configuration, part.x), part.extra.get("y") if configuration.needs_labels else None)
+        live = cls(
+            id_, name, configuration, monitor, history.Tail.load(connection, id_, n), created,
+            np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting, expired,
+            observations, duplicates, alarms, kept, _width(connection, id_), at, len(data),
+        )  # fmt: skip
+        if monitor.n != n or live.state() != json.loads(state):
+            raise _damaged(name, f"it comes to another state than the one committed at n = {n}")
+        return live
+
+    def values(self) -> tuple[Any, ...]:
+        """What changes of the row, in the order of ``CHANGING``."""
+        state = self.state()
+        return (
+            json.dumps(state), self.observed_at, self.next_seq, self.monitor.n, self.since, self.resets, self.waiting,
+            self.expired, self.observations, self.duplicates, self.alarms, int(state["alarm"]), self.log10,
+            self.histogram.astype("<i8").tobytes(), self.kept,
+        )  # fmt: skip
+
+    def summary(self) -> dict[str, Any]:
+        """The stream without its configuration."""
+        return summary((self.name, kinds(self.configuration), self.created, *self.values()))
+
+    def whole(self) -> dict[str, Any]:
+        """The stream with its configuration."""
+        return {**self.summary(), "configuration": self.configuration.model_dump(mode="json")}
+
+    @property
+    def log10(self) -> float:
+        """The capital of the test that runs, as a power of ten; -inf is bankruptcy."""
+        return self.monitor.last.log_value / LN10 if self.monitor.last is not None else 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What the world is told. A capital of 0 has no logarithm: there ``log10_martingale`` is None."""
+        last, log10 = self.monitor.last, self.log10
+        return {
+            "n": self.monitor.n,
+            "p": None if last is None else last.p,
+            "log10_martingale": log10 if math.isfinite(log10) else None,
+            "log10_max": self.monitor.log_max / LN10,
+            "alarm": last is not None and last.alarm,
+            "alarm_at": self.monitor.alarm_at,
+            "changepoint": self.monitor.changepoint,
+            "guarantee": self.monitor.guarantee,
+        }
+
+    def count(self, p: Floats) -> None:
+        """Put p-values into the histogram: bin k holds (k/20, (k + 1)/20]."""
+        places = np.maximum(np.ceil(p * BINS).astype(np.int64) - 1, 0)
+        self.histogram += np.bincount(places, minlength=BINS)[:BINS]
+
+    def in_pool(self) -> int:
+        """How many examples the measure remembers."""
+        return int(getattr(self.monitor.measure, "n", self.monitor.n - self.since))
+
+
+def examples(configuration: Configuration, x: Floats) -> Floats:
+    """Rows as the measure wants them: numbers, or rows of numbers."""
+    return x[:, 0] if configuration.scalar else x
+
+
+def _width(connection: sqlite3.Connection, stream: int) -> int | None:
+    """How wide the stream's observations are, from one that is stored."""
+    row = connection.execute(
+        "SELECT length(x) / (8 * count) FROM steps WHERE stream = ? ORDER BY first DESC LIMIT 1", (stream,)
+    ).fetchone()
+    if row is not None:
+        return int(row[0])
+    row = connection.execute("SELECT body FROM waiting WHERE stream = ? LIMIT 1", (stream,)).fetchone()
+    return None if row is None else len(json.loads(row[0])["x"])
+
+
+def unknown(name: str) -> Problem:
+    """What is said of a stream that is not there."""
+    return Problem(404, "not-found", f"there is no stream {name!r}")
+
+
+def _damaged(name: str, why: str) -> Problem:
+    return Problem(503, "storage", f"stream {name!r} cannot be resumed: {why}")
+
+
+# ------------------------------------------------------------------ what is said of streams
+
+
+def moment(time: float | None) -> str | None:
+    """A time as RFC 3339 writes it."""
+    if time is None:
+        return None
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def summary(values: Sequence[Any]) -> dict[str, Any]:
+    """A stream without its configuration, from the columns ``SAID`` of its row."""
+    row = dict(zip(SAID.split(", "), values, strict=True))
+    return {
+        "name": row["name"],
+        "state": json.loads(row["state"]),
+        **{key: row[key] for key in ("next_seq", "since", "resets", "waiting", "expired", "alarms")},
+        "created": moment(row["created"]),
+        "observed_at": moment(row["observed_at"]),
+        **json.loads(row["kinds"]),
+    }
+
+
+def kinds(configuration: Configuration) -> str:
+    """What a summary says of a configuration, which may be long."""
+    alarm = configuration.alarm
+    return json.dumps(
+        {
+            "measure": configuration.measure.kind,
+            "bet": configuration.bet.kind,
+            "alarm_kind": alarm.kind,
+            "threshold_log10": -math.log10(alarm.alpha) if isinstance(alarm, Once) else None,
+        }
+    )

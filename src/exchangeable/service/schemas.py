@@ -1,0 +1,167 @@
+"""The replies, for the documentation at /docs: what each holds and what it means."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from exchangeable.service.configuration import Configuration
+
+
+class Error(BaseModel):
+    """A refusal: a code for programs, one sentence for people."""
+
+    model_config = ConfigDict(extra="allow")
+    error: str
+    message: str
+
+
+class State(BaseModel):
+    """Where a stream stands."""
+
+    n: int = Field(description="examples tested")
+    p: float | None = Field(description="the latest p-value; null before the first")
+    log10_martingale: float | None = Field(description="the capital as a power of ten; null: bankrupt")
+    log10_max: float = Field(description="its highest value in this test")
+    alarm: bool
+    alarm_at: int | None = Field(description="the example that raised the alarm")
+    changepoint: int | None = Field(description="how many examples came before the change, as judged at the alarm")
+    guarantee: str
+
+
+class Points(BaseModel):
+    """Some steps, in order."""
+
+    n: list[int]
+    log10: list[float | None]
+
+
+class Summary(BaseModel):
+    """A stream without its configuration."""
+
+    name: str
+    state: State
+    next_seq: int
+    since: int = Field(description="examples before the test that runs now")
+    resets: int
+    waiting: int = Field(description="observations that wait for a label")
+    expired: int = Field(description="observations whose label did not come in time, and which were not tested")
+    alarms: int
+    created: str
+    observed_at: str | None
+    measure: str
+    bet: str
+    alarm_kind: str
+    threshold_log10: float | None = Field(description="where the alarm sounds, if that is one value of the capital")
+    spark: Points | None = None
+
+
+class Stream(Summary):
+    """A stream."""
+
+    configuration: Configuration
+
+
+class Streams(BaseModel):
+    """A page of streams."""
+
+    streams: list[Summary]
+    total: int
+    offset: int
+    limit: int
+
+
+class Taken(BaseModel):
+    """What became of observations."""
+
+    accepted: int
+    duplicates: int
+    next_seq: int
+    state: State
+    waiting: int
+    expired: int
+
+
+class Labelled(Taken):
+    """What became of labels."""
+
+    late: int = Field(description="labels of observations that were set aside before")
+
+
+class Waiter(BaseModel):
+    """An observation that waits."""
+
+    seq: int
+    id: str | None
+    labelled: bool
+
+
+class Waiters(BaseModel):
+    """Observations that wait, in order."""
+
+    waiting: list[Waiter]
+    total: int
+    limit: int
+    expired: int
+
+
+class Mark(BaseModel):
+    """Something that happened at a step."""
+
+    n: int
+    kind: Literal["alarm", "reset"]
+    changepoint: int | None
+    time: str
+
+
+class History(Points):
+    """The capital over a stretch, thinned so that lows and highs stay."""
+
+    p: list[float | None]
+    exact: bool = Field(description="whether every step of the stretch is here")
+    stop: int = Field(description="the newest step")
+    marks: list[Mark]
+
+
+class Bet(BaseModel):
+    """The betting function for the next p-value, and the p-values so far in 20 equal bins."""
+
+    n: int
+    p: list[float]
+    density: list[float]
+    histogram: list[int]
+    recent: list[int]
+
+
+class Found(BaseModel):
+    """A stream that has changed."""
+
+    name: str
+    log10_e: float
+    log10_martingale: float | None
+
+
+class Fleet(BaseModel):
+    """Which streams have changed, with a false discovery rate of at most alpha."""
+
+    alpha: float
+    method: Literal["adjusted", "current"]
+    streams: int
+    found: list[Found]
+    log10_threshold: float | None
+    promise: str
+
+
+class Alerts(BaseModel):
+    """The outbox."""
+
+    pending: int
+    dead: int
+    alerts: list[dict[str, Any]]
+
+
+class Status(BaseModel):
+    """All is well."""
+
+    status: Literal["ok"]

@@ -1,0 +1,220 @@
+"""The database: one SQLite file in WAL mode, written by one process, every commit on disk before it is answered."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+APPLICATION = 0x45584348  # "EXCH": tells our files from other SQLite databases
+WAIT = 5.0  # seconds that a statement waits for another process, such as `exchangeable token`
+
+FIRST = """
+CREATE TABLE streams(
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, configuration TEXT NOT NULL, kinds TEXT NOT NULL,
+  created REAL NOT NULL, state TEXT NOT NULL, observed_at REAL, next_seq INTEGER NOT NULL, n INTEGER NOT NULL,
+  since INTEGER NOT NULL, resets INTEGER NOT NULL, waiting INTEGER NOT NULL, expired INTEGER NOT NULL, observations INTEGER NOT NULL,
+  duplicates INTEGER NOT NULL, alarms INTEGER NOT NULL, alarm INTEGER NOT NULL, log10 REAL NOT NULL,
+  histogram BLOB NOT NULL, kept INTEGER NOT NULL) STRICT;
+CREATE INDEX streams_by_alarm ON streams(alarm DESC, log10 DESC, name);
+CREATE TABLE steps(
+  stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, p BLOB NOT NULL, log10 BLOB NOT NULL,
+  seq BLOB, x BLOB NOT NULL, extra TEXT) STRICT;
+CREATE UNIQUE INDEX steps_by_n ON steps(stream, first);
+CREATE TABLE rollups(
+  stream INTEGER NOT NULL, level INTEGER NOT NULL, first INTEGER NOT NULL, low REAL NOT NULL, low_at INTEGER NOT NULL,
+  high REAL NOT NULL, high_at INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY(stream, level, first)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE marks(
+  stream INTEGER NOT NULL, n INTEGER NOT NULL, kind TEXT NOT NULL, changepoint INTEGER, time REAL NOT NULL) STRICT;
+CREATE INDEX marks_by_n ON marks(stream, n);
+CREATE TABLE snapshots(stream INTEGER PRIMARY KEY, n INTEGER NOT NULL, data BLOB NOT NULL) STRICT;
+CREATE TABLE waiting(
+  stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, y TEXT, PRIMARY KEY(stream, seq)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX waiting_by_id ON waiting(stream, id);
+CREATE TABLE labels(
+  stream INTEGER NOT NULL, id TEXT NOT NULL, y TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(stream, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_by_seq ON labels(stream, seq);
+CREATE TABLE expired(
+  stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, PRIMARY KEY(stream, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX expired_by_id ON expired(stream, id);
+CREATE TABLE outbox(
+  id INTEGER PRIMARY KEY, created REAL NOT NULL, receiver TEXT NOT NULL, stream TEXT NOT NULL, status TEXT NOT NULL,
+  fingerprint TEXT NOT NULL, alert TEXT NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL, error TEXT) STRICT;
+CREATE INDEX outbox_by_state ON outbox(state, receiver, stream, id);
+CREATE TABLE tokens(
+  id TEXT PRIMARY KEY, digest BLOB NOT NULL, scopes TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL,
+  revoked REAL) STRICT, WITHOUT ROWID;
+"""
+MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST,)  # entry k leads from version k to k + 1
+PER_STREAM = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
+
+
+class StoreError(Exception):
+    """The database cannot be used; the message says why in one sentence."""
+
+
+def open_database(path: Path | str) -> sqlite3.Connection:
+    """A connection for writing; the file is made (for the owner's eyes only) or brought to the newest version.
+
+    A file that is no database of ours, that is damaged, or that a newer version has written, is refused unchanged.
+    """
+    if str(path) != ":memory:":
+        _make(Path(path))
+    connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    try:
+        _ours(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        migrate(connection)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise StoreError(f"database must be a readable SQLite file, got {str(path)!r}: {error}") from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def _make(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(f"database must be a file that can be written, got {str(path)!r}: {error.strerror}") from error
+
+
+def _ours(connection: sqlite3.Connection, path: Path | str) -> None:
+    application, version, tables = (
+        connection.execute(query).fetchone()[0]
+        for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if tables and application != APPLICATION:
+        raise StoreError(f"database must be one of exchangeable's, got {str(path)!r}, which belongs to something else")
+    if version > len(MIGRATIONS):
+        law = f"database must have schema version {len(MIGRATIONS)} or older"
+        raise StoreError(f"{law}, got version {version} in {str(path)!r}: it was written by a newer release")
+
+
+def migrate(connection: sqlite3.Connection) -> int:
+    """Bring the schema forward, all steps in one transaction; the version reached."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        for step in MIGRATIONS[version:]:
+            if callable(step):
+                step(connection)
+            else:
+                for statement in filter(str.strip, step.split(";")):
+                    connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return len(MIGRATIONS)
+
+
+class Store:
+    """The one writer of a database, and readers beside it that never wait for it.
+
+    Holds a lock on ``<database>.lock`` as long as it lives: a second process on the same file is refused.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).resolve()  # one file has one lock, whatever links lead to it
+        self._lock = _locked(self.path)
+        try:
+            self._writer = open_database(self.path)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._threads = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: committed and on disk at the end, or undone."""
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._writer
+            self._writer.execute("COMMIT")
+        except BaseException:
+            self._undo()
+            raise
+
+    def _undo(self) -> None:
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error:  # a connection that cannot even undo: a new one starts from what is committed
+            self._writer.close()
+            self._writer = open_database(self.path)
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """A connection of this thread that sees one committed state and cannot write."""
+        connection = getattr(self._threads, "connection", None)
+        if connection is None:
+            connection = self._reader()
+            self._threads.connection = connection
+        connection.execute("BEGIN")
+        try:
+            yield connection
+        finally:
+            connection.execute("ROLLBACK")
+
+    def _reader(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode=ro", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only = ON")
+        with self._guard:
+            if self._closed:
+                connection.close()
+                raise StoreError("the database is closed")
+            self._readers.append(connection)
+        return connection
+
+    def bytes(self) -> int:
+        """The size of the database and its log."""
+        return sum(os.path.getsize(name) for name in self._files() if os.path.exists(name))
+
+    def _files(self) -> list[str]:
+        return [f"{self.path}{ending}" for ending in ("", "-wal")]
+
+    def close(self) -> None:
+        """Give up all connections and the lock."""
+        with self._guard:
+            self._closed = True
+            for connection in self._readers:
+                connection.close()
+        self._writer.close()
+        os.close(self._lock)
+
+
+def _locked(path: Path) -> int:
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"database must lie in a folder that can be written, got {str(path)!r}: {error.strerror}"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreError(
+            f"database must be served by one process, got {str(path)!r}, which another one serves"
+        ) from error
+    return lock
