@@ -20,7 +20,7 @@ from exchangeable.service.alerts import Sender
 from exchangeable.service.doors import POLICY, Doors
 from exchangeable.service.engine import Engine, Steps, storage
 from exchangeable.service.feed import Feed
-from exchangeable.service.metrics import Metrics
+from exchangeable.service.metrics import Fleet, Metrics, rows
 from exchangeable.service.page import PageFile, page_files
 from exchangeable.service.problems import Problem
 from exchangeable.service.settings import Settings
@@ -49,8 +49,8 @@ def application(store: Store, settings: Settings | None = None, *, loopback: boo
     state.store, state.settings = store, settings
     state.access = Access(store.read, loopback=loopback)
     state.feed = Feed(settings.limits.events_readers)
-    state.engine = Engine(store, settings, lambda news: _tell(app, news))
-    state.metrics = Metrics(store.read, database_bytes=store.bytes, engine=state.engine)
+    state.engine = Engine(store, settings, lambda news, alerted: _tell(app, news, alerted))
+    state.metrics = _metrics(store, state.engine)
     state.engine.commit_seconds = state.metrics.commit_seconds.observe
     state.sender = _sender(app)
     app.include_router(routes.router)
@@ -76,10 +76,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(state.engine.stop)
 
 
-def _tell(app: FastAPI, news: list[Steps]) -> None:
+def _tell(app: FastAPI, news: list[Steps], alerted: bool) -> None:
     """What a commit brought: to the readers of events, and to the sender of alerts."""
     app.state.feed.publish(news)
-    app.state.sender.wake()
+    if alerted:
+        app.state.sender.wake()
+
+
+def _metrics(store: Store, engine: Engine) -> Metrics:
+    def read() -> Fleet:
+        with store.read() as connection:
+            return rows(connection)
+
+    return Metrics(read, queue=lambda: (engine.queued_rows, engine.queued_requests), database_bytes=store.bytes)
 
 
 def _sender(app: FastAPI) -> Sender:

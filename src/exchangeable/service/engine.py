@@ -1,21 +1,23 @@
 """The engine: all that changes goes through one thread, which commits a group of requests at a time.
 
 A request is answered after its commit. If a commit fails, the streams it touched are forgotten and come back from what
-is on disk, so that memory never runs ahead of the database.
+is on disk, so that memory never runs ahead of the database. Within a group, the bets of different streams are computed
+side by side, since the compiled loops let the interpreter go; everything else happens in the order of arrival.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import queue
 import sqlite3
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,16 +36,16 @@ from exchangeable.service.waiting import Label, Ready, Waiting
 from exchangeable.service.wire import Batch
 
 log = logging.getLogger(__name__)
+MOST_THREADS = 8
 GROUP = 64  # requests that share a commit
 BYTES_A_STEP = 64  # a snapshot may cost this much writing for each step since the one before
-SHOWN = 200  # points of a batch in an event
 CURVE = 101  # points of a betting function
 PRUNED = 16 * history.BLOCK  # steps to prune at a time
 UPDATE = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in CHANGING)} WHERE id = ?"  # noqa: S608
 
 
 class Steps(NamedTuple):
-    """What readers of events are told after a commit: new points, and the stream as it stands."""
+    """What readers of events are told after a commit: new steps, and the stream as it stands."""
 
     name: str
     points: history.Points | None
@@ -53,18 +55,29 @@ class Steps(NamedTuple):
 
 @dataclass
 class Job:
-    """A request in the queue."""
+    """A request in the queue; a batch of observations says of which stream it is."""
 
     work: Callable[[sqlite3.Connection], Any]
-    rows: int
-    writes: bool
+    rows: int = 0
+    writes: bool = True
+    stream: str | None = None
+    batch: Batch | None = None
     future: Future[Any] = field(default_factory=Future)
+
+
+class Admitted(NamedTuple):
+    """Observations that a stream takes, the repeats among them, and the bets if they are computed ahead."""
+
+    live: Live
+    new: Batch
+    repeats: int
+    path: Future[Path] | None = None
 
 
 class Engine:
     """Streams in memory and the thread that moves them."""
 
-    def __init__(self, store: Store, settings: Settings, publish: Callable[[list[Steps]], None]) -> None:
+    def __init__(self, store: Store, settings: Settings, publish: Callable[[list[Steps], bool], None]) -> None:
         self.store = store
         self.settings = settings
         self.publish = publish
@@ -73,6 +86,9 @@ class Engine:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lives: OrderedDict[str, Live] = OrderedDict()
         self._news: list[Steps] = []
+        self._alerted = False  # whether the group has put alerts into the outbox
+        self._ahead: dict[str, Admitted] = {}
+        self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS), "exchangeable-bets")
         self._queued = threading.Lock()
         self.queued_rows = self.queued_requests = 0
         self._stopping = False
@@ -88,6 +104,7 @@ class Engine:
             self._stopping = True
         self._jobs.put(None)
         self._thread.join()
+        self._pool.shutdown()
 
     # -------------------------------------------------------------- requests, from any thread
 
@@ -105,7 +122,8 @@ class Engine:
 
     def observe(self, name: str, batch: Batch) -> Future[dict[str, Any]]:
         """Take observations; what became of them."""
-        return self._submit(lambda connection: self._observe(connection, name, batch), rows=len(batch))
+        work = lambda connection: self._observe(connection, name, batch)  # noqa: E731
+        return self._submit(work, rows=len(batch), stream=name, batch=batch)
 
     def label(self, name: str, labels: list[Label]) -> Future[dict[str, Any]]:
         """Take labels that come late; what became of them."""
@@ -132,9 +150,16 @@ class Engine:
         return self._submit(lambda connection: _touch(connection), limited=False)
 
     def _submit(
-        self, work: Callable[[sqlite3.Connection], Any], *, rows: int = 0, writes: bool = True, limited: bool = True
+        self,
+        work: Callable[[sqlite3.Connection], Any],
+        *,
+        rows: int = 0,
+        writes: bool = True,
+        limited: bool = True,
+        stream: str | None = None,
+        batch: Batch | None = None,
     ) -> Future[Any]:
-        job = Job(work, rows, writes)
+        job = Job(work, rows, writes, stream, batch)
         limits = self.settings.limits
         with self._queued:
             if self._stopping:
@@ -176,10 +201,11 @@ class Engine:
         if not jobs:
             return
         outcomes: list[tuple[Job, Any, Exception | None]] = []
-        self._news = []
+        self._news, self._alerted = [], False
         began = time.perf_counter()
         try:
             with self.store.write() as connection:
+                self._begin(connection, jobs)
                 for job in jobs:
                     outcomes.append((job, *self._one(connection, job)))
                 self._shed(connection)
@@ -189,12 +215,29 @@ class Engine:
         self.failing = None
         self.commit_seconds(time.perf_counter() - began)
         if self._news:
-            self.publish(self._news)
+            self.publish(self._news, self._alerted)
         for job, result, refusal in outcomes:
             if refusal is None:
                 job.future.set_result(result)
             else:
                 job.future.set_exception(refusal)
+
+    def _begin(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
+        """Let the bets on the first batch of each stream be computed side by side, if nothing comes before it."""
+        self._ahead = {}
+        touched: set[str | None] = set()
+        for job in jobs if len(jobs) > 1 else ():
+            if job.stream is None or job.batch is None:
+                break  # it may touch any stream
+            if job.stream in touched:
+                continue
+            touched.add(job.stream)
+            with suppress(Problem):  # it is refused in its turn
+                live = self._live(connection, job.stream)
+                admitted = self._admitted(connection, live, job.batch)
+                if not live.configuration.needs_labels and len(admitted.new):
+                    x = examples(live.configuration, admitted.new.x)
+                    self._ahead[job.stream] = admitted._replace(path=self._pool.submit(live.monitor.extend, x))
 
     def _one(self, connection: sqlite3.Connection, job: Job) -> tuple[Any, Exception | None]:
         connection.execute("SAVEPOINT request")
@@ -320,15 +363,23 @@ class Engine:
 
     def _observe(self, connection: sqlite3.Connection, name: str, batch: Batch) -> dict[str, Any]:
         live = self._live(connection, name)
-        new, repeats = Repeats(connection, live).split(batch)
-        self._admit(live, new)
+        admitted = self._ahead.pop(name, None)
+        if admitted is None or admitted.live is not live:  # it has come back from the database since
+            admitted = self._admitted(connection, live, batch)
+        _, new, repeats, path = admitted
         with self._moving(live):
             live.duplicates += repeats
             live.next_seq += len(new)
             live.observations += len(new)
             live.observed_at = time.time() if len(new) else live.observed_at
-            points = self._play(connection, live, Waiting(connection, live).join(new))
+            ready = Waiting(connection, live).join(new)
+            points = self._play(connection, live, ready, path)
         return self._said(connection, live, points, accepted=len(new), duplicates=repeats)
+
+    def _admitted(self, connection: sqlite3.Connection, live: Live, batch: Batch) -> Admitted:
+        new, repeats = Repeats(connection, live).split(batch)
+        self._admit(live, new)
+        return Admitted(live, new, repeats)
 
     def _label(self, connection: sqlite3.Connection, name: str, labels: list[Label]) -> dict[str, Any]:
         live = self._live(connection, name)
@@ -365,14 +416,17 @@ class Engine:
             law = f"stream {live.name!r} holds at most {cap} examples and has {live.in_pool() + live.waiting}"
             raise Problem(409, "full", f"{law}: reset it, or make one with a higher cap")
 
-    def _play(self, connection: sqlite3.Connection, live: Live, ready: Ready) -> history.Points | None:
-        """Bet on what is ready; store the steps and what a restart needs."""
+    def _play(
+        self, connection: sqlite3.Connection, live: Live, ready: Ready, ahead: Future[Path] | None = None
+    ) -> history.Points | None:
+        """Bet on what is ready, unless that is done; store the steps and what a restart needs."""
         if not len(ready.seq):
             return None
-        monitor, first = live.monitor, live.monitor.n + 1
-        latched = monitor.alarm_at is not None
+        first = live.tail.n + 1
         try:
-            path = monitor.extend(examples(live.configuration, ready.x), ready.y)
+            path = (
+                live.monitor.extend(examples(live.configuration, ready.x), ready.y) if ahead is None else ahead.result()
+            )
         except ValueError as error:
             raise Problem(422, "bad-observation", f"{error}") from error
         live.width = ready.x.shape[1]
@@ -380,13 +434,14 @@ class Engine:
         seq = None if ready.seq[0] == first and ready.seq[-1] == first + len(ready.seq) - 1 else ready.seq
         x = np.ascontiguousarray(ready.x, "<f8").tobytes()
         live.tail = history.append(connection, live.id, live.tail, path.p, log10, x=x, seq=seq, extra=ready.extra())
-        self._alarms(connection, live, path, latched)
+        self._alarms(connection, live, path)
         self._keep(connection, live)
-        return history.thin(path.n, log10, path.p, SHOWN)
+        return history.Points(path.n, log10, path.p, True, 1)
 
-    def _alarms(self, connection: sqlite3.Connection, live: Live, path: Path, latched: bool) -> None:
+    def _alarms(self, connection: sqlite3.Connection, live: Live, path: Path) -> None:
+        """Note the alarms of these steps: each with restarts; else the one that latched, if it was in one of them."""
         restarts = live.monitor.on_alarm == "restart"
-        sounded = np.flatnonzero(path.alarm)[: None if restarts else 0 if latched else 1]
+        sounded = np.flatnonzero(path.alarm if restarts else path.n == live.monitor.alarm_at)
         for place in sounded.tolist():
             n, changepoint = int(path.n[place]), int(path.lowest[place])
             live.alarms += 1
@@ -424,7 +479,7 @@ class Engine:
             log10_martingale=value / LN10 if math.isfinite(value) else None,
             reason=reason,
         )
-        alerts.enqueue(connection, self.settings.webhooks, live.name, status, details, time.time())
+        self._alerted |= alerts.enqueue(connection, self.settings.webhooks, live.name, status, details, time.time()) > 0
 
     def _mark(self, connection: sqlite3.Connection, live: Live, n: int, kind: str, changepoint: int | None) -> None:
         connection.execute(

@@ -17,6 +17,7 @@ from exchangeable.service.problems import Problem
 BACKLOG = 64  # events that wait for a reader; one who falls behind is told of the rest from the history
 HEARTBEAT = 15.0  # seconds
 PACE = 0.5  # seconds between two events about all streams
+SHOWN = 200  # points of a batch in an event
 NEWEST = 20  # points of a stream in them
 RESUMED = 2000  # points for a reader who comes back
 
@@ -35,6 +36,13 @@ def columns(points: history.Points) -> dict[str, list[Any]]:
 
 def _nullable(values: Any) -> list[Any]:
     return [value if lawful else None for value, lawful in zip(values.tolist(), np.isfinite(values), strict=True)]
+
+
+def _thinned(event: Steps) -> Steps:
+    if event.points is None:
+        return event
+    n, log10, p, *_ = event.points
+    return event._replace(points=history.thin(n, log10, p, SHOWN))
 
 
 class Reader:
@@ -104,9 +112,10 @@ class Feed:
                 reader.wake.set()
 
     def publish(self, events: list[Steps]) -> None:
-        """From the engine's thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._deliver, events)
+        """From the engine's thread. Steps are thinned there, and only if somebody reads of them."""
+        wanted = [event for event in events if None in self._readers or event.name in self._readers]
+        if wanted and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, [_thinned(event) for event in wanted])
 
     def _deliver(self, events: list[Steps]) -> None:
         for event in events:

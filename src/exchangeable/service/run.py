@@ -17,6 +17,8 @@ from exchangeable.service.settings import Settings
 from exchangeable.service.store import Store, StoreError
 
 GRACE = 10  # seconds for requests under way when the server is told to stop
+SWITCH = 0.0005  # seconds after which one thread lets another run: the engine and the network take turns
+IDLE = 65  # seconds that a connection may stay without a request
 
 
 class Refused(Exception):  # noqa: N818 - a refusal is no error of ours
@@ -70,8 +72,10 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
             proxy_headers=False,
             ws="none",
             timeout_graceful_shutdown=GRACE,
+            timeout_keep_alive=IDLE,
             h11_max_incomplete_event_size=64 * 1024,
         )
+        sys.setswitchinterval(SWITCH)
         server = Announced(config, app.state.feed)
         server.run(sockets=[listener])
         return 0 if server.started else 3
@@ -84,7 +88,7 @@ def _listener(store: Store, host: str, port: int, settings: Settings) -> socket.
         with store.read() as connection:
             doors.bindable(host, access.exist(connection), settings.trusted)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: only so asyncio sets NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
     except ValueError as error:

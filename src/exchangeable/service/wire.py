@@ -70,7 +70,6 @@ class Batch(NamedTuple):
         return Batch(self.seq[places], self.x[places], extras)
 
 
-Value = TypeVar("Value")
 Line = TypeVar("Line", Observation, LateLabel)
 OBSERVATIONS = msgspec.json.Decoder(Observation)
 LABELS = msgspec.json.Decoder(LateLabel)
@@ -88,11 +87,8 @@ def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4
     exchangeable.service.problems.Problem: line 1 must be a JSON object: JSON is malformed...
     """
     lines = _lines(OBSERVATIONS, body, many, batch, "observation")
-    for number, line in enumerate(lines, 1):
-        if line.y is not None or line.id is not None or line.time is not None:
-            _short(number, text, y=line.y, id=line.id, time=line.time)
     seq = np.array([line.seq for line in lines], np.int64)
-    return Batch(seq, _rows([line.x for line in lines], width), _extras(lines))
+    return Batch(seq, _rows([line.x for line in lines], width), _extras(lines, text))
 
 
 def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT) -> list[LateLabel]:
@@ -236,12 +232,13 @@ def _ragged(x: Sequence[Any], width: int) -> Problem:
     return _bad(1, "x must be a number or a list of numbers")
 
 
-def _extras(lines: Sequence[Observation]) -> Extras:
-    y = [line.y for line in lines]
-    names = [line.id for line in lines]
-    times = [line.time for line in lines]
-    return Extras(_held(y), _held(names), _held(times))
+def _extras(lines: Sequence[Observation], text: int) -> Extras:
+    if all(line.y is None and line.id is None and line.time is None for line in lines):
+        return Extras()
+    for number, line in enumerate(lines, 1):
+        _short(number, text, y=line.y, id=line.id, time=line.time)
+    return Extras(*(_held([getattr(line, key) for line in lines]) for key in Extras._fields))
 
 
-def _held(column: list[Value]) -> list[Value] | None:
+def _held(column: list[Any]) -> list[Any] | None:
     return column if any(value is not None for value in column) else None
