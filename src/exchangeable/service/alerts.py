@@ -312,8 +312,8 @@ def failed(connection: sqlite3.Connection, id: int, error: str, *, dead: bool) -
 def retry(connection: sqlite3.Connection, id: int) -> int:  # noqa: A002
     """Put a dead letter back; returns how many rows will go out.
 
-    The newest alert for the same receiver and stream goes out again after it, if it had been settled: an old "firing"
-    must not be the last word.
+    An old "firing" must not be the last word: the newest alert for the same receiver and stream goes out again after
+    it, and so does the newest that had arrived, in case the other one dies once more.
     """
     row = connection.execute("SELECT state, receiver, stream FROM outbox WHERE id = ?", (id,)).fetchone()
     if row is None:
@@ -321,11 +321,11 @@ def retry(connection: sqlite3.Connection, id: int) -> int:  # noqa: A002
     state, receiver, stream = row
     if state != "dead":
         raise Problem(409, "conflict", f"alert {id} must be a dead letter to be put back, but it is {state}")
-    newest = connection.execute(
-        "SELECT max(id) FROM outbox WHERE receiver = ? AND stream = ?", (receiver, stream)
-    ).fetchone()[0]
+    later = "SELECT max(id) FROM outbox WHERE receiver = ? AND stream = ? AND id > ?"
     return connection.execute(
-        "UPDATE outbox SET state = 'pending', attempts = 0 WHERE id IN (?, ?) AND state != 'pending'", (id, newest)
+        "UPDATE outbox SET state = 'pending', attempts = 0 WHERE state != 'pending'"  # noqa: S608 - all of it is ours
+        f" AND id IN (?, ({later}), ({later} AND state = 'sent'))",
+        (id, *(receiver, stream, id) * 2),
     ).rowcount
 
 

@@ -371,7 +371,8 @@ class Engine:
             live.duplicates += repeats
             live.next_seq += len(new)
             live.observations += len(new)
-            live.observed_at = time.time() if len(new) else live.observed_at
+            if len(new):
+                live.observed_at, live.width = time.time(), new.x.shape[1]
             ready = Waiting(connection, live).join(new)
             points = self._play(connection, live, ready, path)
         return self._said(connection, live, points, accepted=len(new), duplicates=repeats)
@@ -429,7 +430,6 @@ class Engine:
             )
         except ValueError as error:
             raise Problem(422, "bad-observation", f"{error}") from error
-        live.width = ready.x.shape[1]
         log10 = path.log_value / LN10
         seq = None if ready.seq[0] == first and ready.seq[-1] == first + len(ready.seq) - 1 else ready.seq
         x = np.ascontiguousarray(ready.x, "<f8").tobytes()

@@ -47,10 +47,17 @@ class Waiting:
         if not configuration.needs_labels:
             return _ready(new, None)
         y = new.extras.y
+        for label in y or ():
+            self._check(label)
         if not self.live.waiting and len(new) and y is not None and None not in y:
             return _ready(new, y)
         self._enqueue(new)
         return self.release()
+
+    def _check(self, label: Any) -> None:
+        """What would be refused when its turn comes must not get into the queue."""
+        if self.live.configuration.measure.kind == "nearest-residual" and isinstance(label, str):
+            raise Problem(422, "bad-observation", f"y must be a number for nearest-residual, got {label!r}")
 
     def _enqueue(self, new: Batch) -> None:
         rows = []
@@ -72,6 +79,7 @@ class Waiting:
         counts = {"accepted": 0, "duplicates": 0, "late": 0}
         unknown: list[str] = []
         for label in labels:
+            self._check(label.y)
             found = self._find(label.id)
             if found is None:
                 unknown.append(label.id)
@@ -153,6 +161,8 @@ def _ready(new: Batch, y: list[Any] | None) -> Ready:
 
 
 def _released(rows: list[tuple[int, str | None, str, str]]) -> Ready:
+    if not rows:
+        return Ready(np.empty(0, np.int64), np.empty((0, 1)), [], {})
     bodies = [json.loads(body) for _, _, body, _ in rows]
     y = [json.loads(label) for *_, label in rows]
     columns = {
@@ -162,5 +172,5 @@ def _released(rows: list[tuple[int, str | None, str, str]]) -> Ready:
         "late": [body["y"] is None for body in bodies],
     }
     held = {key: column for key, column in columns.items() if any(value not in (None, False) for value in column)}
-    x = np.array([body["x"] for body in bodies], np.float64).reshape(len(rows), -1)
-    return Ready(np.array([row[0] for row in rows], np.int64), x, y, {**held, "y": y} if rows else {})
+    x = np.array([body["x"] for body in bodies], np.float64)
+    return Ready(np.array([row[0] for row in rows], np.int64), x, y, {**held, "y": y})

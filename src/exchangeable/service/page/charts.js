@@ -1,0 +1,244 @@
+// The charts of a stream: capital over time (uPlot), the histogram of p-values and the bet (SVG).
+
+import uPlot from "./vendor/uPlot.esm.js";
+import { el, svg, write } from "./dom.js";
+import { capital, compact, count, plain, power, probability } from "./format.js";
+import { colours } from "./spark.js";
+
+const FONT = "12px system-ui, -apple-system, sans-serif";
+
+/** Ticks of a log10 axis: whole powers of ten, or 1-2-5 where the axis spans less than two of them. */
+export function ticks(low, high, most) {
+  if (high - low >= 2) {
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((by) => (high - low) / by <= most) ?? 10_000;
+    return between(Math.ceil(low / step), Math.floor(high / step), (k) => k * step);
+  }
+  const inside = (value) => value >= low && value <= high;
+  for (const digits of [[1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8]]) {
+    const made = between(Math.floor(low), Math.ceil(high), (k) => digits.map((digit) => k + Math.log10(digit))).flat().filter(inside);
+    if (made.length >= 3) return made;
+  }
+  const step = 10 ** Math.floor(Math.log10((high - low) / 3));
+  return between(Math.ceil(low / step), Math.floor(high / step), (k) => k * step).slice(0, 2 * most);
+}
+
+const between = (from, to, make) => Array.from({ length: Math.max(0, to - from + 1) }, (_, i) => make(from + i));
+
+/** 3 -> 10³, 0.30103 -> 2, -0.69897 -> 0.2 */
+export function tickLabel(log10) {
+  const whole = Math.round(log10);
+  if (Math.abs(log10 - whole) < 1e-9) return Math.abs(whole) <= 3 ? plain(10 ** whole) : power(whole);
+  return capital(log10);
+}
+
+/** The capital over the examples, with the threshold and whatever happened on the way. */
+export class CapitalChart {
+  constructor(place, readout, onZoom, onAll) {
+    Object.assign(this, { place, readout, onZoom, onAll, n: [], log10: [], p: [], threshold: null, lines: [], zoomed: false });
+    this.plot = new uPlot(this.#options(), [[], []], place);
+    new ResizeObserver(() => this.#resize()).observe(place);
+    document.addEventListener("colours", () => this.plot.redraw(false));
+  }
+
+  /** New data: columns n, log10, p; `lines` are {n, kind, text}; `span` is the stretch on the x axis. */
+  set({ n, log10, p, threshold, lines, span, zoomed }) {
+    Object.assign(this, { n, log10, p, threshold, lines, span, zoomed });
+    this.plot.setData([n, log10], true);
+  }
+
+  #options() {
+    return {
+      ...this.#size(),
+      legend: { show: false },
+      cursor: {
+        drag: { x: true, y: false, setScale: false },
+        points: { size: 7, stroke: () => colours.accent, fill: () => colours.accent },
+        bind: { dblclick: () => () => this.onAll() },
+      },
+      scales: { x: { time: false, range: () => this.#xRange() }, y: { range: () => this.#yRange() } },
+      axes: [
+        this.#axis({ values: (u, splits) => splits.map((n) => (Number.isInteger(n) ? compact(n) : "")), space: 70, size: 34, incrs: INCREMENTS }),
+        this.#axis({ size: 64, splits: (u, i, low, high) => ticks(low, high, Math.max(2, Math.floor(u.height / 45))), values: (u, splits) => splits.map(tickLabel) }),
+      ],
+      series: [{}, { stroke: () => colours.accent, width: 2, points: { show: (u) => this.n.length < 2, fill: () => colours.accent } }],
+      hooks: {
+        draw: [(u) => this.#marks(u)],
+        setCursor: [(u) => this.#read(u)],
+        setSelect: [(u) => this.#selected(u)],
+      },
+    };
+  }
+
+  #axis(more) {
+    return { stroke: () => colours.muted, font: FONT, grid: { stroke: () => colours.line, width: 1 }, ticks: { show: false }, ...more };
+  }
+
+  #size() {
+    return { width: Math.max(120, this.place.clientWidth), height: Math.max(120, this.place.clientHeight) };
+  }
+
+  #resize() {
+    const { width, height } = this.#size();
+    if (width !== this.plot.width || height !== this.plot.height) this.plot.setSize({ width, height });
+  }
+
+  #xRange() {
+    const [from, to] = this.span ?? [1, 1];
+    return from === to ? [from - 1, to + 1] : [from, to];
+  }
+
+  /** Everything that is shown; the start at 1 and the threshold too, unless one looks closely. */
+  #yRange() {
+    const values = this.log10.filter((value) => value !== null);
+    const anchors = this.zoomed && values.length ? [] : [0, ...(this.threshold === null ? [] : [this.threshold])];
+    let [low, high] = extent([...anchors, ...extent(values)]);
+    if (high - low < 0.2) [low, high] = [low - 0.1, high + 0.1];
+    const margin = 0.08 * (high - low);
+    return [low - margin, high + margin];
+  }
+
+  #marks(u) {
+    const context = u.ctx;
+    context.save();
+    context.beginPath();
+    context.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+    context.clip();
+    if (this.threshold !== null) this.#across(u, this.threshold);
+    for (const line of this.lines) this.#down(u, line);
+    context.restore();
+  }
+
+  #across(u, log10) {
+    const y = Math.round(u.valToPos(log10, "y", true));
+    stroke(u, colours.threshold, [6, 4], [u.bbox.left, y], [u.bbox.left + u.bbox.width, y]);
+  }
+
+  #down(u, { n, kind }) {
+    const x = Math.round(u.valToPos(n, "x", true));
+    if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
+    const [colour, dashes] = { alarm: [colours.alarm, []], change: [colours.notable, [6, 4]] }[kind] ?? [colours.muted, [2, 3]];
+    stroke(u, colour, dashes, [x, u.bbox.top], [x, u.bbox.top + u.bbox.height]);
+  }
+
+  #read(u) {
+    const i = u.cursor.idx;
+    const there = u.cursor.left >= 0 && i !== null && i !== undefined && i < this.n.length;
+    write(this.readout, there ? `Example ${count(this.n[i])}: capital ${capital(this.log10[i])}, p = ${probability(this.p[i])}` : "");
+  }
+
+  #selected(u) {
+    const { left, width } = u.select;
+    if (width < 4) return;
+    const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
+    u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.onZoom(Math.round(from), Math.round(to));
+  }
+}
+
+const INCREMENTS = between(0, 15, (k) => [1, 2, 5].map((by) => by * 10 ** k)).flat();
+
+/** Least and greatest, without spreading a long list over arguments. */
+function extent(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : [];
+}
+
+function stroke(u, colour, dashes, [x0, y0], [x1, y1]) {
+  const context = u.ctx;
+  context.strokeStyle = colour;
+  context.lineWidth = 1.5 * devicePixelRatio;
+  context.setLineDash(dashes.map((dash) => dash * devicePixelRatio));
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.lineTo(x1, y1);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** A place for a plot over p from 0 to 1, in pixels: letters keep their size. */
+class Box {
+  constructor(place) {
+    this.width = Math.max(200, place.clientWidth);
+    this.height = Math.round(Math.min(260, Math.max(180, this.width / 2)));
+  }
+
+  across(share) {
+    return 44 + share * (this.width - 44 - 8);
+  }
+
+  up(share) {
+    return this.height - 26 - share * (this.height - 26 - 12);
+  }
+
+  /** What is drawn, below it the axis, and the dashed line of no evidence. */
+  svg(title, marks, { labels, even }) {
+    const [left, right] = [this.across(0), this.across(1)];
+    const level = (kind, share) => svg("line", { class: kind, x1: left, x2: right, y1: this.up(share), y2: this.up(share) });
+    return svg("svg", { viewBox: `0 0 ${this.width} ${this.height}`, role: "img", "aria-label": title },
+      labels.flatMap(([share, text]) => [level("grid", share), svg("text", { x: left - 8, y: this.up(share) + 4, "text-anchor": "end", text })]),
+      marks,
+      level("axis", 0),
+      [0, 0.25, 0.5, 0.75, 1].map((p) => svg("text", { x: this.across(p), y: this.height - 6, "text-anchor": p === 1 ? "end" : "middle", text: String(p) })),
+      level("even", even));
+  }
+}
+
+/** How many p-values fell where. */
+export function histogram(place, counts) {
+  const total = counts.reduce((sum, k) => sum + k, 0);
+  if (!total) return nothing(place, "No p-values yet.");
+  const even = total / counts.length;
+  const top = 1.12 * Math.max(2 * even, ...counts);
+  const box = new Box(place);
+  const wide = (box.across(1) - box.across(0)) / counts.length;
+  const tall = (k) => box.up(0) - box.up(k / top);
+  const bars = counts.map((k, i) => svg("rect", {
+    class: "bar", x: box.across(i / counts.length) + 1, width: wide - 2, y: box.up(k / top), height: tall(k), rx: Math.min(2, tall(k) / 2),
+  }, svg("title", { text: `${plain(i / counts.length)} to ${plain((i + 1) / counts.length)}: ${count(k)}` })));
+  const labels = evenly(top).map((k) => [k / top, compact(k)]);
+  const title = `Histogram of ${count(total)} p-values; the fullest of ${counts.length} bars holds ${count(Math.max(...counts))}, uniform would be ${plain(even)}.`;
+  place.replaceChildren(box.svg(title, bars, { labels, even: even / top }));
+}
+
+/** What the next p-value would pay: linear while the bet is small, else on a log scale. */
+export function bet(place, p, density) {
+  const points = p.map((x, i) => [x, density[i]]).filter(([, y]) => y !== null && Number.isFinite(y));
+  if (points.length < 2) return nothing(place, "No bet yet.");
+  const values = points.map(([, y]) => y);
+  const highest = Math.max(...values);
+  const scale = highest <= 6 ? linear(Math.max(2, highest)) : logarithmic(values);
+  const box = new Box(place);
+  const path = points.map(([x, y], i) => `${i ? "L" : "M"}${box.across(x).toFixed(1)} ${box.up(scale.share(y)).toFixed(1)}`).join("");
+  const [lowestAt, highestAt] = [values.indexOf(Math.min(...values)), values.indexOf(highest)].map((i) => points[i][0]);
+  const title = `The bet pays most, ${plain(highest)} times, at p = ${plain(highestAt)}, and least, ${plain(Math.min(...values))} times, at p = ${plain(lowestAt)}.`;
+  place.replaceChildren(box.svg(title, svg("path", { class: "curve", d: path }), { labels: scale.labels, even: scale.share(1) }));
+}
+
+function linear(highest) {
+  const top = 1.1 * highest;
+  return { share: (y) => y / top, labels: evenly(top).map((y) => [y / top, plain(y)]) };
+}
+
+function logarithmic(values) {
+  const positive = values.filter((y) => y > 0).map(Math.log10);
+  const low = Math.min(-0.5, ...positive);
+  const high = 1.05 * Math.max(...positive);
+  const share = (y) => Math.max(0, (Math.log10(y) - low) / (high - low));
+  return { share, labels: ticks(low, high, 6).map((log10) => [(log10 - low) / (high - low), tickLabel(log10)]) };
+}
+
+/** 0 and a few round numbers below `top`. */
+function evenly(top) {
+  const raw = top / 4;
+  const unit = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((by) => by * unit).find((by) => by >= raw);
+  return between(0, Math.floor(top / step), (k) => k * step);
+}
+
+export function nothing(place, text) {
+  place.replaceChildren(el("p", { class: "nothing muted", text }));
+}

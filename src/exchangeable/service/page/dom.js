@@ -1,0 +1,94 @@
+// Elements made by hand: text always becomes text, never markup.
+
+export const $ = (selector, root = document) => root.querySelector(selector);
+
+/** An element with attributes (`on…` are listeners, `text` is its text) and children (nodes or strings). */
+export function el(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same for SVG. */
+export function svg(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) attribute(node, name, value);
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+function attribute(node, name, value) {
+  if (value === null || value === undefined || value === false) return;
+  if (name === "text") node.textContent = value;
+  else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+  else node.setAttribute(name, value === true ? "" : value);
+}
+
+/** Write a text only where it changed: an unchanged node costs no layout and is not read out again. */
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Show or hide. */
+export function show(node, shown) {
+  if (node.hidden === shown) node.hidden = !shown;
+}
+
+/** Run `work` in the next frame, once, however often it was asked for. */
+export function perFrame(work) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      work();
+    });
+  };
+}
+
+/** Run `work` at most once in `pause` milliseconds: at once if it can be, and once more for what was asked meanwhile. */
+export function throttled(work, pause) {
+  let last = -Infinity;
+  let timer = null;
+  return () => {
+    if (timer !== null) return;
+    timer = setTimeout(() => {
+      timer = null;
+      last = performance.now();
+      work();
+    }, Math.max(0, last + pause - performance.now()));
+  };
+}
+
+/** Run `work` when nobody has asked for `pause` milliseconds. */
+export function settled(work, pause) {
+  let timer = null;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...given), pause);
+  };
+}
+
+/** Offer a file to save. */
+export function save(name, content, type) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  const link = el("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/** Copy a text, and say so on the button for a moment. */
+export async function copy(button, text) {
+  const label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Copying is not allowed here";
+  }
+  setTimeout(() => (button.textContent = label), 1600);
+}

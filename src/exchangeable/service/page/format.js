@@ -1,0 +1,100 @@
+// Numbers, times and verdicts in words.
+
+const DIGITS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
+const WHOLE = new Intl.NumberFormat("en");
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const NOTABLE = 0.5; // Jeffreys: evidence below 10^0.5 is "barely worth mentioning"
+
+/** 1234567 -> 1,234,567 */
+export const count = (n) => WHOLE.format(n);
+
+/** 1234567 -> 1.235M, for axes */
+export const compact = (n) => (Math.abs(n) < 100_000 ? WHOLE.format(n) : COMPACT.format(n));
+
+/** -12 -> 10⁻¹² */
+export const power = (exponent) => (exponent === 0 ? "1" : "10" + [...String(exponent)].map((c) => DIGITS[c]).join(""));
+
+/** A capital from its log10: 2.34, 0.0123, 4.5 × 10¹²; null is bankruptcy, a capital of 0. */
+export function capital(log10) {
+  if (log10 === null || log10 === undefined) return "0";
+  if (log10 > -2.5 && log10 < 4) return plain(10 ** log10);
+  let exponent = Math.floor(log10);
+  let mantissa = (10 ** (log10 - exponent)).toFixed(1);
+  if (mantissa === "10.0") [mantissa, exponent] = ["1.0", exponent + 1];
+  return `${mantissa} × ${power(exponent)}`;
+}
+
+/** Three significant digits without an exponent. */
+export function plain(value) {
+  if (value === 0) return "0";
+  if (value >= 1000) return WHOLE.format(Math.round(value));
+  return String(Number(value.toPrecision(3)));
+}
+
+/** A p-value: 0.034, or 2.1 × 10⁻⁶ */
+export const probability = (p) => (p === null || p === undefined ? "–" : p >= 0.001 ? p.toFixed(3) : capital(Math.log10(p)));
+
+/** How long ago a moment was; the clocks of two machines may differ a little. */
+export function ago(moment, now = Date.now()) {
+  if (!moment) return "never";
+  const seconds = Math.round((now - Date.parse(moment)) / 1000);
+  if (seconds < 2) return "just now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${count(Math.floor(seconds / 86_400))} d ago`;
+}
+
+export const moment = (time) => (time ? MOMENT.format(new Date(time)) : "");
+
+/** One of: alarm, empty, bankrupt, notable, quiet. */
+export function condition({ state }) {
+  if (state.alarm) return "alarm";
+  if (state.n === 0) return "empty";
+  if (state.log10_martingale === null) return "bankrupt";
+  return state.log10_martingale >= NOTABLE ? "notable" : "quiet";
+}
+
+export const PILLS = {
+  alarm: "Alarm",
+  empty: "No data yet",
+  bankrupt: "Bankrupt",
+  notable: "Some evidence",
+  quiet: "Quiet",
+};
+
+/** What the evidence says, in one or two plain sentences. */
+export function verdict(stream) {
+  return VERDICTS[condition(stream)](stream.state, stream) + earlier(stream);
+}
+
+const VERDICTS = {
+  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${began(state)}`,
+  empty: () => "No observations yet.",
+  bankrupt: () =>
+    "The capital is 0: the bet has lost everything and can find nothing any more. Reset the stream to begin a new test.",
+  notable: (state, stream) =>
+    `Some evidence against exchangeability, but no alarm: capital ${capital(state.log10_martingale)}${needed(stream)}.`,
+  quiet: () => "No evidence against exchangeability so far.",
+};
+
+const reached = ({ threshold_log10: log10 }) =>
+  log10 === null || log10 === undefined ? "the evidence was enough" : `capital reached ${capital(log10)}`;
+const needed = ({ threshold_log10: log10 }) =>
+  log10 === null || log10 === undefined ? "" : `, the alarm is at ${capital(log10)}`;
+const began = ({ changepoint }) =>
+  changepoint === null || changepoint === undefined
+    ? "where the change began is not known."
+    : changepoint === 0
+      ? "the data probably differed from the start."
+      : `the change probably began around example ${count(changepoint)}.`;
+
+/** What happened before the present test: it began anew after a reset, or after an alarm. */
+function earlier(stream) {
+  if (stream.state.alarm || !stream.since) return "";
+  const before = stream.alarms ? ` ${times(stream.alarms)} before.` : "";
+  return ` This test began after example ${count(stream.since)}.${before}`;
+}
+
+const times = (k) => (k === 1 ? "There was one alarm" : `There were ${count(k)} alarms`);

@@ -1,0 +1,332 @@
+// All streams: alarms first, live.
+
+import { pagePath, query, request } from "./api.js";
+import { $, el, perFrame, settled, show, throttled, write } from "./dom.js";
+import { PILLS, ago, capital, condition, count, moment, verdict } from "./format.js";
+import { announce, attempt, begin, connection, quietly, troublePanel } from "./shell.js";
+import { Spark } from "./spark.js";
+import { Listener } from "./sse.js";
+
+const POINTS = 120; // of a spark line
+const FLEET = { alpha: 0.05, method: "adjusted" };
+
+const list = $("#list");
+const view = { q: "", page: 0, per: 50, total: 0 };
+const rows = new Map(); // by name: the streams of this page
+const elsewhere = new Map(); // by name: did the alarm sound? Of streams on other pages
+const dirty = new Set();
+let table = null;
+let loading = null;
+
+/** One line of the table. Its nodes live as long as the stream is on the page. */
+class Row {
+  constructor(summary) {
+    this.name = summary.name;
+    this.pill = el("span", { class: "pill" });
+    this.kinds = el("div", { class: "kinds" });
+    this.capital = el("td", { class: "number", role: "cell", "data-label": "Capital" });
+    this.n = el("td", { class: "number", role: "cell", "data-label": "Examples" });
+    this.seen = el("td", { class: "number seen", role: "cell", "data-label": "Last seen" });
+    this.canvas = el("canvas", { role: "img" });
+    this.spark = new Spark(this.canvas, () => mark(this));
+    this.node = el("tr", { role: "row" },
+      el("td", { class: "state", role: "cell" }, this.pill),
+      el("td", { class: "name", role: "cell" }, el("a", { href: pagePath(this.name), text: this.name }), this.kinds),
+      el("td", { class: "spark", role: "cell" }, this.canvas),
+      this.capital, this.n, this.seen);
+    this.take(summary);
+  }
+
+  /** New numbers; they are shown in the next frame. */
+  take(summary) {
+    this.summary = summary;
+    this.spark.threshold = summary.threshold_log10 ?? null;
+    this.spark.alarm = summary.state.alarm;
+    if (summary.spark) this.spark.set(summary.spark);
+    else this.spark.keep(summary.since, summary.state.n);
+    if (summary.tail) this.spark.append(summary.tail);
+    mark(this);
+  }
+
+  get alarm() {
+    return this.summary.state.alarm;
+  }
+
+  paint() {
+    const { state, measure, bet, alarm_kind: alarm } = this.summary;
+    const now = condition(this.summary);
+    if (this.node.dataset.condition !== now) {
+      this.node.dataset.condition = this.pill.dataset.condition = now;
+      write(this.pill, PILLS[now]);
+    }
+    write(this.kinds, [measure, bet, alarm].join(" · "));
+    write(this.capital, state.n ? capital(state.log10_martingale) : "–");
+    write(this.n, count(state.n));
+    this.paintTime();
+    this.canvas.setAttribute("aria-label", verdict(this.summary));
+    this.spark.draw();
+  }
+
+  paintTime() {
+    write(this.seen, ago(this.summary.observed_at));
+    const title = moment(this.summary.observed_at);
+    if (this.seen.title !== title) this.seen.title = title;
+  }
+}
+
+const paint = perFrame(() => {
+  for (const row of dirty) row.paint();
+  dirty.clear();
+});
+
+function mark(row) {
+  dirty.add(row);
+  paint();
+}
+
+/** Fetch the page of the list and show it; rows that stay keep their nodes, and the focus. */
+async function load() {
+  loading?.abort();
+  const mine = (loading = new AbortController());
+  const { q, page, per } = view;
+  try {
+    const path = query("/v1/streams", { q, offset: page * per, limit: per, order: "alarm", spark: POINTS });
+    const reply = await request(path, { signal: mine.signal });
+    if (mine !== loading) return;
+    if (!reply.streams.length && reply.total && page) return turn(Math.ceil(reply.total / per) - 1 - page);
+    view.total = reply.total;
+    showStreams(reply.streams);
+  } catch (problem) {
+    if (problem.code === "aborted") return;
+    if (problem.status === 401) throw problem;
+    if (table === null || !table.isConnected) showTrouble(problem);
+  } finally {
+    list.setAttribute("aria-busy", "false");
+  }
+}
+
+function showStreams(streams) {
+  if (!streams.length) return showNothing();
+  const focused = document.activeElement;
+  table ??= tableNode();
+  if (!table.isConnected) list.replaceChildren(table);
+  const body = table.tBodies[0];
+  const staying = new Set(streams.map(({ name }) => name));
+  for (const [name, row] of rows) if (!staying.has(name)) drop(name, row);
+  streams.forEach((summary, place) => {
+    const row = rows.get(summary.name) ?? new Row(summary);
+    if (rows.has(row.name)) row.take(summary);
+    rows.set(row.name, row);
+    elsewhere.delete(row.name);
+    if (body.children[place] !== row.node) body.insertBefore(row.node, body.children[place] ?? null);
+  });
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  showCounts();
+}
+
+function drop(name, row) {
+  row.spark.remove();
+  row.node.remove();
+  rows.delete(name);
+  dirty.delete(row);
+  elsewhere.set(name, row.alarm);
+}
+
+function tableNode() {
+  const heads = [["State"], ["Stream"], ["Evidence (log scale)"], ["Capital", "number"], ["Examples", "number"], ["Last seen", "number"]];
+  return el("table", { class: "streams", role: "table", "aria-label": "Streams" },
+    el("thead", { role: "rowgroup" }, el("tr", { role: "row" },
+      heads.map(([text, kind]) => el("th", { scope: "col", role: "columnheader", class: kind, text })))),
+    el("tbody", { role: "rowgroup" }));
+}
+
+function skeleton() {
+  const loadingTable = tableNode();
+  for (let i = 0; i < 6; i++) {
+    loadingTable.tBodies[0].append(el("tr", { class: "skeleton", "aria-hidden": "true" },
+      ["state", "name", "spark", "number", "number", "number"].map((kind) => el("td", { class: kind }, el("span")))));
+  }
+  list.replaceChildren(loadingTable);
+}
+
+function showNothing() {
+  for (const [name, row] of rows) drop(name, row);
+  list.replaceChildren(view.q ? nothingFound() : noStreams());
+  showCounts();
+}
+
+function nothingFound() {
+  return el("div", { class: "panel empty" },
+    el("h2", { text: "No stream has this in its name" }),
+    el("p", { class: "muted", text: `Nothing matches “${view.q}”.` }),
+    el("button", { text: "Show all streams", onclick: () => search("") }));
+}
+
+function noStreams() {
+  const command = `curl -X PUT ${location.origin}/v1/streams/my-stream -H 'Content-Type: application/json' -d '{}'`;
+  return el("div", { class: "panel empty" },
+    el("h2", { text: "No streams yet" }),
+    el("p", { class: "muted", text: "A stream is one sequence of observations that is watched: a model's errors, a sensor, a queue's latency." }),
+    el("a", { class: "button primary", href: "/new", text: "Create a stream, or try it with a CSV" }),
+    el("p", { class: "hint", text: "or by hand:" }),
+    el("pre", { tabindex: "0", text: command }));
+}
+
+function showTrouble(problem) {
+  for (const [name, row] of rows) drop(name, row);
+  const again = () => {
+    skeleton();
+    load();
+  };
+  list.replaceChildren(troublePanel(problem, again));
+  write($("#summary"), "");
+  show($("#pages"), false);
+}
+
+function showCounts() {
+  const { q, page, per, total } = view;
+  const alarms = [...rows.values()].filter((row) => row.alarm).length;
+  const more = alarms === per && total > per ? "+" : "";
+  const streams = `${count(total)} ${total === 1 ? "stream" : "streams"}${q ? " found" : ""}`;
+  const sounding = `${count(alarms)}${more} ${alarms === 1 && !more ? "alarm" : "alarms"}`;
+  if (page === 0) {
+    write($("#summary"), total ? `${streams}, ${alarms ? sounding : "no alarm"}` : "");
+    document.title = `${alarms ? `(${alarms}${more}) ` : ""}Streams · exchangeable`;
+  } else {
+    write($("#summary"), streams);
+  }
+  show($("#search"), total > 0 || q !== "");
+  show($("#pages"), total > per);
+  write($("#where"), `${count(page * per + 1)} to ${count(Math.min(total, (page + 1) * per))} of ${count(total)}`);
+  $("#previous").disabled = page === 0;
+  $("#next").disabled = (page + 1) * per >= total;
+}
+
+const reload = throttled(() => quietly(load), 1500);
+
+/** What the server says about streams that changed: those on this page are painted, others may belong here now. */
+function changed({ streams = [], removed = [] }) {
+  let moved = removed.some((name) => rows.has(name) || elsewhere.delete(name));
+  for (const summary of streams) {
+    const row = rows.get(summary.name);
+    const before = row ? row.alarm : elsewhere.get(summary.name);
+    if (before !== summary.state.alarm) {
+      moved = true;
+      if (summary.state.alarm && before === false) announce(`Alarm in stream ${summary.name}.`);
+    }
+    if (row) row.take(summary);
+    else elsewhere.set(summary.name, summary.state.alarm);
+  }
+  if (moved) reload();
+  if (moved || streams.length) refreshFleet();
+}
+
+const refreshFleet = throttled(() => quietly(loadFleet), 10_000);
+
+async function loadFleet() {
+  if (document.hidden) return;
+  const fleet = await request(query("/v1/fleet", FLEET));
+  const { found, streams } = fleet;
+  show($("#fleet"), streams > 1);
+  const have = found.length === 1 ? "stream has" : "streams have";
+  const all = streams === found.length ? `All ${count(streams)}` : `${found.length ? count(found.length) : "None"} of ${count(streams)}`;
+  write($("#fleet-line"), `${all} ${have} changed (false discovery rate ${100 * fleet.alpha} %)`);
+  $("#fleet-found").replaceChildren(
+    el("ul", {}, found.slice(0, 100).map(({ name, log10_e: e }) => el("li", {}, el("a", { href: pagePath(name), text: name }), ` e = ${capital(e)}`))),
+    found.length > 100 ? el("p", { text: `and ${count(found.length - 100)} more` }) : "",
+    el("p", { class: "hint", text: fleet.promise ?? "" }));
+}
+
+/** Alerts that nobody received are news too. */
+async function loadAlerts() {
+  const { dead, alerts } = await request("/v1/alerts");
+  show($("#alerts"), dead > 0);
+  if (!dead) return;
+  const lost = alerts.filter(({ state }) => state === "dead").slice(0, 5);
+  $("#alerts").replaceChildren(
+    el("strong", { text: dead === 1 ? "One alert could not be delivered." : `${count(dead)} alerts could not be delivered.` }),
+    el("ul", {}, lost.map(alertNode)));
+}
+
+function alertNode(alert) {
+  const again = async () => {
+    if (await attempt(() => request(`/v1/alerts/${encodeURIComponent(alert.id)}/retry`, { method: "POST" }))) await quietly(loadAlerts);
+  };
+  const words = `${alert.stream} (${alert.status}) to ${alert.receiver}, ${count(alert.attempts)} attempts: ${alert.error ?? "no reason given"}`;
+  return el("li", {}, el("span", { text: words }), el("button", { text: "Try again", onclick: again }));
+}
+
+function search(q) {
+  Object.assign(view, { q: q.trim().toLowerCase(), page: 0 });
+  if ($("#q").value.trim().toLowerCase() !== view.q) $("#q").value = view.q;
+  remember();
+  attempt(load);
+}
+
+async function turn(by) {
+  view.page = Math.max(0, view.page + by);
+  remember();
+  await attempt(load);
+  scrollTo({ top: 0 });
+}
+
+/** The address says what is shown: it can be kept, sent, and gone back to. */
+function remember() {
+  const { q, page, per } = view;
+  history.replaceState(null, "", query("/", { q, page: page || null, per: per === 50 ? null : per }));
+}
+
+function recall() {
+  const given = new URLSearchParams(location.search);
+  const per = Number(given.get("per"));
+  view.q = (given.get("q") ?? "").slice(0, 64);
+  view.page = Math.max(0, Math.floor(Number(given.get("page"))) || 0);
+  if ([25, 50, 100, 250].includes(per)) view.per = per;
+  $("#q").value = view.q;
+  $("#per").value = String(view.per);
+}
+
+function wire() {
+  const typed = settled((value) => search(value), 200);
+  $("#q").addEventListener("input", (event) => typed(event.target.value));
+  $("#search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    search($("#q").value);
+  });
+  $("#per").addEventListener("change", (event) => {
+    Object.assign(view, { per: Number(event.target.value), page: 0 });
+    remember();
+    attempt(load);
+  });
+  $("#previous").addEventListener("click", () => turn(-1));
+  $("#next").addEventListener("click", () => turn(1));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    event.preventDefault();
+    $("#q").focus();
+  });
+  document.addEventListener("colours", () => rows.forEach((row) => ((row.spark.dirty = true), mark(row))));
+  addEventListener("resize", () => rows.forEach((row) => ((row.spark.dirty = true), mark(row))));
+  setInterval(() => document.hidden || rows.forEach((row) => row.paintTime()), 5000);
+  setInterval(() => document.hidden || quietly(loadAlerts), 30_000);
+}
+
+begin(async () => {
+  recall();
+  wire();
+  skeleton();
+  await load();
+  let listener = null;
+  const status = connection(() => listener.retry());
+  let lost = false;
+  listener = new Listener("/v1/events", {
+    onEvent: (type, data) => type === "streams" && changed(data),
+    onStatus: (now) => {
+      status(now);
+      if (now.state === "live" && lost) reload();
+      lost = now.state !== "live" && (lost || now.state !== "connecting");
+    },
+  });
+  refreshFleet();
+  quietly(loadAlerts);
+});

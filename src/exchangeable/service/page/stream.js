@@ -1,0 +1,450 @@
+// One stream: its capital live, its p-values, its bet, and what can be done with it.
+
+import { bytes, query, request, streamPath } from "./api.js";
+import { CapitalChart, bet, histogram, nothing } from "./charts.js";
+import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
+import { PILLS, ago, capital, condition, count, moment, probability, verdict } from "./format.js";
+import { announce, attempt, begin, connection, quietly, toast, troublePanel } from "./shell.js";
+import { thinned } from "./spark.js";
+import { Listener } from "./sse.js";
+
+const POINTS = 1500; // that the chart is drawn with
+const RECENT = 1000;
+const CHUNK = 5000; // steps a request when a file is made
+const MOST_EXACT = 200_000; // steps that are downloaded one by one
+
+const name = decodeURIComponent(location.pathname.split("/").filter(Boolean).at(-1));
+const path = (rest) => streamPath(name, rest);
+
+const page = {
+  stream: null, // as the server last said
+  points: { n: [], log10: [], p: [] },
+  marks: [],
+  view: { kind: "all" }, // or {kind: "last", size} or {kind: "range", from, to}
+  paused: false,
+  shape: null, // of the p-values and of the bet
+};
+let chart = null;
+let listener = null;
+let status = null;
+
+const n = () => page.stream.state.n;
+
+/* The stretch that is shown. */
+
+function span() {
+  const { kind, size, from, to } = page.view;
+  if (kind === "all") return [1, Math.max(1, n())];
+  if (kind === "last") return [Math.max(1, n() - size + 1), Math.max(1, n())];
+  return [from, to];
+}
+
+const following = () => page.view.kind !== "range";
+
+let historyAsked = 0;
+
+async function loadHistory() {
+  const asked = ++historyAsked;
+  const [from, to] = span();
+  const reply = await request(query(path("/history"), { from, to: following() ? null : to, max_points: POINTS }));
+  if (asked !== historyAsked) return;
+  page.points = { n: reply.n, log10: reply.log10, p: reply.p };
+  page.marks = reply.marks ?? [];
+  if (following() && reply.stop < n() && !page.paused) refreshHistory(); // events were faster
+  draw();
+}
+
+const refreshHistory = throttled(() => quietly(loadHistory), 1000);
+
+function zoom(view) {
+  page.view = view;
+  $("#zoom-all").disabled = view.kind === "all";
+  $("#zoom-last").disabled = view.kind === "last" || n() <= RECENT;
+  attempt(loadHistory);
+}
+
+function zoomTo(from, to) {
+  const last = Math.max(1, n());
+  const width = Math.max(10, Math.min(last, to - from + 1));
+  const start = Math.round(Math.min(Math.max(1, from), Math.max(1, last - width + 1)));
+  if (width >= last) return zoom({ kind: "all" });
+  zoom({ kind: "range", from: start, to: Math.min(last, Math.round(start + width - 1)) });
+}
+
+function zoomBy(factor) {
+  const [from, to] = span();
+  const width = (to - from + 1) * factor;
+  if (following() && factor < 1) return zoom({ kind: "last", size: Math.max(10, Math.round(width)) }); // the newest stay in sight
+  const middle = (from + to) / 2;
+  zoomTo(middle - width / 2, middle + width / 2);
+}
+
+function moveBy(share) {
+  const [from, to] = span();
+  const by = Math.round((to - from + 1) * share);
+  if (page.view.kind !== "all") zoomTo(from + by, to + by);
+}
+
+/* Drawing. */
+
+const draw = perFrame(() => {
+  if (page.stream === null) return;
+  drawWords();
+  drawChart();
+});
+
+function drawWords() {
+  const now = condition(page.stream);
+  const { state } = page.stream;
+  const pill = $("#pill");
+  show(pill, true);
+  pill.dataset.condition = $("#heading").dataset.condition = now;
+  write(pill, PILLS[now]);
+  write($("#verdict"), verdict(page.stream));
+  write($("#guarantee"), state.guarantee);
+  for (const [key, text, small] of figures(page.stream)) figure(key, text, small);
+  document.title = `${now === "alarm" ? "Alarm: " : ""}${name} · exchangeable`;
+}
+
+function figures({ state, next_seq: next, observed_at: seen, threshold_log10: threshold }) {
+  const has = state.n > 0;
+  return [
+    ["Capital", has ? capital(state.log10_martingale) : "1", threshold === null || threshold === undefined ? "" : `alarm at ${capital(threshold)}`],
+    ["Highest", has ? capital(state.log10_max) : "1", ""],
+    ["Examples", count(state.n), next - 1 > state.n ? `of ${count(next - 1)} sent` : ""],
+    ["Last p-value", probability(state.p), ""],
+    ["Change point", state.changepoint === null || state.changepoint === undefined ? "–" : count(state.changepoint), ""],
+    ["Last seen", ago(seen), ""],
+  ];
+}
+
+const figureNodes = new Map();
+
+function figure(key, text, small) {
+  if (!figureNodes.has(key)) {
+    const nodes = [el("span"), el("small")];
+    figureNodes.set(key, nodes);
+    $("#figures").append(el("div", {}, el("dt", { text: key }), el("dd", {}, ...nodes)));
+  }
+  write(figureNodes.get(key)[0], text);
+  write(figureNodes.get(key)[1], small);
+}
+
+function drawChart() {
+  const threshold = page.stream.threshold_log10 ?? null;
+  const lines = happenings();
+  chart.set({ ...page.points, threshold, lines, span: span(), zoomed: !following() });
+  const [from, to] = span();
+  $("#capital").setAttribute("aria-label", `Capital from example ${count(from)} to ${count(to)}: now ${capital(page.stream.state.log10_martingale)}, at most ${capital(page.stream.state.log10_max)}.`);
+  drawLegend(threshold, lines);
+}
+
+/** What is marked on the chart: alarms, restarts, resets, and where the change probably began. */
+function happenings() {
+  const { alarm_at: sounded, changepoint } = page.stream.state;
+  const lines = page.marks.flatMap(({ n: at, kind, changepoint: from }) => [{ n: from, kind: "change" }, { n: at, kind }]);
+  lines.push({ n: sounded, kind: "alarm" }, { n: changepoint, kind: "change" });
+  const there = lines.filter((line) => line.n !== null && line.n !== undefined);
+  return [...new Map(there.map((line) => [`${line.kind} ${line.n}`, line])).values()].sort((a, b) => a.n - b.n);
+}
+
+let legendNow = "";
+
+function drawLegend(threshold, lines) {
+  const of = (kind) => lines.filter((line) => line.kind === kind).map((line) => count(line.n));
+  const few = (places) => (places.length > 3 ? `${places.slice(-3).join(", ")} and ${count(places.length - 3)} before` : places.join(", "));
+  const entries = [["line", "capital"]];
+  if (threshold !== null) entries.push(["threshold", `alarm at ${capital(threshold)}`]);
+  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably began around example"], ["restart", "mark", "began anew after example"], ["reset", "mark", "reset after example"]]) {
+    if (of(kind).length) entries.push([key, `${word} ${few(of(kind))}`]);
+  }
+  if (legendNow === (legendNow = JSON.stringify(entries))) return;
+  $("#legend").replaceChildren(...entries.map(([key, text]) => el("li", {}, el("i", { class: key, "aria-hidden": "true" }), text)));
+}
+
+/* The p-values and the bet. */
+
+async function loadShape() {
+  page.shape = await request(path("/bet"));
+  drawShape();
+}
+
+function drawShape() {
+  const which = $("input[name=span]:checked").value;
+  histogram($("#histogram"), page.shape[which] ?? []);
+  bet($("#bet"), page.shape.p, page.shape.density);
+}
+
+const refreshShape = throttled(() => document.hidden || page.paused || quietly(loadShape), 2000);
+
+/* Labels that are late. */
+
+async function loadWaiting() {
+  const reply = await request(query(path("/waiting"), { limit: 20 }));
+  const { total, expired, waiting } = reply;
+  show($("#waiting-card"), total > 0 || expired > 0);
+  const late = total === 1 ? "One observation waits for its label" : `${count(total)} observations wait for their labels`;
+  const lost = expired ? ` ${count(expired)} waited too long and were left out.` : "";
+  write($("#waiting-line"), `${total ? late : "None waits"}; at most ${count(reply.limit)} may.${lost}`);
+  const shown = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (labelled, waits its turn)" : ""}` }));
+  if (total > waiting.length) shown.push(el("li", { text: `and ${count(total - waiting.length)} more` }));
+  $("#waiting").replaceChildren(...shown);
+}
+
+const refreshWaiting = throttled(() => document.hidden || quietly(loadWaiting), 2000);
+
+/* Live. */
+
+function take(stream) {
+  const before = page.stream;
+  page.stream = { ...before, ...stream };
+  if (stream.state.alarm && before && !before.state.alarm) announce(`Alarm. ${verdict(page.stream)}`);
+  if (before && before.state.n === 0 && stream.state.n > 0) zoom(page.view);
+  if (before?.alarms !== page.stream.alarms || before?.since !== page.stream.since) refreshHistory();
+  if (page.stream.waiting || page.stream.expired || !$("#waiting-card").hidden) refreshWaiting();
+}
+
+function onEvent(type, data) {
+  if (type === "gone") return gone();
+  const stream = type === "state" ? data : data.stream;
+  if (page.paused) return held(stream);
+  if (type === "state" && stream.state.n !== n()) refreshHistory(); // reconnected: what came meanwhile is in the history
+  take(stream);
+  if (type === "steps") extend(data);
+  if (type === "reset") refreshHistory();
+  refreshShape();
+  draw();
+}
+
+/** Append what is new; where something is missing between, or there is too much for the chart, fetch anew. */
+function extend({ first, n: steps, log10, p }) {
+  const { points } = page;
+  const last = points.n.at(-1) ?? 0;
+  if (!following()) return;
+  if (first > last + 1 && points.n.length) return refreshHistory();
+  for (let i = 0; i < steps.length; i++) {
+    if (steps[i] <= last) continue;
+    points.n.push(steps[i]);
+    points.log10.push(log10[i]);
+    points.p.push(p[i]);
+  }
+  if (page.view.kind === "last") forget(points, span()[0]);
+  if (points.n.length > 3 * POINTS) slim(points);
+}
+
+function forget(points, from) {
+  const keep = points.n.findIndex((step) => step >= from);
+  if (keep > 0) for (const column of Object.values(points)) column.splice(0, keep);
+}
+
+function slim(points) {
+  const kept = new Set(thinned(points.n, points.log10, POINTS)[0]);
+  const keep = points.n.map((step) => kept.has(step));
+  for (const key of Object.keys(points)) points[key] = points[key].filter((_, i) => keep[i]);
+}
+
+function held(stream) {
+  page.held = stream;
+  const more = stream.state.n - n();
+  write($("#live"), more > 0 ? `Paused, ${count(more)} more since` : "Paused");
+}
+
+function pause() {
+  page.paused = !page.paused;
+  $("#pause").setAttribute("aria-pressed", String(page.paused));
+  write($("#pause"), page.paused ? "Resume" : "Pause");
+  if (page.paused) {
+    $("#live").dataset.state = "paused";
+    write($("#live"), "Paused");
+  } else {
+    if (page.held) take(page.held);
+    page.held = null;
+    status(lastStatus);
+    attempt(refreshAll);
+  }
+}
+
+function gone() {
+  listener.close();
+  show($("#body"), false);
+  show($("#pill"), false);
+  write($("#verdict"), "This stream was deleted.");
+  $("#trouble").replaceChildren(el("p", {}, el("a", { class: "button", href: "/", text: "All streams" })));
+  status({ state: "refused" });
+}
+
+/* Configuration and actions. */
+
+function drawConfiguration() {
+  const { configuration, created, resets } = page.stream;
+  const { measure, bet: stake, alarm, seed, on_alarm: after, labels } = configuration;
+  const facts = [
+    ["Measure", described(measure)],
+    ["Bet", described(stake)],
+    ["Alarm", described(alarm)],
+    ["After an alarm", after === "restart" ? "a new test begins" : "stays on until a reset"],
+    ["Seed", String(seed)],
+    ["Labels", labels ? `at most ${count(labels.wait)} observations wait` : null],
+    ["Created", moment(created)],
+    ["Resets", resets ? count(resets) : null],
+  ];
+  $("#configuration").replaceChildren(...facts.filter(([, text]) => text).flatMap(([key, text]) => [el("dt", { text: key }), el("dd", { text })]));
+  write($("#json"), JSON.stringify(shortened(configuration), null, 2));
+  write($("#send"), `curl ${location.origin}${path("/observations")} \\\n  -H 'Content-Type: application/json' \\\n  -d '{"seq": ${page.stream.next_seq}, "x": 0.5}'`);
+}
+
+const described = ({ kind, ...rest }) =>
+  [kind, ...Object.entries(rest).map(([key, value]) => (Array.isArray(value) ? `${count(value.length)} ${key} scores` : `${key} ${typeof value === "number" && value >= 1000 ? count(value) : value}`))].join(", ");
+
+/** A long table of reference scores is not to be read by anyone. */
+function shortened(configuration) {
+  const { reference } = configuration.measure;
+  if (!Array.isArray(reference) || reference.length <= 10) return configuration;
+  const shown = [...reference.slice(0, 5), `… ${count(reference.length - 5)} more`];
+  return { ...configuration, measure: { ...configuration.measure, reference: shown } };
+}
+
+async function download() {
+  const [from, to] = following() ? [span()[0], n()] : span();
+  const exact = to - from + 1 <= MOST_EXACT;
+  const lines = ["n,log10_martingale,p"];
+  for (let start = from; start <= to; start += exact ? CHUNK : Infinity) {
+    const stop = exact ? Math.min(to, start + CHUNK - 1) : to;
+    const reply = await request(query(path("/history"), { from: start, to: stop, max_points: CHUNK }));
+    reply.n.forEach((step, i) => lines.push(`${step},${reply.log10[i] ?? "-inf"},${reply.p[i] ?? ""}`));
+  }
+  save(`${name}-${from}-${to}${exact ? "" : "-thinned"}.csv`, `${lines.join("\n")}\n`, "text/csv");
+  toast(exact ? `Saved examples ${count(from)} to ${count(to)}.` : "Saved a thinned history: lowest and highest values of each stretch. Zoom in for every step.");
+}
+
+async function exportState() {
+  save(`${name}.exchangeable`, await bytes(path("/export")), "application/octet-stream");
+}
+
+async function reset() {
+  const dialog = $("#reset-dialog");
+  dialog.returnValue = "no";
+  dialog.showModal();
+  await closed(dialog);
+  if (dialog.returnValue !== "yes") return;
+  await attempt(async () => {
+    take(await request(path("/reset"), { method: "POST" }));
+    await refreshAll();
+    toast("A new test has begun.");
+  });
+}
+
+async function remove() {
+  const dialog = $("#delete-dialog");
+  const typed = $("#delete-name");
+  typed.value = "";
+  $("#delete-yes").disabled = true;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  await closed(dialog);
+  if (dialog.returnValue !== "yes" || typed.value !== name) return;
+  await attempt(async () => {
+    await request(path(), { method: "DELETE" });
+    location.assign("/");
+  });
+}
+
+const closed = (dialog) => new Promise((done) => dialog.addEventListener("close", done, { once: true }));
+
+/** Keep a button from being pressed twice while its work goes on. */
+function busy(button, work) {
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    await attempt(work);
+    button.disabled = false;
+  });
+}
+
+function wire() {
+  $("#pause").addEventListener("click", pause);
+  $("#zoom-in").addEventListener("click", () => zoomBy(0.5));
+  $("#zoom-out").addEventListener("click", () => zoomBy(2));
+  $("#zoom-all").addEventListener("click", () => zoom({ kind: "all" }));
+  $("#zoom-last").addEventListener("click", () => zoom({ kind: "last", size: RECENT }));
+  busy($("#download"), download);
+  busy($("#export"), exportState);
+  $("#reset").addEventListener("click", reset);
+  $("#delete").addEventListener("click", remove);
+  $("#delete-no").addEventListener("click", () => $("#delete-dialog").close("no"));
+  write($("#delete-which"), name);
+  $("#delete-name").addEventListener("input", (event) => ($("#delete-yes").disabled = event.target.value !== name));
+  $("#copy-send").addEventListener("click", (event) => copy(event.target, $("#send").textContent));
+  for (const input of document.querySelectorAll("input[name=span]")) input.addEventListener("change", () => page.shape && drawShape());
+  $("#capital").addEventListener("keydown", onKey);
+  new ResizeObserver(settled(() => page.shape && drawShape(), 100)).observe($("#bet"));
+  setInterval(() => page.stream && !page.paused && !document.hidden && drawWords(), 5000);
+}
+
+const KEYS = {
+  "+": () => zoomBy(0.5), "=": () => zoomBy(0.5), "-": () => zoomBy(2), 0: () => zoom({ kind: "all" }),
+  ArrowLeft: () => moveBy(-0.25), ArrowRight: () => moveBy(0.25), " ": pause,
+};
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS)) return;
+  event.preventDefault();
+  KEYS[event.key]();
+}
+
+async function refreshAll() {
+  drawConfiguration();
+  draw();
+  await Promise.all([loadHistory(), loadShape(), loadWaiting()]);
+}
+
+/** After a time without connection: whatever happened meanwhile. */
+async function catchUp() {
+  if (page.paused) return;
+  take(await request(path()));
+  await refreshAll();
+}
+
+let lastStatus = { state: "connecting" };
+let lost = false;
+
+function listen() {
+  status = connection(() => listener.retry());
+  listener = new Listener(path("/events"), {
+    onEvent,
+    onStatus: (now) => {
+      lastStatus = now;
+      if (now.state === "live" && lost) quietly(catchUp);
+      lost = now.state !== "live" && (lost || now.state !== "connecting");
+      if (now.state === "refused" && now.problem?.status === 404) return gone();
+      if (!page.paused || now.state === "waiting") status(now);
+    },
+  });
+}
+
+function missing(problem) {
+  write($("#verdict"), "");
+  const panel = troublePanel(problem, problem.status === 404 ? null : () => location.reload());
+  if (problem.status === 404) panel.append(el("a", { class: "button primary", href: query("/new", { name }), text: "Create it" }), el("a", { href: "/", text: "All streams" }));
+  $("#trouble").replaceChildren(panel);
+  $("#live").hidden = true;
+}
+
+begin(async () => {
+  write($("#name"), name);
+  document.title = `${name} · exchangeable`;
+  try {
+    page.stream = await request(path());
+  } catch (problem) {
+    if (problem.status === 401) throw problem;
+    return missing(problem);
+  }
+  show($("#body"), true);
+  chart = new CapitalChart($("#capital"), $("#readout"), zoomTo, () => zoom({ kind: "all" }));
+  wire();
+  $("#zoom-all").disabled = true;
+  $("#zoom-last").disabled = n() <= RECENT;
+  if (n() === 0) $("#send-part").open = true;
+  for (const place of ["#histogram", "#bet"]) nothing($(place), "Loading…");
+  listen();
+  await attempt(refreshAll);
+});
