@@ -6,6 +6,7 @@
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
+# make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
 
 PYTHON ?= python3
@@ -20,12 +21,13 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench validity recipes power detection paper clean
+.PHONY: demo test check style types doctest wheel bench validity recipes power detection page paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
 
-test: $(VENV)/.test
+test: $(VENV)/.tools $(VENV)/.test
+	$(BIN)/python scripts/build_page.py
 	$(BIN)/python -m pytest -n 2
 
 check: style types doctest wheel
@@ -41,7 +43,7 @@ types: $(VENV)/.check
 doctest: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider --doctest-modules --doctest-glob=README.md src README.md
 
-wheel: $(VENV)/.check
+wheel: $(VENV)/.tools $(VENV)/.check
 	sh scripts/check-wheel $(BIN)/python
 
 bench: $(BENCH)/.bench
@@ -58,6 +60,9 @@ power: $(VENV)/.demo
 
 detection: $(BENCH)/.bench
 	$(BENCH)/bin/python benchmarks/bench_detection.py $(if $(DATA),--data $(DATA))
+
+page: | $(BIN)/python
+	$(BIN)/python scripts/build_page.py
 
 paper: $(VENV)/.demo
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper
@@ -78,6 +83,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python $(PIP) -e '.[all,test]'
+	@touch $@
+
+$(VENV)/.tools: scripts/test-tools | $(BIN)/python
+	scripts/test-tools
 	@touch $@
 
 $(VENV)/.check: pyproject.toml | $(BIN)/python

@@ -339,12 +339,12 @@ def counts(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def listing(connection: sqlite3.Connection, limit: int = 100) -> dict[str, Any]:
-    """The outbox for people: dead letters first, then what is pending, then what was sent; the newest of each first."""
+    """The outbox for people: dead letters, then what is pending, trouble first, then what was sent; newest first."""
     pending, dead = counts(connection)
     names = ("id", "receiver", "stream", "status", "state", "attempts", "error", "created", "fingerprint")
     rows = connection.execute(
         f"SELECT {', '.join(names)} FROM outbox"  # noqa: S608 - our own names
-        " ORDER BY CASE state WHEN 'dead' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END, id DESC LIMIT ?",
+        " ORDER BY CASE state WHEN 'dead' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END, error = '', id DESC LIMIT ?",
         (limit,),
     )
     alerts = [dict(zip(names, row, strict=True)) for row in rows]
@@ -433,7 +433,7 @@ class Sender:
                 loop.call_soon_threadsafe(self._woken.set)
 
     async def __aenter__(self) -> Self:
-        self._stopping = False
+        self._stopping, self._woken = False, asyncio.Event()  # of this loop
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run())
         return self

@@ -27,7 +27,7 @@ from exchangeable import snapshot
 from exchangeable.protocols import Path
 from exchangeable.service import alerts, history
 from exchangeable.service.configuration import Configuration
-from exchangeable.service.live import BINS, CHANGING, LN10, Live, examples, kinds
+from exchangeable.service.live import BINS, CHANGING, LN10, Live, examples, keep, kinds
 from exchangeable.service.problems import Problem
 from exchangeable.service.repeats import Repeats
 from exchangeable.service.settings import Settings
@@ -318,7 +318,7 @@ class Engine:
             ).lastrowid
             or 0
         )
-        self._snapshot(connection, live)
+        keep(connection, live)
         self._lives[name] = live
         self._news.append(Steps(name, None, live.summary(), "made"))
         return True, live.whole()
@@ -340,7 +340,7 @@ class Engine:
             live.monitor = live.configuration.monitor(start=n)
             live.since, live.resets, live.histogram = n, live.resets + 1, np.zeros(BINS, np.int64)
             self._mark(connection, live, n, "reset", None)
-            self._snapshot(connection, live)
+            keep(connection, live)
             self._update(connection, live)
         self._news.append(Steps(name, None, live.summary(), "reset"))
         return live.whole()
@@ -496,25 +496,19 @@ class Engine:
         """A snapshot now and then, and no more old steps than wanted."""
         since = live.monitor.n - live.snapshot_n
         if since >= max(self.settings.snapshot_every, live.snapshot_bytes // BYTES_A_STEP):
-            self._snapshot(connection, live)
-        wanted = live.monitor.n - self.settings.retention.observations
-        keep_from = min(wanted, live.snapshot_n) + 1
+            keep(connection, live)
+        retention = self.settings.retention
+        keep_from = min(live.monitor.n - retention.observations, live.snapshot_n) + 1
         if keep_from - live.kept >= PRUNED:
-            live.kept = history.prune(connection, live.id, min(keep_from, live.kept + 4 * PRUNED), keep_from)
-            seq = live.next_seq - self.settings.retention.observations
+            rolled_from = live.monitor.n - retention.rollups + 1 if retention.rollups else 1
+            live.kept = history.prune(connection, live.id, min(keep_from, live.kept + 4 * PRUNED), rolled_from)
+            seq = live.next_seq - retention.observations
             for table in ("labels", "expired"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = ? AND seq < ?", (live.id, seq))  # noqa: S608
 
-    def _snapshot(self, connection: sqlite3.Connection, live: Live) -> None:
-        data = snapshot.encode(live.monitor)
-        connection.execute(
-            "INSERT OR REPLACE INTO snapshots (stream, n, data) VALUES (?, ?, ?)", (live.id, live.monitor.n, data)
-        )
-        live.snapshot_n, live.snapshot_bytes = live.monitor.n, len(data)
-
     def _settle(self, connection: sqlite3.Connection, live: Live) -> None:
         if live.monitor.n != live.snapshot_n:
-            self._snapshot(connection, live)
+            keep(connection, live)
 
     @contextmanager
     def _moving(self, live: Live) -> Iterator[None]:

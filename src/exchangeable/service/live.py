@@ -20,6 +20,7 @@ from exchangeable.service.configuration import Configuration, Once, stored
 from exchangeable.service.problems import Problem
 
 BINS = 20  # of the histogram of p-values
+PART = 64 << 20  # bytes of a snapshot in one row
 LN10 = math.log(10.0)
 CHANGING = (
     "state", "observed_at", "next_seq", "n", "since", "resets", "waiting", "expired", "observations", "duplicates",
@@ -71,8 +72,11 @@ class Live:
         id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, expired = row[:11]
         observations, duplicates, alarms, _, _, histogram, kept = row[11:]
         configuration = stored(text)
-        at, data = connection.execute("SELECT n, data FROM snapshots WHERE stream = ?", (id_,)).fetchone()
-        monitor = snapshot.decode(data)
+        at, data = _snapshot(connection, id_)
+        try:
+            monitor = snapshot.decode(data)
+        except ValueError as error:
+            raise _damaged(name, f"its snapshot cannot be read: {error}") from error
         if not isinstance(monitor, Monitor):
             raise _damaged(name, "its snapshot is not a monitor")
         for part in history.replay(connection, id_, at):
@@ -130,6 +134,25 @@ class Live:
     def in_pool(self) -> int:
         """How many examples the measure remembers."""
         return int(getattr(self.monitor.measure, "n", self.monitor.n - self.since))
+
+
+def keep(connection: sqlite3.Connection, live: Live) -> None:
+    """Store a snapshot in the place of the one before; in parts, because SQLite's values have an end."""
+    data = snapshot.encode(live.monitor)
+    n = live.monitor.n
+    connection.execute("DELETE FROM snapshots WHERE stream = ?", (live.id,))
+    connection.executemany(
+        "INSERT INTO snapshots (stream, part, n, data) VALUES (?, ?, ?, ?)",
+        ((live.id, part, n, data[start : start + PART]) for part, start in enumerate(range(0, len(data), PART))),
+    )
+    live.snapshot_n, live.snapshot_bytes = n, len(data)
+
+
+def _snapshot(connection: sqlite3.Connection, stream: int) -> tuple[int, bytes]:
+    """After how many examples the snapshot was taken, and the snapshot."""
+    query = "SELECT n, data FROM snapshots WHERE stream = ? ORDER BY part"
+    rows = connection.execute(query, (stream,)).fetchall()
+    return rows[0][0], b"".join(data for _, data in rows)
 
 
 def examples(configuration: Configuration, x: Floats) -> Floats:

@@ -23,8 +23,8 @@ __all__ = ["Fleet", "Metrics", "rows"]
 LIMIT = 2_000  # streams told of one by one
 REASONS = (
     "bad-configuration", "bad-json", "bad-observation", "bad-request", "conflict", "different", "forbidden", "full",
-    "gap", "not-found", "not-ready", "overload", "storage", "storage-full", "too-large", "too-many-streams",
-    "unauthorised", "unknown-id", "unsupported-media-type",
+    "gap", "internal", "not-found", "not-ready", "overload", "storage", "storage-full", "too-large", "too-many-streams",
+    "too-slow", "unauthorised", "unknown-id", "unsupported-media-type", "untrusted-host",
 )  # fmt: skip
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 

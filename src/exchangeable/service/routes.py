@@ -8,6 +8,7 @@ import math
 import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -29,6 +30,7 @@ Limit = Annotated[int, Query(ge=1, le=500)]
 READ, INGEST, ADMIN = ([Depends(allow(scope))] for scope in ("read", "ingest", "admin"))
 MANY = frozenset({wire.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
 LATEST_MARKS = 1000
+LONG = 256 * 1024  # bytes: the parsing of more would keep others waiting
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Error} for status in (400, 401, 403, 404, 409, 413, 415, 421, 422, 429, 500, 503, 507)
 }
@@ -235,7 +237,8 @@ async def observe(request: Request, name: Name) -> Response:
     limits, engine = request.app.state.settings.limits, request.app.state.engine
 
     async def take(body: bytes, many: bool) -> dict[str, Any]:
-        batch = wire.observations(body, many=many, batch=limits.batch, width=limits.width, text=limits.string)
+        parse = partial(wire.observations, many=many, batch=limits.batch, width=limits.width, text=limits.string)
+        batch = parse(body) if len(body) < LONG else await run_in_threadpool(parse, body)
         taken: dict[str, Any] = await done(engine.observe(name, batch))
         return taken
 

@@ -71,6 +71,7 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
             date_header=True,
             proxy_headers=False,
             ws="none",
+            http="h11",  # bounds the head of a request, which httptools does not
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=IDLE,
             h11_max_incomplete_event_size=64 * 1024,

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 APPLICATION = 0x45584348  # "EXCH": tells our files from other SQLite databases
+LOG_BYTES = 64 << 20  # what the log may keep of the disk after it was longer
 WAIT = 5.0  # seconds that a statement waits for another process, such as `exchangeable token`
 
 FIRST = """
 CREATE TABLE streams(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, configuration TEXT NOT NULL, kinds TEXT NOT NULL,
   created REAL NOT NULL, state TEXT NOT NULL, observed_at REAL, next_seq INTEGER NOT NULL, n INTEGER NOT NULL,
-  since INTEGER NOT NULL, resets INTEGER NOT NULL, waiting INTEGER NOT NULL, expired INTEGER NOT NULL, observations INTEGER NOT NULL,
-  duplicates INTEGER NOT NULL, alarms INTEGER NOT NULL, alarm INTEGER NOT NULL, log10 REAL NOT NULL,
+  since INTEGER NOT NULL, resets INTEGER NOT NULL, waiting INTEGER NOT NULL, expired INTEGER NOT NULL,
+  observations INTEGER NOT NULL, duplicates INTEGER NOT NULL, alarms INTEGER NOT NULL, alarm INTEGER NOT NULL, log10 REAL NOT NULL,
   histogram BLOB NOT NULL, kept INTEGER NOT NULL) STRICT;
 CREATE INDEX streams_by_alarm ON streams(alarm DESC, log10 DESC, name);
 CREATE TABLE steps(
@@ -32,7 +33,9 @@ CREATE TABLE rollups(
 CREATE TABLE marks(
   stream INTEGER NOT NULL, n INTEGER NOT NULL, kind TEXT NOT NULL, changepoint INTEGER, time REAL NOT NULL) STRICT;
 CREATE INDEX marks_by_n ON marks(stream, n);
-CREATE TABLE snapshots(stream INTEGER PRIMARY KEY, n INTEGER NOT NULL, data BLOB NOT NULL) STRICT;
+CREATE TABLE snapshots(
+  stream INTEGER NOT NULL, part INTEGER NOT NULL, n INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(stream, part)
+) STRICT;
 CREATE TABLE waiting(
   stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, y TEXT, PRIMARY KEY(stream, seq)
 ) STRICT, WITHOUT ROWID;
@@ -73,6 +76,7 @@ def open_database(path: Path | str) -> sqlite3.Connection:
         _ours(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         migrate(connection)
     except sqlite3.DatabaseError as error:
         connection.close()

@@ -1,7 +1,7 @@
-"""The page: which path is answered with which file. The table is written out; no path of a client ever becomes one here.
+"""The page: which path is answered with which file. The table is written out: no path of a client becomes a file's.
 
-``vendor/`` is made from npm's packages by ``scripts/build_page.py`` when the project is built or installed, and is part of
-the wheel.
+``vendor/`` is made from npm's packages by ``scripts/build_page.py`` when the project is built or installed, and is part
+of the wheel.
 """
 
 from __future__ import annotations

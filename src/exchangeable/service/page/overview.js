@@ -63,8 +63,8 @@ class Row {
     write(this.capital, state.n ? capital(state.log10_martingale) : "–");
     write(this.n, count(state.n));
     this.paintTime();
-    this.canvas.setAttribute("aria-label", verdict(this.summary));
-    this.spark.draw();
+    const words = verdict(this.summary);
+    if (this.canvas.ariaLabel !== words) this.canvas.ariaLabel = words;
   }
 
   paintTime() {
@@ -76,6 +76,7 @@ class Row {
 
 const paint = perFrame(() => {
   for (const row of dirty) row.paint();
+  for (const row of dirty) row.spark.draw(); // apart: to draw between two texts would lay the table out again each time
   dirty.clear();
 });
 
@@ -228,9 +229,8 @@ async function loadFleet() {
   const fleet = await request(query("/v1/fleet", FLEET));
   const { found, streams } = fleet;
   show($("#fleet"), streams > 1);
-  const have = found.length === 1 ? "stream has" : "streams have";
-  const all = streams === found.length ? `All ${count(streams)}` : `${found.length ? count(found.length) : "None"} of ${count(streams)}`;
-  write($("#fleet-line"), `${all} ${have} changed (false discovery rate ${100 * fleet.alpha} %)`);
+  const which = found.length === streams ? `All ${count(streams)}` : `${found.length ? count(found.length) : "None"} of ${count(streams)}`;
+  write($("#fleet-line"), `${which} streams ${found.length > 1 ? "have" : "has"} changed (false discovery rate ${100 * fleet.alpha} %)`);
   $("#fleet-found").replaceChildren(
     el("ul", {}, found.slice(0, 100).map(({ name, log10_e: e }) => el("li", {}, el("a", { href: pagePath(name), text: name }), ` e = ${capital(e)}`))),
     found.length > 100 ? el("p", { text: `and ${count(found.length - 100)} more` }) : "",
@@ -306,7 +306,6 @@ function wire() {
     $("#q").focus();
   });
   document.addEventListener("colours", () => rows.forEach((row) => ((row.spark.dirty = true), mark(row))));
-  addEventListener("resize", () => rows.forEach((row) => ((row.spark.dirty = true), mark(row))));
   setInterval(() => document.hidden || rows.forEach((row) => row.paintTime()), 5000);
   setInterval(() => document.hidden || quietly(loadAlerts), 30_000);
 }

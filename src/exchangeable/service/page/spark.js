@@ -22,23 +22,33 @@ const watched = new Map();
 const observer = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) watched.get(target)?.seen(isIntersecting);
 }, { rootMargin: "100px" });
+const sizes = new ResizeObserver((entries) => {
+  for (const { target, contentRect } of entries) watched.get(target)?.resized(contentRect);
+});
 
 /** A line of log10 capital over n, with the alarm's threshold dashed. */
 export class Spark {
   constructor(canvas, redraw) {
-    Object.assign(this, { canvas, redraw, visible: false, dirty: true, n: [], log10: [], threshold: null, alarm: false });
+    Object.assign(this, { canvas, redraw, visible: false, dirty: true, width: 0, height: 0, n: [], log10: [], threshold: null, alarm: false });
     watched.set(canvas, this);
     observer.observe(canvas);
+    sizes.observe(canvas);
   }
 
   remove() {
     observer.unobserve(this.canvas);
+    sizes.unobserve(this.canvas);
     watched.delete(this.canvas);
   }
 
   seen(visible) {
     this.visible = visible;
     if (visible && this.dirty) this.redraw();
+  }
+
+  resized({ width, height }) {
+    Object.assign(this, { width, height, dirty: true });
+    if (this.visible) this.redraw();
   }
 
   /** All points anew. */
@@ -68,9 +78,8 @@ export class Spark {
   }
 
   draw() {
-    if (!this.visible || !this.dirty) return;
-    const { width, height } = this.canvas.getBoundingClientRect();
-    if (!width) return;
+    const { width, height } = this;
+    if (!this.visible || !this.dirty || !width) return;
     this.dirty = false;
     const context = fitted(this.canvas, width, height);
     const place = this.#places(width, height);
