@@ -493,7 +493,12 @@ def test_overload_is_429_with_retry_after(tmp_path: Path) -> None:
         server.create("a")
         engine = server.app.state.engine
         gate, entered = threading.Event(), threading.Event()
-        engine.write(lambda connection: (entered.set(), gate.wait(30)))
+
+        def block(connection: object) -> None:
+            entered.set()
+            gate.wait(30)
+
+        engine.write(block)
         entered.wait(30)
         first = threading.Thread(target=server.take, args=("a", numbered(range(8))))
         first.start()

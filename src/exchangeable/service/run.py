@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -78,6 +79,8 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
         )
         sys.setswitchinterval(SWITCH)
         server = Announced(config, app.state.feed)
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has stopped: that is enough
+            signal.signal(number, lambda *_: None)
         server.run(sockets=[listener])
         return 0 if server.started else 3
     finally:

@@ -88,8 +88,11 @@ def open_database(path: Path | str) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
+    """Make the file if there is none. One that is there is not opened: closing it again would drop SQLite's locks."""
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
         raise StoreError(f"database must be a file that can be written, got {str(path)!r}: {error.strerror}") from error
 
