@@ -7,6 +7,7 @@
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
+# make pictures  the pictures of the page in the documentation
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench validity recipes power detection page paper clean
+.PHONY: demo test check style types doctest wheel bench validity recipes power detection page pictures paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
@@ -42,6 +43,7 @@ types: $(VENV)/.check
 
 doctest: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider --doctest-modules --doctest-glob=README.md src README.md
+	@rm -f latency.state
 
 wheel: $(VENV)/.tools $(VENV)/.check
 	sh scripts/check-wheel $(BIN)/python
@@ -63,6 +65,9 @@ detection: $(BENCH)/.bench
 
 page: | $(BIN)/python
 	$(BIN)/python scripts/build_page.py
+
+pictures: $(VENV)/.tools $(VENV)/.test
+	$(BIN)/python scripts/page_pictures.py
 
 paper: $(VENV)/.demo
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper
