@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import naive
-from exchangeable import alarms, bets, measures
+from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.bets import adaptive
 from exchangeable.protocols import Alarm, Bet, Measure
 
@@ -519,6 +519,15 @@ def refused(call: Callable[[], object], *things: Any) -> str:
         assert [state(thing) for thing in things] == before, "a refused call changed the state"
         return str(error)
     raise AssertionError("nothing was raised")
+
+
+def check_saved_and_loaded_it_continues(thing: Any, go_on: Callable[[Any], Any]) -> None:
+    """Bit for bit: what it says of the rest of the stream, and then its state."""
+    data = snapshot.encode(thing)
+    twin = snapshot.decode(data, score=getattr(thing, "score", None))
+    assert snapshot.encode(twin) == snapshot.encode(thing) == data
+    assert go_on(twin) == go_on(thing), "loaded, it does not continue like the original"
+    assert snapshot.encode(twin) == snapshot.encode(thing)
 
 
 # ------------------------------------------------------------------ bets

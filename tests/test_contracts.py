@@ -137,6 +137,24 @@ def test_a_copy_of_a_bet_learns_apart(name: str, history: list[float], future: l
 
 
 @each_bet
+@settled(10)
+@given(history=HISTORIES, future=st.lists(P_VALUES, min_size=1, max_size=8))
+def test_a_bet_that_was_saved_continues(name: str, history: list[float], future: list[float]) -> None:
+    bet = BETS[name].make()
+    bet.extend(history)
+    contracts.check_saved_and_loaded_it_continues(bet, lambda bet: bet.extend(future).tobytes())
+
+
+@each_bet
+def test_a_bet_that_was_saved_after_thousands_of_steps_continues(name: str) -> None:
+    p = 1.0 - np.random.default_rng(7).random(8000)
+    p[3000:] **= 2
+    bet = BETS[name].make()
+    bet.extend(p[:6000])
+    contracts.check_saved_and_loaded_it_continues(bet, lambda bet: bet.extend(p[6000:]).tobytes())
+
+
+@each_bet
 @settled(40)
 @given(history=HISTORIES, cuts=CUTS)
 def test_a_bet_extends_as_it_updates(name: str, history: list[float], cuts: list[int]) -> None:
@@ -299,6 +317,32 @@ def test_a_copy_of_a_measure_learns_apart(name: str) -> None:
     contracts.check_copies_of_a_measure_learn_apart(
         MEASURES[name], rng.normal(size=(30, 2)), rng.integers(0, 2, 30).tolist(), rng.normal(size=(30, 2))
     )
+
+
+@each_measure
+@settled(15)
+@given(examples=contracts.grid_examples(max_size=30, min_size=0), cuts=CUTS)
+def test_a_measure_that_was_saved_continues(
+    name: str, examples: list[tuple[list[float], str]], cuts: list[int]
+) -> None:
+    X, y = [x for x, _ in examples], [label for _, label in examples]
+    case, half = MEASURES[name], len(X) // 2
+    measure = case.make()
+    if half:
+        case.ranks(measure, X[:half], y[:half], cuts)
+    contracts.check_saved_and_loaded_it_continues(
+        measure, lambda measure: case.ranks(measure, X[half:], y[half:], cuts) if X[half:] else None
+    )
+
+
+@each_measure
+def test_a_measure_that_was_saved_after_many_examples_continues(name: str) -> None:
+    rng = np.random.default_rng(8)
+    X, y = rng.normal(size=(900, 3)), rng.integers(0, 3, 900).tolist()
+    case = MEASURES[name]
+    measure = case.make()
+    case.ranks(measure, X[:600], y[:600])
+    contracts.check_saved_and_loaded_it_continues(measure, lambda measure: case.ranks(measure, X[600:], y[600:]))
 
 
 @pytest.mark.parametrize("name", [name for name, case in MEASURES.items() if case.takes([[0.0]], ["a"])[1] is None])
@@ -500,6 +544,15 @@ def test_an_alarm_extends_as_it_updates(name: str, values: list[float], cuts: li
         got.extend(batch)
     assert got == expected.tolist() == [singly.update(value) for value in values]
     assert contracts.state(pieces) == contracts.state(whole) == contracts.state(singly)
+
+
+@each_alarm
+@settled(15)
+@given(values=LOG_VALUES, end=st.sampled_from([0.0, math.inf, -math.inf]))
+def test_an_alarm_that_was_saved_continues(name: str, values: list[float], end: float) -> None:
+    alarm = ALARMS[name].make()
+    alarm.extend(values)  # type: ignore[attr-defined]
+    contracts.check_saved_and_loaded_it_continues(alarm, lambda alarm: alarm.extend([*values, end, 1.0]).tolist())
 
 
 @each_alarm

@@ -8,8 +8,7 @@ Enter where you stand: with examples (``Monitor``), with p-values (``Martingale`
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from exchangeable import alarms, bets, measures
 from exchangeable.martingale import Martingale
@@ -19,7 +18,8 @@ from exchangeable.pvalues import Given, PValues, thetas
 from exchangeable.shift import Shift, shift_test
 
 if TYPE_CHECKING:
-    from exchangeable import certificate, datasets, fleet, paper, plots
+    from exchangeable import certificate, datasets, fleet, paper, plots, snapshot
+    from exchangeable.snapshot import load, save
 
 __all__ = [
     "Given",
@@ -36,16 +36,21 @@ __all__ = [
     "certificate",
     "datasets",
     "fleet",
+    "load",
     "measures",
     "paper",
     "plots",
+    "save",
     "shift_test",
+    "snapshot",
     "thetas",
 ]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in {"certificate", "datasets", "fleet", "paper", "plots"}:  # heavier, so only when asked for
+def __getattr__(name: str) -> Any:
+    if name in {"certificate", "datasets", "fleet", "paper", "plots", "snapshot"}:  # heavier, so only when asked for
         return import_module(f"{__name__}.{name}")
+    if name in {"load", "save"}:
+        return getattr(import_module(f"{__name__}.snapshot"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,9 +6,9 @@ import numpy as np
 
 from exchangeable import kernels
 from exchangeable.bets.banks import Bank, Betas, Kernels, Markovs
-from exchangeable.bets.histogram import Tree
-from exchangeable.bets.learner import Learner, State
-from exchangeable.bets.power import SimpleMixture
+from exchangeable.bets.histogram import Tree, check_tree
+from exchangeable.bets.learner import Learner, State, check_counts, check_shares, check_within
+from exchangeable.bets.power import SimpleMixture, check_mixture
 from exchangeable.protocols import Floats
 
 ORDERS = (2, 3, 4, 6, 8, 12, 16, 32, 64)
@@ -53,6 +53,24 @@ class Adaptive(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.adaptive.play(state, self._fixed, DEPTHS, SHARE, p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        sums, chains, betas, mixed, rough, smooth, (log_shares, linear, products, steps, shares, log_parts) = (
+            self._state
+        )
+        for bank, state in ((Kernels, sums), (Markovs, chains), (Betas, betas)):
+            bank.check(state)
+        check_mixture(*mixed)
+        for tree in (rough, smooth):
+            check_tree(*tree)
+        for name, part in (("shares", np.exp(log_shares)), ("shares", shares), ("parts", np.exp(log_parts))):
+            check_shares(name, part)
+        check_counts("steps", steps[:1])
+        check_within("steps", steps[:1], 0, kernels.blend.EVERY - 1)
+        check_within("products", products, 1e-200, 1e200)
+        if not (np.abs(np.exp(log_shares + np.log(products) - steps[1]) - linear) <= 1e-6).all():
+            raise ValueError("linear must be the shares as their bets have changed them, got others")
 
 
 def _even(columns: int) -> State:

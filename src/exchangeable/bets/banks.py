@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from exchangeable import kernels
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, check_shares, check_within
 from exchangeable.protocols import Floats
 
 
@@ -30,6 +30,11 @@ class Bank(ABC):
     @abstractmethod
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """Bet on each p, put the densities into a row of ``densities``, then let the state learn p."""
+
+    @staticmethod
+    @abstractmethod
+    def check(state: State) -> None:
+        """Admit a state from a snapshot."""
 
 
 class Kernels(Bank):
@@ -48,6 +53,12 @@ class Kernels(Bank):
         """Columns: the forgettings of the first order, of the second, ..."""
         kernels.jackson.kernel(*state, *self.fixed, p, densities)
 
+    @staticmethod
+    def check(state: State) -> None:
+        """No sum of cosines exceeds the sum of as many ones."""
+        (sums,) = state
+        _check_sums(sums, sums[0])
+
 
 class Markovs(Bank):
     """The bets `Markov` of every order with every forgetting. O(sum of the squared orders x forgettings)."""
@@ -65,6 +76,13 @@ class Markovs(Bank):
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """Columns: the orders of the first forgetting, of the second, ..."""
         kernels.jackson.markov(*state, *self.fixed, p, densities)
+
+    @staticmethod
+    def check(state: State) -> None:
+        """The last p-value's are cosines, and no sum of products of cosines exceeds the sum of as many ones."""
+        last, sums = state
+        check_within("cosines", last, -1.001, 1.001)
+        _check_sums(sums.transpose(1, 2, 0), sums[:, 0, 0])
 
 
 class Betas(Bank):
@@ -87,6 +105,20 @@ class Betas(Bank):
         """A column a rate."""
         kernels.beta.beta(*state, *self.fixed, p, densities)
 
+    @staticmethod
+    def check(state: State) -> None:
+        """Shares sum to their totals."""
+        shares, totals = state
+        check_within("totals", totals, 1e-200, 1e200)
+        for share, total in zip(shares, totals, strict=True):
+            check_shares("shares", share / total)
+
+
+def _check_sums(sums: Floats, mass: Floats) -> None:
+    check_within("sums", mass, 0.0, 2.0**53)
+    if not (np.abs(sums) <= 1.001 * mass).all():
+        raise ValueError("sums must be of cosines, got larger ones")
+
 
 class FromBank(Learner):
     """A bet that is a bank of one column."""
@@ -99,3 +131,6 @@ class FromBank(Learner):
         densities = np.empty((len(p), 1))
         self._bank.play(state, p, densities)
         np.log(densities[:, 0], out=gains)
+
+    def _check_state(self) -> None:
+        self._bank.check(self._state)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import kernels
+from exchangeable.bets.learner import check_shares
 from exchangeable.protocols import Bet, Floats, in_interval, many_p, one_p, whole
 
 
@@ -66,6 +67,11 @@ class Blend(_Mixture):
     def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
         kernels.blend.blend(shares, table, gains)
 
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot: shares, or bankruptcy."""
+        if self._shares.max() > -math.inf:
+            check_shares("shares", np.exp(self._shares))
+
 
 class Switching(_Mixture):
     """Fixed share: follows the best bet even when the best one changes.
@@ -90,6 +96,10 @@ class Switching(_Mixture):
 
     def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
         kernels.blend.switching(shares, self.share, table, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_shares("shares", self._shares)
 
 
 class Cautious:
@@ -130,6 +140,13 @@ class Cautious:
         own = self.bet.extend(values)
         kernels.blend.cautious(self._state, self._ring, own, gains, math.log(self.factor))
         return gains
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot: what the loop finds its way in the ring by."""
+        steps, _, first, last = self._state.tolist()
+        whole_numbers = all(value.is_integer() for value in (steps, first, last))
+        if not whole_numbers or not 0 <= first < last <= min(first + self._ring.shape[1], steps + 1, 2.0**53):
+            raise ValueError(f"_state must hold a part of the ring, got {first:g} to {last:g} after {steps:g} steps")
 
 
 def _several(bets: Sequence[Bet]) -> list[Bet]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from exchangeable import kernels
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, check_counts, check_within
 from exchangeable.protocols import Floats, one_p, whole
 
 
@@ -26,6 +28,10 @@ class Histogram(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.blend.histogram(*state, p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_counts("counts", *self._state)
 
 
 class Tree(Learner):
@@ -57,3 +63,19 @@ class Tree(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.blend.tree(*state, self.depth, self.prior == "smooth", p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_tree(*self._state)
+
+
+def check_tree(counts: Floats, log_own: Floats, log_mixed: Floats) -> None:
+    """Admit the state of a tree from a snapshot: every node is what its halves make it."""
+    check_counts("counts", counts)
+    check_within("log KT", log_own, -1e15, 1e15)
+    check_within("log W", log_mixed, -1.0, 1e15)
+    inner = slice(1, len(counts) // 2)
+    split = log_own[inner] + (log_mixed[2::2] + log_mixed[3::2])
+    wrong = np.abs(np.logaddexp(split, 0.0) - math.log(2.0) - log_mixed[inner]) > 1e-6 * (1.0 + np.abs(split))
+    if wrong.any() or (counts[inner] != counts[2::2] + counts[3::2]).any():
+        raise ValueError("counts and log W must be at every node what its halves make them, got others")

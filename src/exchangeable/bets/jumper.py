@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from exchangeable import kernels
 from exchangeable.bets.blend import Blend
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, check_shares
 from exchangeable.protocols import Floats, in_interval, whole
 
 
@@ -38,6 +38,10 @@ class SleepyJumper(Learner):
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.jumper.extend(*state, self.waking, self.jumping, p, gains)
 
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_shares("shares", *self._state)
+
 
 class SimpleJumper(Learner):
     """Three gamblers, for small p-values, for large ones and idle, who now and then change places.
@@ -57,6 +61,10 @@ class SimpleJumper(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.blend.simple_jumper(*state, self.rate, p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_shares("shares", *self._state)
 
 
 class CompositeJumper:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from exchangeable import kernels
 from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats, one_p
@@ -36,3 +40,44 @@ class Plugin(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.plugin.extend(*state, p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot: the loops find their way by it, and know from it when to end."""
+        head, _, _, _, cursors, grid, blocks = self._state
+        counts, n = grid[:, kernels.plugin.COUNT], head[kernels.plugin.N]
+        if not ((counts >= 0.0) & (counts == np.floor(counts))).all() or counts.sum() != n or not n <= 2.0**53:
+            raise ValueError(f"grid must hold the numbers of {n:g} p-values, got {counts.sum():g}")
+        starts = np.arange(0, kernels.plugin.PLACES, kernels.plugin.STRIDE)
+        if not np.array_equal(np.add.reduceat(counts, starts), blocks):
+            raise ValueError("blocks must sum up the grid, got others")
+        for place, below in cursors.tolist():
+            if not 0 <= place < len(counts) or place != int(place) or counts[: int(place)].sum() != below:
+                raise ValueError(f"cursors must stand at a place of the grid, got {place:g} above {below:g} p-values")
+        _check_moments(head, grid)
+        _check_width(*head[[kernels.plugin.N, kernels.plugin.WIDTH, kernels.plugin.MASS, kernels.plugin.ACTIVE]])
+
+
+def _check_moments(head: Floats, grid: Floats) -> None:
+    """The p-values of an interval lie in it, and all of them have the sums of which the bandwidth is made."""
+    (counts, anchors, offsets, squares), n = grid.T, head[kernels.plugin.N]
+    reach = 2.02 / kernels.plugin.FINE  # twice the width: the first ones near the ends are wider
+    lawful = (anchors >= 0.0) & (anchors <= 1.0) & (np.abs(offsets) <= reach * counts)
+    if not (lawful & (squares >= 0.0) & (squares <= reach**2 * counts)).all():
+        raise ValueError("grid must hold p-values of its intervals, got others")
+    total = head[kernels.plugin.SUM] + head[kernels.plugin.SUM_CARRY]
+    total_squares = head[kernels.plugin.SQUARES] + head[kernels.plugin.SQUARES_CARRY]
+    found = (counts * anchors + offsets).sum()
+    found_squares = (anchors * (counts * anchors + 2.0 * offsets) + squares).sum()
+    if not (abs(total - found) <= 1e-6 * n and abs(total_squares - found_squares) <= 1e-6 * n):
+        raise ValueError(f"head must hold the sums of the p-values in the grid, got {total:g} and {total_squares:g}")
+
+
+def _check_width(n: float, width: float, mass: float, active: float) -> None:
+    """As many cosine sums are kept as the bandwidth needs, and these are a multiple of the lanes."""
+    if not (1e-6 <= width <= 1.0 and 1e-6 <= mass <= 1.001 if n else width == 0.0 and mass == 1.0):
+        raise ValueError(f"head must hold a bandwidth and a mass in [1e-6, 1], got {width:g} and {mass:g}")
+    needed = kernels.plugin.REACH / (math.pi * width) if n else 0.0
+    most, lanes = kernels.plugin.WAVES, kernels.plugin.LANES
+    lawful = lanes <= active <= most and active % lanes == 0.0
+    if not lawful or (needed <= most and math.ceil(needed) > active):
+        raise ValueError(f"head must hold how many cosine sums are kept, got {active:g} for a bandwidth of {width:g}")

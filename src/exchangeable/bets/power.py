@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import kernels
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, check_counts, check_within
 from exchangeable.protocols import Floats, in_interval, many_p, one_p
 
 
@@ -78,6 +78,10 @@ class SimpleMixture(Learner):
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.mixture.extend(*state, p, gains)
 
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_mixture(*self._state)
+
 
 class GammaMixture(Learner):
     """All power bets with epsilon ~ Gamma(shape, rate), in closed form; epsilon may exceed 1: it bets on large p too.
@@ -98,3 +102,14 @@ class GammaMixture(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.mixture.gamma_extend(*state, self.shape, self.rate, p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        check_mixture(*self._state)
+
+
+def check_mixture(state: Floats) -> None:
+    """Admit the state of a mixture of power bets from a snapshot."""
+    check_counts("n", state[:1])
+    check_within("-sum ln p", state[1:2], 0.0, 1e300)
+    check_within("carry and log S", state[2:], -1e300, 1e300)

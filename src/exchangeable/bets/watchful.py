@@ -6,7 +6,7 @@ import numpy as np
 
 from exchangeable import kernels
 from exchangeable.bets.banks import Betas
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, check_within
 from exchangeable.protocols import Floats
 
 EPSILONS, MIXED = np.array([0.1, 0.3, 0.6]), np.array([0.02, 0.05, 0.1, 0.2, 0.5])
@@ -42,3 +42,8 @@ class Watchful(Learner):
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
         kernels.watchful.play(*state, *self._fixed, p, gains)
+
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        for part in self._state:
+            check_within("sums and scale", part, 0.0, 1e300)

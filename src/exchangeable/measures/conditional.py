@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.measures.distance import NearestResidual
-from exchangeable.measures.pools import Pool, Scored, check_count, label_list
-from exchangeable.measures.rows import encode, shown
-from exchangeable.protocols import Measure, Rank, Ranks, is_measure
+from exchangeable.measures.nearest import NearestNeighbour
+from exchangeable.measures.pools import MOST, Pool, Scored, check_count, label_list
+from exchangeable.measures.rows import distinct, encode, shown
+from exchangeable.protocols import Measure, Rank, Ranks, is_measure, whole
 
 
 class Conditional:
@@ -70,6 +71,20 @@ class Conditional:
         self.n += len(ranks.n)
         return ranks
 
+    def _saved(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {"n": self.n, "within": self._within}
+
+    @classmethod
+    def _restored(cls, *, n: Any, within: Any) -> Conditional:
+        """From a snapshot."""
+        kept = within.measure if isinstance(within, (_Pools, _Copies)) else NearestNeighbour()
+        conditional = cls(kept)
+        if type(within) is not type(conditional._within):
+            raise ValueError(f"within must be what a measure makes of labels, got {shown(within)}")
+        conditional.n, conditional._within = whole("n", n, 0, MOST), within
+        return conditional
+
 
 class _Pools:
     """One pool for each label, of scores fixed in advance."""
@@ -100,6 +115,23 @@ class _Pools:
             _put(ranks, places, pools[code].add(scores[places]))
         self._codes, self._pools = codes, pools
         return ranks
+
+    def _saved(self) -> dict[str, Any]:
+        return {
+            "measure": self.measure,
+            "labels": list(self._codes),
+            "pools": [pool.contents() for pool in self._pools],
+        }
+
+    @classmethod
+    def _restored(cls, *, measure: Any, labels: Any, pools: Any) -> _Pools:
+        if not isinstance(measure, Scored):
+            raise ValueError(f"measure must be one with scores fixed in advance, got {shown(measure)}")
+        within = cls(measure)
+        within._codes = distinct(labels)
+        most = measure.pool().most
+        within._pools = [Pool.holding(*pair, most=most) for pair in _as_many("pools", pools, labels)]
+        return within
 
 
 class _Copies:
@@ -156,6 +188,28 @@ class _Copies:
             given, before = (" x ".join(map(str, s)) if s else "no" for s in (shape, self._shape))
             raise ValueError(f"{name} must have {before} features like the examples before, got {given}")
         return shape
+
+    def _saved(self) -> dict[str, Any]:
+        fixed = {"measure": self.measure, "labels": list(self._codes)}
+        return {**fixed, "copies": self._copies, "shape": self._shape}
+
+    @classmethod
+    def _restored(cls, *, measure: Any, labels: Any, copies: Any, shape: Any) -> _Copies:
+        within = cls(measure)
+        within._codes = distinct(labels)
+        within._copies = _as_many("copies", copies, labels)
+        if not all(type(one) is type(measure) for one in within._copies):
+            raise ValueError(f"copies must be of the kind of the measure, got {shown(copies)}")
+        if not isinstance(shape, tuple):
+            raise ValueError(f"shape must be a tuple of whole numbers, got {shown(shape)}")
+        within._shape = tuple(whole("shape", length, 0, MOST) for length in shape)
+        return within
+
+
+def _as_many(name: str, values: Any, labels: list[Any]) -> list[Any]:
+    if not isinstance(values, list) or len(values) != len(labels):
+        raise ValueError(f"{name} must be a list of {len(labels)}, one for each label, got {shown(values)}")
+    return values
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from exchangeable.measures.pools import Scored, check_count, column, label_list, one_number
-from exchangeable.measures.rows import shown
+from exchangeable.measures.pools import Pool, Scored, check_count, column, label_list, one_number
+from exchangeable.measures.rows import shown, stored
 from exchangeable.protocols import Floats, whole
 
 MOST_BINS = 2**20
@@ -83,6 +83,28 @@ class Frozen(Scored):
         else:
             score = float(self._scores(_one_row(x), None if y is None else _one_label(y))[0])
         return score if self.edges is None else float(self.edges.searchsorted(score))
+
+    def _saved(self) -> dict[str, Any]:
+        """For a snapshot: the scores so far, and of the score itself no more than what it is."""
+        scores, counts = self._pool.contents()
+        kind = None if self.score is None else self._kind
+        fixed = {"score": kind, "residual": self.residual, "bins": self.bins, "edges": self.edges}
+        return {**fixed, "scores": scores, "counts": counts}
+
+    @classmethod
+    def _restored(cls, *, score: Any, residual: Any, bins: Any, edges: Any, scores: Any, counts: Any) -> Frozen:
+        """From a snapshot, and a score that was brought along."""
+        measure = cls(score, residual=residual)
+        measure.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
+        if measure.bins is not None:
+            stored("edges", edges, np.float64, None)
+            if not 1 <= len(edges) < measure.bins or not (edges[:-1] < edges[1:]).all():
+                raise ValueError(f"edges must be 1 to {measure.bins - 1} increasing numbers, got others")
+        elif edges is not None:
+            raise ValueError(f"edges must be None without bins, got {shown(edges)}")
+        measure.edges = edges
+        measure._pool = Pool.holding(scores, counts, most=None if edges is None else len(edges) + 1)
+        return measure
 
     def _edges(self, reference: Any) -> Floats | None:
         """Quantiles k/bins of the reference scores, each once: bin b holds the scores in (edge b-1, edge b]."""

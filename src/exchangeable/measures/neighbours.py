@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,6 +103,34 @@ class Neighbours(ABC):
         rows.X[:n], rows.label[:n] = old.X[:n], old.label[:n]
         self._absorb(rows, 0, n, np.empty((min(BLOCK, n), n), np.float32), within=False)
         self._rows = rows
+
+    def _saved(self) -> dict[str, Any]:
+        """For a snapshot: the examples, their neighbours and scores."""
+        if self._rows.torn:
+            self._mend()
+        return {"k": self.k, "labels": list(self._rows.codes), **self._rows.kept(self.n)}
+
+    @classmethod
+    def _restored(
+        cls,
+        *,
+        k: Any,
+        labels: Any,
+        X: Any,
+        label: Any,
+        alpha: Any,
+        near: Any,
+        tags: Any,
+        centre: Any,
+        scale: Any,
+        centred_at: Any,
+    ) -> Self:
+        """From a snapshot; the filter's copies of the examples are made anew."""
+        measure = cls(k)
+        measure._rows.fill(labels, X, label, alpha, near, tags)
+        measure._rows.centre_at(centre, scale, centred_at)
+        measure.n = len(X)
+        return measure
 
     def _check_width(self, name: str, given: int) -> None:
         width = self._rows.X.shape[1]

@@ -7,10 +7,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exchangeable import kernels
-from exchangeable.measures.rows import numbers, shown
-from exchangeable.protocols import Floats, Rank, Ranks
+from exchangeable.measures.rows import numbers, shown, stored
+from exchangeable.protocols import Floats, Integers, Rank, Ranks
+
+MOST = 2**53  # scores of a pool that was stored: so far floats count exactly
 
 
 class Pool:
@@ -49,6 +52,33 @@ class Pool:
             raise ValueError(f"X must fit in memory, got {self.n + more} examples") from None
         self._state = kernels.pools.moved(self._state, larger)
 
+    def contents(self) -> tuple[Floats, Integers]:
+        """The distinct scores in increasing order, and how often each was seen: O(m).
+
+        >>> pool = Pool()
+        >>> _ = pool.add(np.array([3.0, 1.0, 3.0]))
+        >>> pool.contents()
+        (array([1., 3.]), array([1, 2]))
+        """
+        head, size, score, count, child = self._state
+        nodes: NDArray[Any] = head[kernels.pools.ROOT : kernels.pools.ROOT + 1]
+        for _ in range(head[kernels.pools.HEIGHT]):
+            nodes = child[nodes][_used(size[nodes])]
+        used = _used(size[nodes])
+        return score[nodes][used], count[nodes][used]
+
+    @classmethod
+    def holding(cls, scores: Any, counts: Any, *, most: int | None = None) -> Pool:
+        """A pool with such ``contents``: O(m). It ranks as the other would, whatever the shape of its tree.
+
+        >>> Pool.holding(np.array([1.0, 3.0]), np.array([1, 2])).add_one(2.0)
+        Rank(greater=2, equal=1, n=4)
+        """
+        pool = cls(most)
+        _check_contents(scores, counts, most)
+        pool._state = _planted(scores, counts)
+        return pool
+
     def add_one(self, score: float) -> Rank:
         """Let one score join, and rank it."""
         self.reserve(1)
@@ -62,6 +92,49 @@ class Pool:
         greater, equal = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
         kernels.pools.extend(*self._state, scores, greater, equal)
         return Ranks(greater, equal, np.arange(start + 1, start + 1 + len(scores)))
+
+
+def _used(size: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which entries of nodes of these sizes are in use."""
+    return np.arange(kernels.pools.WIDTH) < size[:, np.newaxis]
+
+
+def _check_contents(scores: Any, counts: Any, most: int | None) -> None:
+    stored("scores", scores, np.float64, None)
+    stored("counts", counts, np.int64, len(scores))
+    if not (np.isfinite(scores).all() and (scores[:-1] < scores[1:]).all()):
+        raise ValueError("scores must be finite numbers in increasing order, got others")
+    if most is not None and not ((scores >= 0) & (scores < most) & (scores == np.floor(scores))).all():
+        raise ValueError(f"scores must be numbers of bins, 0 to {most - 1}, got others")  # there is room for no others
+    if not ((counts >= 1) & (counts <= MOST)).all() or counts.sum(dtype=np.float64) > MOST:
+        raise ValueError(f"counts must be whole numbers from 1 on, {MOST} in all at most, got others")
+
+
+def _planted(scores: Floats, counts: Integers) -> kernels.pools.State:
+    """A tree that holds these, level by level from the leaves; nodes but the root are at least half full."""
+    levels = [_spread(len(scores))]
+    while len(levels[-1]) > 1:
+        levels.append(_spread(len(levels[-1])))
+    state = kernels.pools.fresh(sum(map(len, levels)))
+    head, first, child = state[0], 0, np.zeros(len(scores), np.int32)
+    head[:] = len(state[1]) - 1, len(state[1]), len(levels) - 1, len(scores), counts.sum()
+    for sizes in levels:
+        ends = np.cumsum(sizes)
+        starts, nodes = ends - sizes, first + np.arange(len(sizes))
+        at = np.repeat(nodes, sizes), np.arange(len(scores)) - np.repeat(starts, sizes)
+        state[1][nodes] = sizes
+        state[2][at], state[3][at], state[4][at] = scores, counts, child
+        first += len(sizes)
+        if len(sizes) > 1:
+            scores, counts, child = scores[ends - 1], np.add.reduceat(counts, starts), nodes.astype(np.int32)
+    return state
+
+
+def _spread(entries: int) -> Integers:
+    """Sizes of nodes that share so many entries evenly: one node, or as many as are three quarters full at most."""
+    width = kernels.pools.WIDTH
+    nodes = 1 if entries <= width else -(-4 * entries // (3 * width))
+    return np.diff(np.arange(nodes + 1) * entries // nodes)
 
 
 class Scored(ABC):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import kernels
-from exchangeable.protocols import Floats
+from exchangeable.protocols import Floats, whole
 
 BLOCK = 256  # examples whose distances are filtered by one matrix product
 LARGEST = 1e150  # beyond it a squared distance could overflow
@@ -108,6 +108,48 @@ class Rows:
                 np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
             yield lo, G, (*self._error(), max(float(self.low[:hi].max()), 0.0), self.scale**2)
 
+    def kept(self, n: int) -> dict[str, Any]:
+        """What the first n rows need in order to go on: no spare room, nothing that the filter can make anew."""
+        near, tags = self.near[:, :n], self.tags[:, :n]
+        rows = {"X": self.X[:n], "label": self.label[:n], "alpha": self.alpha[:n], "near": near}
+        rows["tags"] = np.where(near < math.inf, tags, 0.0) if self.tagged else tags  # where there is no neighbour yet
+        return {**rows, "centre": self.centre, "scale": self.scale, "centred_at": self.centred_at}
+
+    def fill(self, labels: list[Any], X: Any, label: Any, alpha: Any, near: Any, tags: Any) -> None:
+        """Hold these rows, as they were ``kept`` elsewhere, in place of none: O(n (d + k))."""
+        n, width = stored("X", X, np.float64, None, None).shape
+        if bool(n) != bool(width):
+            raise ValueError(f"X must have at least one feature for each example, got shape {X.shape}")
+        lawful("X", X)
+        self.codes = distinct(labels)
+        self._fill_labels(stored("label", label, np.float64 if self.tagged else np.int32, n))
+        stored("near", near, np.float64, self.sides, n, self.k)
+        if (near < 0.0).any() or not (near[:, :, :-1] <= near[:, :, 1:]).all():
+            raise ValueError("near must hold squared distances in increasing order, got others")
+        lawful("tags", stored("tags", tags, np.float64, self.sides, n, self.k if self.tagged else 0))
+        self.X, self.near, self.tags, self.alpha = X, near, tags, stored("alpha", alpha, np.float64, n)
+
+    def _fill_labels(self, label: NDArray[Any]) -> None:
+        if self.tagged:
+            lawful("label", label)
+        elif not ((label >= 0) & (label < (len(self.codes) if self.sides == 2 else 1))).all():
+            raise ValueError("label must hold places in the list of labels, got others")
+        if self.sides == 1 and self.codes:
+            raise ValueError(f"labels must be none where they play no part, got {len(self.codes)}")
+        self.label = label
+
+    def centre_at(self, centre: Any, scale: Any, centred_at: Any) -> None:
+        """Give the filter its centre and scale, and make its copies of all rows: O(n (d + k))."""
+        n, width = self.X.shape
+        lawful("centre", stored("centre", centre, np.float64, width))
+        if type(scale) is not float or not 2.0**-400 <= scale <= 2.0**400 or math.frexp(scale)[0] != 0.5:
+            raise ValueError(f"scale must be a power of two from 2^-400 to 2^400, got {shown(scale)}")
+        self.centre, self.scale, self.centred_at = centre, scale, whole("centred_at", centred_at, 0, n)
+        self.F, self.low = np.empty((n, width), np.float32), np.empty(n, np.float32)
+        self.ceil = np.empty((self.sides, n), np.float32)
+        self._copy(0, n)
+        kernels.nearest.refresh(n, self.scale**2, self.low, self.near, self.ceil, self.tagged)
+
 
 def _centre(rows: Floats) -> tuple[Floats, float]:
     """The median of each feature, and the power of two that brings the median distance from it near one."""
@@ -143,9 +185,47 @@ def lawful(name: str, values: Floats) -> None:
             )
 
 
+def stored(name: str, value: Any, dtype: type[np.generic], *shape: int | None) -> NDArray[Any]:
+    """Admit an array that was stored: of this dtype and shape (None: of any length), without NaN.
+
+    >>> stored("alpha", np.zeros(3), np.float64, 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: alpha must be an array of float64 and shape (2), got float64 and shape (3)
+    """
+    fits = isinstance(value, np.ndarray) and value.dtype == dtype and value.ndim == len(shape)
+    if not fits or not all(n in (None, given) for n, given in zip(shape, value.shape, strict=True)):
+        law = f"an array of {np.dtype(dtype)} and shape ({', '.join('any' if n is None else str(n) for n in shape)})"
+        got = shown(value)
+        if isinstance(value, np.ndarray):
+            got = f"{value.dtype} and shape ({', '.join(map(str, value.shape))})"
+        raise ValueError(f"{name} must be {law}, got {got}")
+    if value.dtype.kind == "f" and np.isnan(value).any():
+        raise ValueError(f"{name} must hold numbers, got nan")
+    array: NDArray[Any] = value
+    return array
+
+
+def distinct(labels: Any) -> dict[Hashable, int]:
+    """Admit a list of labels, each once: their numbers.
+
+    >>> distinct(["a", "b", "a"])
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must be a list of labels, each once, got ['a', 'b', 'a']
+    """
+    codes = encode(labels, {})[1] if isinstance(labels, list) else {}
+    if not isinstance(labels, list) or len(codes) != len(labels):
+        raise ValueError(f"labels must be a list of labels, each once, got {shown(labels)}")
+    return codes
+
+
 def shown(value: object) -> str:
     """What to show of a value in a message."""
-    text = repr(value)
+    try:
+        text = " ".join(repr(value).split("\n"))
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

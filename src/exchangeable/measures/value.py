@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from exchangeable.measures.pools import Scored, column, one_number
+from exchangeable.measures.pools import Pool, Scored, column, one_number
 from exchangeable.protocols import Floats
 
 
@@ -37,3 +37,15 @@ class Value(Scored):
     def one_score(self, x: float, y: Any = None) -> float:
         """The number itself."""
         return one_number("x", x)
+
+    def _saved(self) -> dict[str, Any]:
+        """For a snapshot: the numbers so far."""
+        scores, counts = self._pool.contents()
+        return {"scores": scores, "counts": counts}
+
+    @classmethod
+    def _restored(cls, *, scores: Any, counts: Any) -> Value:
+        """From a snapshot."""
+        measure = cls()
+        measure._pool = Pool.holding(scores, counts)
+        return measure

@@ -37,6 +37,7 @@ from exchangeable.service.wire import Batch
 
 log = logging.getLogger(__name__)
 MOST_THREADS = 8
+WIDE = 8  # numbers that count as one row in the queue
 GROUP = 64  # requests that share a commit
 BYTES_A_STEP = 64  # a snapshot may cost this much writing for each step since the one before
 CURVE = 101  # points of a betting function
@@ -98,6 +99,11 @@ class Engine:
         """Begin to serve."""
         self._thread.start()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Finish what is queued, put every stream to rest, and end."""
         with self._queued:
@@ -123,7 +129,8 @@ class Engine:
     def observe(self, name: str, batch: Batch) -> Future[dict[str, Any]]:
         """Take observations; what became of them."""
         work = lambda connection: self._observe(connection, name, batch)  # noqa: E731
-        return self._submit(work, rows=len(batch), stream=name, batch=batch)
+        rows = max(len(batch), batch.x.size // WIDE)
+        return self._submit(work, rows=rows, stream=name, batch=batch)
 
     def label(self, name: str, labels: list[Label]) -> Future[dict[str, Any]]:
         """Take labels that come late; what became of them."""
@@ -193,8 +200,9 @@ class Engine:
             with self._queued:
                 self.queued_requests -= len(jobs)
                 self.queued_rows -= sum(job.rows for job in jobs)
-            if jobs:
-                yield jobs
+            wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]  # others have given up
+            if wanted:
+                yield wanted
 
     def _serve(self, jobs: list[Job]) -> None:
         """One transaction for all; each is undone alone if it is refused."""
@@ -212,15 +220,28 @@ class Engine:
         except sqlite3.Error as error:
             self._fail(jobs, error)
             return
+        except Exception as error:  # noqa: BLE001 - this thread must not end
+            self._lives.clear()  # one of them may have moved; all come back from the database
+            log.exception("a group of requests failed")
+            for job in jobs:
+                job.future.set_exception(error)
+            return
         self.failing = None
-        self.commit_seconds(time.perf_counter() - began)
-        if self._news:
-            self.publish(self._news, self._alerted)
+        self._announce(time.perf_counter() - began)
         for job, result, refusal in outcomes:
             if refusal is None:
                 job.future.set_result(result)
             else:
                 job.future.set_exception(refusal)
+
+    def _announce(self, seconds: float) -> None:
+        """Tell of a commit. Whatever goes wrong in that, the commit stands and its requests are answered."""
+        try:
+            self.commit_seconds(seconds)
+            if self._news:
+                self.publish(self._news, self._alerted)
+        except Exception:
+            log.exception("events could not be told")
 
     def _begin(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
         """Let the bets on the first batch of each stream be computed side by side, if nothing comes before it."""
@@ -500,7 +521,7 @@ class Engine:
         retention = self.settings.retention
         keep_from = min(live.monitor.n - retention.observations, live.snapshot_n) + 1
         if keep_from - live.kept >= PRUNED:
-            rolled_from = live.monitor.n - retention.rollups + 1 if retention.rollups else 1
+            rolled_from = live.monitor.n - retention.rollups + 1
             live.kept = history.prune(connection, live.id, min(keep_from, live.kept + 4 * PRUNED), rolled_from)
             seq = live.next_seq - retention.observations
             for table in ("labels", "expired"):

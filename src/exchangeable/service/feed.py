@@ -16,6 +16,7 @@ from exchangeable.service.problems import Problem
 
 BACKLOG = 64  # events that wait for a reader; one who falls behind is told of the rest from the history
 HEARTBEAT = 15.0  # seconds
+CHECKED = 1.0  # seconds between two looks at a reader's token, if there is anything to tell
 PACE = 0.5  # seconds between two events about all streams
 SHOWN = 200  # points of a batch in an event
 NEWEST = 20  # points of a stream in them
@@ -53,6 +54,7 @@ class Reader:
         self.events: deque[Steps] = deque()
         self.lagging = False
         self.wake = asyncio.Event()
+        self.checked = 0.0  # when the reader's token was last looked at
 
     def take(self, event: Steps) -> None:
         """Keep an event, or, if the reader is slow, only that there was one."""
@@ -148,11 +150,15 @@ class Feed:
         """Until something happened for a reader: True; False after a heartbeat's time without."""
         try:
             await asyncio.wait_for(reader.wake.wait(), HEARTBEAT)
+            reader.wake.clear()
+            woken = True
         except TimeoutError:
+            woken = False
+        now = asyncio.get_running_loop().time()
+        if now - reader.checked >= CHECKED:  # on a busy stream no heartbeat comes
             watch()
-            return False
-        reader.wake.clear()
-        return True
+            reader.checked = now
+        return woken
 
 
 def event(kind: str, data: Any, id: int | None = None) -> bytes:  # noqa: A002
@@ -199,6 +205,8 @@ async def of_stream(
                 if points is not None and len(points.n):
                     yield _steps(points, stream, sent + 1)
                     sent = int(points.n[-1])
+    except Problem:  # the token was revoked, or the stream is gone: the events end
+        return
     finally:
         feed.leave(reader)
 
@@ -223,5 +231,7 @@ async def of_all(feed: Feed, reader: Overlooker, watch: Watch) -> AsyncIterator[
                 continue
             yield event("streams", reader.together())
             await asyncio.sleep(PACE)
+    except Problem:  # the token was revoked, or the stream is gone: the events end
+        return
     finally:
         feed.leave(reader)

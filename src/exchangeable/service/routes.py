@@ -439,6 +439,8 @@ async def healthy() -> Response:
 async def ready(request: Request) -> Response:
     """Whether observations can be taken: the database is open, and the disk took the last commit."""
     engine = request.app.state.engine
+    if not engine.alive:
+        raise Problem(503, "not-ready", "the server is not ready: it is starting, stopping, or its engine has ended")
     if engine.failing is not None:
         await done(engine.probe())
     return reply({"status": "ok"})

@@ -87,8 +87,32 @@ def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4
     exchangeable.service.problems.Problem: line 1 must be a JSON object: JSON is malformed...
     """
     lines = _lines(OBSERVATIONS, body, many, batch, "observation")
+    extras = _extras(lines, text)
+    if _repeated(body, len(lines), extras):
+        _refuse_repeated(body, many)
     seq = np.array([line.seq for line in lines], np.int64)
-    return Batch(seq, _rows([line.x for line in lines], width), _extras(lines, text))
+    return Batch(seq, _rows([line.x for line in lines], width), extras)
+
+
+def _repeated(body: bytes, lines: int, extras: Extras) -> bool:
+    """Whether a line may have a key twice: False where the number of times that keys are written rules it out."""
+    written = {key: body.count(b'"%s"' % key.encode()) for key in Observation.__struct_fields__}
+    once = [written["seq"], written["x"]] == [lines, lines]
+    for key, column in extras._asdict().items():
+        once &= written[key] == (0 if column is None else lines) and (column is None or None not in column)
+    return not once or b"\\" in body  # a key may be written with escapes
+
+
+def _refuse_repeated(body: bytes, many: bool) -> None:
+    """Refuse a line that has a key twice: which of the two would be meant?"""
+    for number, line in enumerate(body.split(b"\n") if many else [body], 1):
+        if line.strip():
+            try:
+                json.loads(line, object_pairs_hook=_unique)
+            except Problem as problem:
+                raise _bad(number, problem.message.removeprefix("the body "), 400, "bad-json") from None
+            except ValueError:  # several objects on one line
+                continue
 
 
 def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT) -> list[LateLabel]:

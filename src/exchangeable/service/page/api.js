@@ -88,6 +88,13 @@ const unreachable = () =>
 export const streamPath = (name, rest = "") => `/v1/streams/${encodeURIComponent(name)}${rest}`;
 export const pagePath = (name) => `/streams/${encodeURIComponent(name)}`;
 
+/** The same request by hand. */
+export function curl(path, body, method = "POST") {
+  const secret = token.get() ? `  -H "Authorization: Bearer $EXCHANGEABLE_TOKEN" \\\n` : "";
+  const how = method === "POST" ? "" : `-X ${method} `;
+  return `curl ${how}${location.origin}${path} \\\n${secret}  -H 'Content-Type: application/json' \\\n  -d ${body.startsWith("@") ? body : `'${body}'`}`;
+}
+
 /** `path?key=value`, leaving out what is empty. */
 export function query(path, values) {
   const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");

@@ -5,7 +5,7 @@ import { el, svg, write } from "./dom.js";
 import { capital, compact, count, plain, power, probability } from "./format.js";
 import { colours } from "./spark.js";
 
-const FONT = "12px system-ui, -apple-system, sans-serif";
+const FONT = "13px system-ui, -apple-system, sans-serif";
 
 /** Ticks of a log10 axis: whole powers of ten, or 1-2-5 where the axis spans less than two of them. */
 export function ticks(low, high, most) {

@@ -106,11 +106,12 @@ export function columns({ rows }, header) {
 }
 
 /** The observations: `x` a number or a list of them, `y` a label; the first field that does not fit is named. */
-export function* observations({ rows, lines }, { header, x, y, scalar, numericLabel }) {
+export function* observations({ rows, lines }, { header, x, y, scalar, unit, numericLabel }) {
   const names = columns({ rows }, header);
   const where = (row, column) => `Row ${lines[row]}, column “${names[column].name}”`;
   for (let row = header ? 1 : 0; row < rows.length; row++) {
     const values = x.map((column) => numberAt(rows[row][column], () => where(row, column)));
+    if (unit && !(values[0] > 0 && values[0] <= 1)) throw new BadFile(`${where(row, x[0])}: a p-value lies in (0, 1], got ${values[0]}.`);
     const made = { x: scalar ? values[0] : values };
     if (y !== null) made.y = numericLabel ? numberAt(rows[row][y], () => where(row, y)) : labelAt(rows[row][y].trim(), () => where(row, y));
     yield made;

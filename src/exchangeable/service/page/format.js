@@ -71,7 +71,7 @@ export function verdict(stream) {
 
 const VERDICTS = {
   alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${began(state)}`,
-  empty: () => "No observations yet.",
+  empty: (state, { next_seq: next }) => (next > 1 ? "Observations have come, but the first still waits for its label." : "No observations yet."),
   bankrupt: () =>
     "The capital is 0: the bet has lost everything and can find nothing any more. Reset the stream to begin a new test.",
   notable: (state, stream) =>

@@ -1,7 +1,7 @@
 // A new stream: its configuration, and a first try with a file.
 
-import { Problem, pagePath, query, request, streamPath, token } from "./api.js";
-import { BadFile, columns, hasHeader, number, observations, readFile } from "./csv.js";
+import { Problem, curl, pagePath, query, request, streamPath } from "./api.js";
+import { BadFile, columns, hasHeader, observations, readFile } from "./csv.js";
 import { $, copy, el, settled, show, write } from "./dom.js";
 import { count, verdict } from "./format.js";
 import { begin } from "./shell.js";
@@ -21,7 +21,7 @@ const MEASURES = {
   "conditional-nearest-neighbour": ["As nearest-neighbour, each class by itself", "A change in how often classes come is no evidence, a change within a class is.", { cap: true, label: true }],
   "conditional-nearest-distance": ["As nearest-distance, each class by itself", "A change in how often classes come is no evidence, a change within a class is.", { cap: true, label: true }],
   frozen: ["Scores of a fixed model, with reference scores", "Scores are ranked in bins between quantiles of reference scores that you upload. Constant time and memory.", { scalar: true, reference: true }],
-  "p-values": ["p-values of your own", "You bring the p-values, in (0, 1]; they are only bet on.", { scalar: true }],
+  "p-values": ["p-values of your own", "You bring the p-values, in (0, 1]; they are only bet on.", { scalar: true, unit: true }],
 };
 const BETS = ["adaptive", "watchful", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
   "sleepy-jumper", "histogram", "tree", "kernel", "markov", "beta", "blend", "switching", "cautious", "idle"];
@@ -115,8 +115,7 @@ function preview() {
   const shown = long ? { ...made, measure: { ...made.measure, reference: [...made.measure.reference.slice(0, 3), `… ${count(made.measure.reference.length - 3)} more`] } } : made;
   write($("#preview"), JSON.stringify(shown, null, 2));
   const name = NAME.test($("#name").value) ? $("#name").value : "NAME";
-  const secret = token.get() ? ` \\\n  -H "Authorization: Bearer $EXCHANGEABLE_TOKEN"` : "";
-  write($("#curl"), `curl -X PUT ${location.origin}${streamPath(name)}${secret} \\\n  -H 'Content-Type: application/json' \\\n  -d ${long ? "@configuration.json" : `'${JSON.stringify(made)}'`}`);
+  write($("#curl"), curl(streamPath(name), long ? "@configuration.json" : JSON.stringify(made), "PUT"));
 }
 
 /** Create the stream and give back what the server says of it; a fault is shown and gives null. */
@@ -262,7 +261,7 @@ function* batches() {
   if (needs().cap && length > valueOf("cap")) throw new BadFile(`The file has ${count(length)} rows and the stream takes ${count(valueOf("cap"))}: raise the cap above, or take another measure.`);
   let batch = [];
   let characters = 0;
-  for (const made of observations(table, { header, x, y, scalar: needs().scalar, numericLabel: needs().numericLabel })) {
+  for (const made of observations(table, { header, x, y, ...needs() })) {
     const text = JSON.stringify(made).slice(1);
     batch.push(text);
     characters += text.length;

@@ -1,6 +1,6 @@
 // All streams: alarms first, live.
 
-import { pagePath, query, request } from "./api.js";
+import { curl, pagePath, query, request } from "./api.js";
 import { $, el, perFrame, settled, show, throttled, write } from "./dom.js";
 import { PILLS, ago, capital, condition, count, moment, verdict } from "./format.js";
 import { announce, attempt, begin, connection, quietly, troublePanel } from "./shell.js";
@@ -59,7 +59,7 @@ class Row {
       this.node.dataset.condition = this.pill.dataset.condition = now;
       write(this.pill, PILLS[now]);
     }
-    write(this.kinds, [measure, bet, alarm].join(" · "));
+    write(this.kinds, [measure, bet, alarm, ...before(this.summary)].join(" · "));
     write(this.capital, state.n ? capital(state.log10_martingale) : "–");
     write(this.n, count(state.n));
     this.paintTime();
@@ -73,6 +73,9 @@ class Row {
     if (this.seen.title !== title) this.seen.title = title;
   }
 }
+
+/** Alarms of earlier tests, which a restart or a reset has ended. */
+const before = ({ state, alarms }) => (state.alarm || !alarms ? [] : [alarms === 1 ? "one alarm before" : `${count(alarms)} alarms before`]);
 
 const paint = perFrame(() => {
   for (const row of dirty) row.paint();
@@ -164,7 +167,7 @@ function nothingFound() {
 }
 
 function noStreams() {
-  const command = `curl -X PUT ${location.origin}/v1/streams/my-stream -H 'Content-Type: application/json' -d '{}'`;
+  const command = curl("/v1/streams/my-stream", "{}", "PUT");
   return el("div", { class: "panel empty" },
     el("h2", { text: "No streams yet" }),
     el("p", { class: "muted", text: "A stream is one sequence of observations that is watched: a model's errors, a sensor, a queue's latency." }),

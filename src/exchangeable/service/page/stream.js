@@ -1,11 +1,10 @@
 // One stream: its capital live, its p-values, its bet, and what can be done with it.
 
-import { bytes, query, request, streamPath } from "./api.js";
+import { bytes, curl, query, request, streamPath } from "./api.js";
 import { CapitalChart, bet, histogram, nothing } from "./charts.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
 import { PILLS, ago, capital, condition, count, moment, probability, verdict } from "./format.js";
 import { announce, attempt, begin, connection, quietly, toast, troublePanel } from "./shell.js";
-import { thinned } from "./spark.js";
 import { Listener } from "./sse.js";
 
 const POINTS = 1500; // that the chart is drawn with
@@ -58,8 +57,6 @@ const refreshHistory = throttled(() => quietly(loadHistory), 1000);
 
 function zoom(view) {
   page.view = view;
-  $("#zoom-all").disabled = view.kind === "all";
-  $("#zoom-last").disabled = view.kind === "last" || n() <= RECENT;
   attempt(loadHistory);
 }
 
@@ -131,10 +128,13 @@ function figure(key, text, small) {
 }
 
 function drawChart() {
+  $("#zoom-all").disabled = page.view.kind === "all";
+  $("#zoom-last").disabled = page.view.size === RECENT || n() <= RECENT;
   const threshold = page.stream.threshold_log10 ?? null;
   const lines = happenings();
   chart.set({ ...page.points, threshold, lines, span: span(), zoomed: !following() });
   const [from, to] = span();
+  show($("#capital-empty"), n() === 0);
   $("#capital").setAttribute("aria-label", `Capital from example ${count(from)} to ${count(to)}: now ${capital(page.stream.state.log10_martingale)}, at most ${capital(page.stream.state.log10_max)}.`);
   drawLegend(threshold, lines);
 }
@@ -229,18 +229,12 @@ function extend({ first, n: steps, log10, p }) {
     points.p.push(p[i]);
   }
   if (page.view.kind === "last") forget(points, span()[0]);
-  if (points.n.length > 3 * POINTS) slim(points);
+  if (points.n.length > 2 * POINTS) refreshHistory(); // the server thins evenly
 }
 
 function forget(points, from) {
   const keep = points.n.findIndex((step) => step >= from);
   if (keep > 0) for (const column of Object.values(points)) column.splice(0, keep);
-}
-
-function slim(points) {
-  const kept = new Set(thinned(points.n, points.log10, POINTS)[0]);
-  const keep = points.n.map((step) => kept.has(step));
-  for (const key of Object.keys(points)) points[key] = points[key].filter((_, i) => keep[i]);
 }
 
 function held(stream) {
@@ -284,13 +278,22 @@ function drawConfiguration() {
     ["Alarm", described(alarm)],
     ["After an alarm", after === "restart" ? "a new test begins" : "stays on until a reset"],
     ["Seed", String(seed)],
-    ["Labels", labels ? `at most ${count(labels.wait)} observations wait` : null],
+    ["Labels", labels && LABELLED.has(measure.kind) ? `at most ${count(labels.wait)} observations wait for theirs` : null],
     ["Created", moment(created)],
     ["Resets", resets ? count(resets) : null],
   ];
   $("#configuration").replaceChildren(...facts.filter(([, text]) => text).flatMap(([key, text]) => [el("dt", { text: key }), el("dd", { text })]));
   write($("#json"), JSON.stringify(shortened(configuration), null, 2));
-  write($("#send"), `curl ${location.origin}${path("/observations")} \\\n  -H 'Content-Type: application/json' \\\n  -d '{"seq": ${page.stream.next_seq}, "x": 0.5}'`);
+  write($("#send"), curl(path("/observations"), example(measure.kind, page.stream.next_seq)));
+}
+
+const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"]);
+
+/** An observation as this measure wants it. */
+function example(kind, seq) {
+  const x = /nearest/.test(kind) ? "[0.5, 2.1]" : "0.5";
+  const y = kind === "nearest-residual" ? "1.5" : '"a"';
+  return `{"seq": ${seq}, "x": ${x}${LABELLED.has(kind) ? `, "y": ${y}` : ""}}`;
 }
 
 const described = ({ kind, ...rest }) =>
@@ -441,8 +444,6 @@ begin(async () => {
   show($("#body"), true);
   chart = new CapitalChart($("#capital"), $("#readout"), zoomTo, () => zoom({ kind: "all" }));
   wire();
-  $("#zoom-all").disabled = true;
-  $("#zoom-last").disabled = n() <= RECENT;
   if (n() === 0) $("#send-part").open = true;
   for (const place of ["#histogram", "#bet"]) nothing($(place), "Loading…");
   listen();

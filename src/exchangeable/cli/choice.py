@@ -1,0 +1,117 @@
+"""From the options of a test to its monitor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import exchangeable as ex
+from exchangeable import bets, catalogue
+from exchangeable.cli.failures import USAGE, Failure, usage
+from exchangeable.cli.options import ALARM, BET, MEASURE
+
+if TYPE_CHECKING:
+    from exchangeable.protocols import Alarm, Bet, Measure
+    from exchangeable.pvalues import Given
+    from exchangeable.tables import Labels
+
+
+class Reading(NamedTuple):
+    """What a measure makes of a table: the kind of labels, what it asks and cannot see, and when it takes long."""
+
+    labels: Labels
+    asks: str
+    max_rows: int = 100_000
+    width: int | None = None
+
+
+READINGS: Mapping[str, Reading] = {
+    "nearest-neighbour": Reading(
+        "classes",
+        "It asks whether examples lie nearer to their own class than to others as much as before; a shift of all "
+        "classes together can escape it, and --measure nearest-distance may see it.",
+    ),
+    "nearest-distance": Reading(
+        "none",
+        "It asks whether examples lie as near to their nearest neighbours as before; it looks at the features alone, "
+        "so what happens to labels escapes it, and so can a change among examples that stay where others were.",
+    ),
+    "nearest-residual": Reading(
+        "numbers",
+        "It asks whether labels differ from those of the most similar examples as before; a change of the features "
+        "alone can escape it, and --measure nearest-distance may see it.",
+    ),
+    "value": Reading(
+        "none",
+        "It asks whether the numbers of this one column are as large, and follow one another, as before; it sees no "
+        "other column.",
+        max_rows=10_000_000,
+        width=1,
+    ),
+    "conditional-nearest-neighbour": Reading(
+        "classes",
+        "It compares each example with its own class only, so how often each class comes plays no part, and a shift of "
+        "all classes together can escape it.",
+    ),
+    "conditional-nearest-distance": Reading(
+        "classes",
+        "It asks whether examples lie as near to others of their own class as before; how often each class comes plays "
+        "no part.",
+    ),
+}
+
+
+class Choice(NamedTuple):
+    """The options of a test; None is the default of what they belong to."""
+
+    measure: str = MEASURE.value
+    neighbours: int | None = None
+    bet: str = BET.value
+    epsilon: float | None = None
+    alarm: str = ALARM.value
+    alpha: float | None = None
+    period: float | None = None
+    on_alarm: str = "latch"
+    seed: int = 0
+
+    def monitor(self, measure: Measure | Given | None = None) -> ex.Monitor:
+        """The monitor, or wrong usage; with a measure that is given, or the one of this name."""
+        parts = self._measure() if measure is None else measure, self._bet(), self._alarm()
+        monitor: ex.Monitor = usage(lambda: ex.Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm))
+        return monitor
+
+    def filled(self, monitor: ex.Monitor) -> Choice:
+        """The same with the defaults of its monitor filled in; None is then for what has no meaning here."""
+        bet, alarm = monitor.martingale.bet, monitor.alarm
+        return self._replace(
+            neighbours=self.neighbours or (1 if self.measure.startswith("nearest-") else None),
+            epsilon=bet.epsilon if isinstance(bet, bets.Power) else None,
+            alpha=getattr(alarm, "alpha", None),
+            period=getattr(alarm, "period", None),
+        )
+
+    def _measure(self) -> Measure:
+        make: Callable[..., Measure] = catalogue.MEASURES[self.measure]
+        if self.neighbours is None:
+            return make()
+        if not self.measure.startswith("nearest-"):
+            raise Failure(f"--neighbours goes with the measures nearest-..., got it with {self.measure}", USAGE)
+        measure: Measure = usage(lambda: make(self.neighbours))
+        return measure
+
+    def _bet(self) -> Bet:
+        if self.epsilon is None:
+            return catalogue.BETS[self.bet]()
+        if self.bet != "power" or not 0.0 < self.epsilon < 1.0:
+            law = "--epsilon must lie in (0, 1) and goes with --bet power"
+            raise Failure(f"{law}, got {self.epsilon} with {self.bet}", USAGE)
+        return bets.Power(self.epsilon)
+
+    def _alarm(self) -> Alarm:
+        make: Callable[..., Alarm] = catalogue.ALARMS[self.alarm]
+        own, other = (self.alpha, self.period) if self.alarm == "ville" else (self.period, self.alpha)
+        if other is not None:
+            law = "--alpha goes with --alarm ville, and --period with the other alarms"
+            raise Failure(f"{law}, got --{'period' if self.alarm == 'ville' else 'alpha'} with {self.alarm}", USAGE)
+        alarm: Alarm = make() if own is None else usage(lambda: make(own))
+        return alarm

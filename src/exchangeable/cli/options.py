@@ -1,0 +1,90 @@
+"""Options that several commands have, and the names that they may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exchangeable import catalogue
+
+MeasureName = StrEnum("MeasureName", {name: name for name in catalogue.MEASURES})  # type: ignore[misc]
+BetName = StrEnum("BetName", {name: name for name in catalogue.BETS})  # type: ignore[misc]
+AlarmName = StrEnum("AlarmName", {name: name for name in catalogue.ALARMS})  # type: ignore[misc]
+MEASURE, BET, ALARM = MeasureName("nearest-neighbour"), BetName("adaptive"), AlarmName("ville")  # the defaults
+
+
+class OnAlarm(StrEnum):
+    """What follows an alarm."""
+
+    latch = "latch"
+    restart = "restart"
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    text = "text"
+    json = "json"
+
+
+def listed(names: Iterable[str]) -> str:
+    """For a help page, where the parser's own list breaks names in two."""
+    return ", ".join(names)
+
+
+HOW, TABLE, RESULT = "The test", "The table", "The result"  # parts of the help pages
+File = Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")]
+Label = Annotated[
+    str | None, typer.Option(help="Column of labels (NPZ: array of labels, default y).", rich_help_panel=TABLE)
+]
+Categorical = Annotated[
+    list[str] | None, typer.Option(help="Column to one-hot encode; repeat for more.", rich_help_panel=TABLE)
+]
+Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.", rich_help_panel=TABLE)]
+NoHeader = Annotated[
+    bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...", rich_help_panel=TABLE)
+]
+Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", rich_help_panel=TABLE)]
+Seed = Annotated[int, typer.Option(help="Of the random tie-breaking.", rich_help_panel=HOW)]
+Plot = Annotated[
+    Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT)
+]
+Printed = Annotated[Format, typer.Option(help="How to print it.", rich_help_panel=RESULT)]
+Measure = Annotated[
+    MeasureName,
+    typer.Option(
+        metavar="NAME",
+        help=f"What makes an example strange: {listed(catalogue.MEASURES)}. nearest-residual needs a label that is "
+        "a number, nearest-distance and value none, the others classes; value takes one column.",
+        rich_help_panel=HOW,
+    ),
+]
+Neighbours = Annotated[
+    int | None, typer.Option(min=1, help="Of the measures nearest-...; default 1.", rich_help_panel=HOW)
+]
+Bet = Annotated[
+    BetName,
+    typer.Option(metavar="NAME", help=f"How to bet on the p-values: {listed(catalogue.BETS)}.", rich_help_panel=HOW),
+]
+Epsilon = Annotated[float | None, typer.Option(help="Of the power bet, in (0, 1); default 0.92.", rich_help_panel=HOW)]
+Alarm = Annotated[
+    AlarmName, typer.Option(metavar="NAME", help=f"When to speak up: {listed(catalogue.ALARMS)}.", rich_help_panel=HOW)
+]
+Alpha = Annotated[
+    float | None,
+    typer.Option(help="Of ville: largest acceptable chance of ever a false alarm; default 0.01.", rich_help_panel=HOW),
+]
+Period = Annotated[
+    float | None,
+    typer.Option(
+        help="Of the other alarms: how many examples should pass before a false one; default 10,000.",
+        rich_help_panel=HOW,
+    ),
+]
+AfterAlarm = Annotated[
+    OnAlarm, typer.Option(help="Stay on, or begin anew to find the next change.", rich_help_panel=HOW)
+]

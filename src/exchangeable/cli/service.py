@@ -1,0 +1,56 @@
+"""What the commands around the server have in common."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from exchangeable.cli.failures import UNDECIDED, Failure
+from exchangeable.cli.output import shown
+
+if TYPE_CHECKING:
+    from exchangeable.service.settings import Settings
+
+DATABASE = Path("exchangeable.db")
+Database = Annotated[Path, typer.Option("--db", help="The database of the server: one file.")]
+Config = Annotated[Path | None, typer.Option(help="The operator's settings (TOML); see docs/operations.md.")]
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """Name the extra where what the server needs is missing."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "exchangeable":
+            raise
+        raise ImportError("the server needs more packages: pip install 'exchangeable[service]'") from error
+
+
+def settings_in(path: Path | None) -> Settings:
+    """The settings of a file, or the defaults."""
+    from exchangeable.service.settings import Settings
+
+    try:
+        return Settings() if path is None else Settings.read(path)
+    except ValueError as error:
+        raise Failure(str(error), UNDECIDED) from error
+
+
+@contextmanager
+def opened(path: Path, *, made: bool = False) -> Iterator[sqlite3.Connection]:
+    """The database, open beside a server that may run; ``made``: if it is not there."""
+    from exchangeable.service.store import StoreError, open_database
+
+    if not made and not path.exists():
+        raise Failure(f"{shown(path)} does not exist; --db names the database of the server", UNDECIDED)
+    try:
+        with closing(open_database(path)) as connection:
+            yield connection
+    except (StoreError, sqlite3.Error) as error:
+        raise Failure(str(error), UNDECIDED) from error

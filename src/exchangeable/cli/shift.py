@@ -1,0 +1,136 @@
+"""`exchangeable shift`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import exchangeable as ex
+from exchangeable.cli.choice import Choice
+from exchangeable.cli.failures import RejectedError
+from exchangeable.cli.notes import described, note, title
+from exchangeable.cli.options import (
+    HOW,
+    TABLE,
+    Categorical,
+    Drop,
+    Encoding,
+    File,
+    Format,
+    Label,
+    NoHeader,
+    Plot,
+    Printed,
+    Seed,
+)
+from exchangeable.cli.output import check_picture, draw, write
+from exchangeable.cli.verdict import capital
+
+if TYPE_CHECKING:
+    from exchangeable.shift import Evidence
+    from exchangeable.tables import Table
+
+
+SHIFTS = {
+    "label shift": "LABEL SHIFT: the order of the labels matters: their proportions change, or they come sorted or in "
+    "a pattern. No convincing evidence that examples of a class change.",
+    "concept shift": "CONCEPT SHIFT: examples of a class are not what they were before. No convincing evidence that "
+    "the order of the labels matters.",
+    "both": "LABEL SHIFT AND CONCEPT SHIFT: the order of the labels matters (their proportions change, or they come "
+    "sorted or in a pattern), and examples of a class are not what they were before.",
+    "neither found": "NEITHER FOUND: no convincing evidence that the order of the labels matters, or that examples of "
+    "a class change.",
+}
+
+
+def shift(
+    file: File,
+    label: Label = None,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    no_header: NoHeader = False,
+    encoding: Encoding = "utf-8",
+    max_rows: Annotated[
+        int, typer.Option(min=2, help="Refuse longer tables: time grows with the square.", rich_help_panel=TABLE)
+    ] = 100_000,
+    alpha: Annotated[
+        float,
+        typer.Option(help="Largest acceptable chance of ever a false report, for either shift.", rich_help_panel=HOW),
+    ] = 0.01,
+    seed: Seed = 0,
+    plot: Plot = None,
+    format: Printed = Format.text,  # noqa: A002
+) -> None:
+    """Tell apart whether the classes come in other proportions (label shift) or look different (concept shift)."""
+    from exchangeable import tables
+
+    check_picture(plot)
+    Choice(alpha=alpha, seed=seed).monitor()  # are they lawful? Before the work
+    table = tables.read(
+        file,
+        label=label,
+        categorical=categorical or (),
+        drop=drop or (),
+        header=not no_header,
+        encoding=encoding,
+        max_rows=max_rows,
+    )
+    note(table)
+    found = ex.shift_test(table.X, table.y or (), alpha=alpha, seed=seed)
+    if plot is not None:
+        paths = {"labels": found.label.log_value, "examples given their labels": found.concept.log_value}
+        draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=title(table)), plot)
+    record = _shift_record(found, table, seed)
+    write(json.dumps(record) if format is Format.json else f"{described(table)}\n{_shift_words(found)}")
+    if record["rejected"]:
+        raise RejectedError
+
+
+def _shift_record(found: ex.Shift, table: Table, seed: int) -> dict[str, Any]:
+    """What `exchangeable shift --format json` prints."""
+    return {
+        "file": table.name,
+        "n": len(table.X),
+        "n_features": table.X.shape[1],
+        "n_classes": len(set(table.y or ())),
+        "alpha": found.alpha,
+        "threshold": 1.0 / found.alpha,
+        "verdict": found.verdict,
+        "rejected": found.label.rejected or found.concept.rejected,
+        "label": _evidence_record(found.label),
+        "concept": _evidence_record(found.concept),
+        "seed": seed,
+        "guarantee": found.guarantee,
+    }
+
+
+def _evidence_record(evidence: Evidence) -> dict[str, Any]:
+    log10 = evidence.log_value / math.log(10.0)
+    return {
+        "log10_martingale": float(log10[-1]),
+        "log10_max": max(0.0, float(log10.max())),  # S_0 = 1
+        "rejected": evidence.rejected,
+        "rejected_at": evidence.alarm_at,
+    }
+
+
+def _shift_words(found: ex.Shift) -> str:
+    """The verdict and its figures."""
+    lines = [SHIFTS[found.verdict]]
+    for name, evidence in (("of label shift", found.label), ("of concept shift", found.concept)):
+        record, level = _evidence_record(evidence), f"{1.0 / found.alpha:g}"
+        reached = f"reached {level} at example {evidence.alarm_at:,}" if evidence.rejected else f"never reached {level}"
+        lines.append(
+            f"Evidence {name}: peak {capital(record['log10_max'])}, at the end {capital(record['log10_martingale'])}; "
+            f"{reached}."
+        )
+    return "\n".join(
+        [
+            *lines,
+            f"Promised: {found.guarantee}",
+            "Does not mean: that what was not found is not there. A test can only ever refute exchangeability.",
+        ]
+    )

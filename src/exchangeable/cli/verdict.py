@@ -1,0 +1,138 @@
+"""What a test found, as a record and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import exchangeable as ex
+from exchangeable import alarms
+from exchangeable.cli.choice import READINGS, Choice
+
+FEW = 30  # examples that can hardly carry evidence of 100
+NAMED = 10  # alarms that are named in words
+
+
+class Verdict(NamedTuple):
+    """What `exchangeable test --format json` prints; None is for what has no meaning there."""
+
+    file: str
+    n: int
+    n_features: int
+    measure: str
+    neighbours: int | None
+    bet: str
+    epsilon: float | None
+    alarm: str
+    alpha: float | None
+    threshold: float | None
+    period: float | None
+    on_alarm: str
+    log10_martingale: float
+    log10_max: float
+    rejected: bool
+    rejected_at: int | None
+    changepoint: int | None
+    alarms: list[int]
+    changepoints: list[int]
+    seed: int
+    guarantee: str
+
+
+def judge(path: ex.Path, monitor: ex.Monitor, choice: Choice, name: str, n_features: int) -> Verdict:
+    """Summarise a path: rejected as soon as the alarm has sounded once."""
+    log10 = path.log_value / math.log(10.0)
+    sounds = path.alarm.nonzero()[0][: 1 if choice.on_alarm == "latch" else None]
+    return Verdict(
+        file=name,
+        n=len(path.n),
+        n_features=n_features,
+        threshold=monitor.alarm.threshold if isinstance(monitor.alarm, alarms.Ville) else None,  # of the capital
+        log10_martingale=float(log10[-1]),
+        log10_max=max(0.0, float(log10.max())),  # S_0 = 1
+        rejected=len(sounds) > 0,
+        rejected_at=int(path.n[sounds[0]]) if len(sounds) else None,
+        changepoint=path.changepoint(),
+        alarms=path.n[sounds].tolist(),
+        changepoints=path.lowest[sounds].tolist(),
+        guarantee=path.guarantee,
+        **choice.filled(monitor)._asdict(),
+    )
+
+
+def capital(log10: float) -> str:
+    """An amount of evidence in words of a reader: 0.013, 56, 1,240, 10^17.3."""
+    if -4.0 < log10 < 4.0:
+        return f"{10.0**log10:.2g}" if log10 < 1.99 else f"{10.0**log10:,.0f}"
+    return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
+
+
+def words(verdict: Verdict) -> str:
+    """The verdict as a data scientist would want it said."""
+    level = None if verdict.alpha is None else f"at level {100.0 * verdict.alpha:g} %"
+    if verdict.rejected:
+        said = (
+            f"ALARM of {verdict.alarm}." if level is None else f"REJECTED {level}: the order of these examples matters."
+        )
+        maybe = "unless it is a false alarm, something" if level is None else "something"
+        return (
+            f"{said} {_when(verdict)}\n{_figures(verdict)}\n"
+            f"Means: {maybe} drifted, changed, is sorted or comes in batches: random splits and cross-validation may "
+            f"promise too much. {_promise(verdict)}\n"
+            f"Does not mean: that the change began where the alarm sounded; nor does it say which feature changed."
+        )
+    said = f"NO ALARM of {verdict.alarm}" if level is None else f"NOT REJECTED {level}"
+    return (
+        f"{said}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
+        f"{_figures(verdict)}\n"
+        f"Means: this test did not find a departure from exchangeability. {READINGS[verdict.measure].asks}\n"
+        f"Does not mean: that there is none. A test can only ever refute exchangeability, never confirm it."
+        + ("" if verdict.alpha is not None else f"\nPromised: {verdict.guarantee}")
+        + ("\nSo few examples could hardly have given enough evidence." if verdict.n < FEW else "")
+    )
+
+
+def _when(verdict: Verdict) -> str:
+    """Where the alarm sounded, and what is known of the change."""
+    if len(verdict.alarms) > 1:
+        return (
+            f"The alarm sounded {len(verdict.alarms):,} times in {verdict.n:,} examples, at {_several(verdict.alarms)}."
+            f"\nBefore them the evidence was lowest after examples {_several(verdict.changepoints)}: the changes began "
+            "about there or later (estimates, without a guarantee)."
+        )
+    began = f"after example {verdict.changepoint:,}" if verdict.changepoint else "at the very start"
+    return (
+        f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n"
+        f"The evidence was lowest {began}: the change began about there or later (an estimate, without a guarantee)."
+    )
+
+
+def _several(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - NAMED:,} more" if len(numbers) > NAMED else ""
+    return ", ".join(f"{number:,}" for number in numbers[:NAMED]) + more
+
+
+def _figures(verdict: Verdict) -> str:
+    since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
+    alarm = f"; the alarm is at {verdict.threshold:g}" if verdict.threshold is not None else ""
+    return (
+        f"Evidence against a random order: peak {capital(verdict.log10_max)}, "
+        f"at the end {capital(verdict.log10_martingale)}{since}{alarm}."
+    )
+
+
+def _promise(verdict: Verdict) -> str:
+    """How sure one may be of the alarm."""
+    if verdict.alpha is not None and verdict.on_alarm == "latch":
+        return (
+            f"If the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
+            f"{verdict.threshold:g} would ever be reached with probability at most {100.0 * verdict.alpha:g} %."
+        )
+    if verdict.period is None:
+        return verdict.guarantee
+    if verdict.on_alarm == "restart":
+        return f"{verdict.guarantee} For {verdict.n:,} examples that is {verdict.n / verdict.period:.2g}."
+    chance = 100.0 * verdict.n / verdict.period
+    here = f"{chance:.2g} %" if chance < 100.0 else "no bound, so a false alarm would be no surprise"
+    return f"{verdict.guarantee} For {verdict.n:,} examples that is {here}."

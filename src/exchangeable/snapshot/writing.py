@@ -1,0 +1,81 @@
+"""From things to what JSON can say of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.measures.rows import shown
+from exchangeable.snapshot.archive import DTYPES
+from exchangeable.snapshot.objects import fields, names
+
+SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+DEEPEST = 100  # things within things
+SHARED = 2  # the most things that one array may belong to
+
+
+class Writer:
+    """Turns a thing into a tree for JSON, and collects the arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: list[NDArray[Any]] = []
+        self._places: dict[int, list[int]] = {}  # of an array, by its identity: its number, and how often it was met
+
+    def node(self, value: Any, where: str, depth: int = 0) -> Any:
+        """The tree of a value; ``where`` it stands is for messages."""
+        if depth > DEEPEST:
+            raise ValueError(f"{where} must not lie deeper than {DEEPEST} things within things, to be saved")
+        kind = type(value)
+        if value is None or kind in (bool, str):
+            return value
+        if kind in (int, float):
+            return _number(value)
+        if kind is bytes:
+            return {"bytes": value.hex()}
+        if kind in (list, tuple):
+            parts = [self.node(part, f"{where}[{i}]", depth + 1) for i, part in enumerate(value)]
+            return parts if kind is list else {"tuple": parts}
+        if kind is dict:
+            return {"dict": [self.node(list(pair), where, depth + 1) for pair in value.items()]}
+        if kind is np.ndarray and value.dtype.name in DTYPES:
+            return {"array": self._place(value)}
+        if isinstance(value, np.generic):
+            return {"numpy": _scalar(value, where)}
+        if kind in names():
+            held = sorted(fields(value).items())  # so that the bytes do not tell which attribute was set first
+            return {
+                "class": names()[kind],
+                "with": {name: self.node(part, f"{where}.{name}", depth + 1) for name, part in held},
+            }
+        law = f"{where} must be plain data, or what exchangeable itself provides, to be saved"
+        raise ValueError(f"{law}, got {shown(value)}")
+
+    def _place(self, array: NDArray[Any]) -> int:
+        """Its number; an array that two things share is stored once."""
+        known = self._places.get(id(array))
+        if known is None or known[1] == SHARED:
+            known = self._places[id(array)] = [len(self.arrays), 0]
+            self.arrays.append(array)  # and so kept alive: no other gets its identity
+        known[1] += 1
+        return known[0]
+
+
+def _number(value: float) -> Any:
+    if type(value) is int:
+        return value if abs(value) < 2**64 else {"int": hex(value)}  # beyond, JSON is not read alike everywhere
+    return value if math.isfinite(value) else {"float": repr(value)}
+
+
+def _scalar(value: np.generic, where: str) -> list[Any]:
+    if isinstance(value, np.str_):
+        return ["str", str(value)]
+    if isinstance(value, np.bytes_):
+        return ["bytes", bytes(value).hex()]
+    if isinstance(value, np.bool_):
+        return ["bool", bool(value)]
+    if value.dtype.name not in SCALARS:
+        raise ValueError(f"{where} must be a number, text or truth value, to be saved, got {shown(value)}")
+    return [value.dtype.name, _number(value.item())]

@@ -1,0 +1,250 @@
+"""Forged snapshots: every leaf of every state changed, checksums right. Loading them must never end the interpreter.
+
+    python tests/fuzz_snapshot.py SHARE [NAME ..]
+
+tries this share of all changes (1: all), of the named cases only if there are names, and says how they ended: refused
+when loaded, refused later, or gone on. Anything else, a crash or a wait of a minute above all, is a failure. With
+NUMBA_BOUNDSCHECK=1 and NUMBA_CACHE_DIR an empty folder, reading beyond an array is an IndexError and so a failure.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import math
+import random
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import contracts
+from exchangeable import Given, Monitor, alarms, bets, measures, snapshot
+from exchangeable.snapshot import archive
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(0, 5, (40, 2)) / 2.0, RNG.integers(0, 3, 40)
+P = np.concatenate([1.0 - RNG.random(60) ** 2, [1.0, 1e-300, 5e-324, 0.5, 0.5]])
+LOGS = np.cumsum(RNG.normal(size=30))
+NUMBERS: list[Any] = [
+    0.0,
+    -0.0,
+    0.5,
+    -1.0,
+    3.0,
+    17.0,
+    1e18,
+    -1e18,
+    1e308,
+    -1e308,
+    5e-324,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
+LEAVES: list[Any] = [
+    *(None, True, False, -1, 0, 1, 7, 10**6, 2**31, 2**53, 2**63, -(2**63), 0.0, 0.5, -0.5, 1e300, "", "x", "smooth"),
+    *([], [1, 2], {}, {"tuple": []}, {"tuple": [0.5]}, {"dict": []}, {"int": hex(10**40)}, {"bytes": "00"}),
+    *({"float": "inf"}, {"float": "-inf"}, {"float": "nan"}, {"numpy": ["int64", 3]}, {"array": 0}, {"array": 10**9}),
+    {"class": "bets.Idle", "with": {}},
+    {"class": "bets.Tree", "with": {"depth": 24, "prior": "rough", "_state": {"tuple": []}}},
+]
+
+
+class Case:
+    """A thing in mid-stream, and how it goes on."""
+
+    def __init__(self, thing: Any, go_on: Callable[[Any], object], score: Any = None) -> None:
+        self.kind, self.data, self.go_on, self.score = type(thing), snapshot.encode(thing), go_on, score
+
+
+def _bet(bet: Any) -> Case:
+    bet.extend(P)
+    return Case(bet, lambda twin: (twin.log_density(0.3), twin.extend(P), twin.update(0.2), twin.extend(P[::-1])))
+
+
+def _alarm(alarm: Any) -> Case:
+    alarm.extend(LOGS)
+    return Case(alarm, lambda twin: (twin.extend(LOGS), twin.update(0.5), twin.guarantee))
+
+
+def _stream(case: contracts.MeasureCase, thing: Any, score: Any = None) -> Case:
+    x, y = case.takes(X, Y.tolist())
+    thing.extend(x, y)
+
+    def go_on(twin: Any) -> None:
+        twin.update(x[0], None if y is None else y[0])
+        twin.extend(x, y)
+        for i in range(5):
+            twin.update(x[i], None if y is None else y[i])
+
+    return Case(thing, go_on, score)
+
+
+def cases() -> dict[str, Callable[[], Case]]:
+    """Everything under contract, and some monitors."""
+    found: dict[str, Callable[[], Case]] = {}
+    for name, bet in contracts.BETS.items():
+        found[f"bet {name}"] = lambda bet=bet: _bet(bet.make())  # type: ignore[misc]
+    for name, alarm in contracts.ALARMS.items():
+        found[f"alarm {name}"] = lambda alarm=alarm: _alarm(alarm.make())  # type: ignore[misc]
+    for name, case in contracts.MEASURES.items():
+        measure = case.make()
+        score = getattr(measure, "score", None)
+        found[f"measure {name}"] = lambda case=case, m=measure, s=score: _stream(case, m, s)  # type: ignore[misc]
+    value, nearest = contracts.MEASURES["Value"], contracts.MEASURES["NearestNeighbour"]
+    binned = measures.Frozen(bins=8, reference=[0.0, 0.5, 1.0, 2.0])
+    fast = {"alarm": alarms.Difference(2, window=7, bound=3.0), "on_alarm": "restart"}
+    found["monitor"] = lambda: _stream(value, Monitor(measures.Value(), bets.Idle()))
+    found["monitor restarts"] = lambda: _stream(value, Monitor(binned, bets.Kernel(4), **fast))  # type: ignore[arg-type]
+    found["monitor nearest"] = lambda: _stream(nearest, Monitor(bet=bets.SimpleJumper(), alarm=alarms.Cusum(3)))
+    found["monitor given"] = lambda: _given(Monitor(Given(), bets.Power(0.5)))
+    return found
+
+
+def _given(monitor: Monitor) -> Case:
+    monitor.extend(P)
+    return Case(monitor, lambda twin: (twin.extend(P), twin.update(0.5)))
+
+
+# ------------------------------------------------------------------ the changes
+
+
+def changes(data: bytes, share: float, random: random.Random) -> Iterator[tuple[str, bytes]]:
+    """Forged snapshots, and what was forged."""
+    state, arrays = archive.unpack(memoryview(data))
+    for path, put in _places(state):
+        for leaf in LEAVES:
+            if random.random() < share:
+                yield f"{path} = {leaf!r}", archive.pack(*_only_used(put(leaf), arrays))
+    for i, array in enumerate(arrays):
+        for what, other in _others(array, share, random):
+            if random.random() < (share if "[" in what else 10.0 * share):
+                yield f"array {i} {what}", archive.pack(state, [*arrays[:i], other, *arrays[i + 1 :]])
+
+
+def _places(tree: Any, path: str = "") -> Iterator[tuple[str, Callable[[Any], Any]]]:
+    """Every node of a tree, and a function that makes the tree with another in its place, or without a name."""
+    yield path, lambda leaf: leaf
+    items: list[Any] = list(tree.items()) if isinstance(tree, dict) else []
+    items = list(enumerate(tree)) if isinstance(tree, list) else items
+    for key, part in items:
+        for below, put in _places(part, f"{path}/{key}"):
+            yield below, lambda leaf, key=key, put=put: _with(tree, key, put(leaf))  # type: ignore[misc]
+        yield f"{path}/{key} left out", lambda leaf, key=key: _without(tree, key)  # type: ignore[misc]
+    if isinstance(tree, dict):
+        yield f"{path} and another", lambda leaf: {**tree, "another": leaf}
+    if isinstance(tree, list):
+        yield f"{path} and another", lambda leaf: [*tree, leaf]
+
+
+def _with(tree: Any, key: Any, part: Any) -> Any:
+    if isinstance(tree, dict):
+        return {**tree, key: part}
+    return [*tree[:key], part, *tree[key + 1 :]]
+
+
+def _without(tree: Any, key: Any) -> Any:
+    if isinstance(tree, dict):
+        return {name: part for name, part in tree.items() if name != key}
+    return [*tree[:key], *tree[key + 1 :]]
+
+
+def _only_used(tree: Any, arrays: list[Any]) -> tuple[Any, list[Any]]:
+    """The arrays that the tree still mentions, so that it is not refused for the others alone."""
+    used: list[int] = []
+    known = [str(i) for i in range(len(arrays))]
+
+    def renumbered(part: Any) -> Any:
+        if isinstance(part, dict) and part.keys() == {"array"} and str(part["array"]) in known:
+            if part["array"] not in used:
+                used.append(part["array"])
+            return {"array": used.index(part["array"])}
+        if isinstance(part, dict):
+            return {name: renumbered(inner) for name, inner in part.items()}
+        return [renumbered(inner) for inner in part] if isinstance(part, list) else part
+
+    changed = renumbered(tree)
+    return changed, [arrays[i] for i in used]
+
+
+def _others(array: Any, share: float, random: random.Random) -> Iterator[tuple[str, Any]]:
+    flat = array.ravel()
+    yield "flat", flat if array.ndim > 1 else array.reshape(1, -1)
+    yield "without dimensions", np.zeros((), array.dtype)
+    yield "empty", array[:0]
+    yield "empty but long", np.empty((10**9, 0), array.dtype)
+    for axis in range(array.ndim):
+        yield f"shorter {axis}", np.delete(array, -1, axis) if array.shape[axis] else array
+        yield f"longer {axis}", np.concatenate([array, array], axis)
+    for dtype in (np.float64, np.float32, np.int64, np.int32, np.bool_):
+        with np.errstate(invalid="ignore"):
+            yield f"of {np.dtype(dtype)}", array.astype(dtype)
+    most = max(1, int(30 * share)) if flat.size > 64 else flat.size
+    for value in NUMBERS:
+        with np.errstate(all="ignore"):
+            scalar = np.array(value).astype(array.dtype)
+        yield f"all {value}", np.full_like(array, scalar)
+        for at in random.sample(range(flat.size), min(most, flat.size)):
+            other = flat.copy()
+            other[at] = scalar
+            yield f"[{at}] = {value}", other.reshape(array.shape)
+    for at in random.sample(range(flat.size), min(most, flat.size)):
+        for add in (1, -1):
+            other = flat.copy()
+            other[at] += np.array(add, array.dtype)
+            yield f"[{at}] more by {add}", other.reshape(array.shape)
+    if flat.size > 1:
+        yield "reversed", flat[::-1].reshape(array.shape)
+
+
+# ------------------------------------------------------------------ trying them
+
+
+def tried(case: Case, data: bytes) -> str:
+    """How a snapshot ends."""
+    try:
+        twin = snapshot.decode(data, score=case.score)
+    except ValueError as error:
+        if not str(error) or "\n" in str(error):
+            raise AssertionError("an error must be one line") from error
+        return "refused"
+    if type(twin) is not case.kind:
+        return "another thing"
+    try:
+        case.go_on(twin)
+        snapshot.encode(twin)
+    except ValueError:
+        return "refused later"
+    return "gone on"
+
+
+def main() -> None:
+    """Try them all; the last line of the output says which was the last."""
+    share, chosen = float(sys.argv[1]), sys.argv[2:]
+    warnings.simplefilter("ignore")
+    faulthandler.enable(2)
+    failures = 0
+    for name, make in cases().items():
+        if chosen and name not in chosen:
+            continue
+        case, ends, generator = make(), Counter[str](), random.Random(name)
+        if tried(case, case.data) != "gone on":
+            raise AssertionError(f"{name} does not go on")
+        for what, data in changes(case.data, share, generator):
+            faulthandler.dump_traceback_later(60, exit=True, file=2)
+            try:
+                ends[tried(case, data)] += 1
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                failures += 1
+                print(f"FAILED {name}: {what}: {type(error).__name__}: {error}", flush=True)
+            print(f"{name}: {what}"[:200], file=sys.stderr, flush=True)
+        print(f"{name}: {dict(sorted(ends.items()))}", flush=True)
+    faulthandler.cancel_dump_traceback_later()
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The page that makes a stream, and the CSV that is dropped into it, in a real browser on the real server."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+import chromium
+from chromium import CALM, HOSTILE, Open, Server, expect, reach, seen, visible
+
+pytest.importorskip("fastapi", reason="the service's extra is not installed")
+browser, server, tab = chromium.browser, chromium.server, chromium.tab  # fixtures
+
+
+def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new")
+    page.get_by_label("Name", exact=True).fill("Form Stream")
+    seen(page, "#name-problem", "begins with a small letter")
+    page.get_by_label("Name", exact=True).fill("form stream")
+    seen(page, "#name-problem", "A name has no spaces.")
+    page.locator("#create").click()
+    assert page.evaluate("document.activeElement.id") == "name"
+    page.get_by_label("Name", exact=True).fill("form-stream")
+    expect(page.locator("#name-problem")).to_be_empty()
+    page.locator("#measure").select_option("nearest-neighbour")
+    page.locator("#cap").fill("500")
+    page.locator("#alarm").select_option("cusum")
+    visible(page, "#alpha", False)
+    page.locator("#period").fill("0.5")
+    page.locator("#create").click()
+    seen(page, "#form-problem", "The period must be greater than 1.")
+    page.locator("#period").fill("5000")
+    page.get_by_text("Begin a new test at once").click()
+    page.locator("#form summary").click()
+    page.locator("#bet").select_option("watchful")
+    page.locator("#seed").fill("7")
+    shown = json.loads(page.locator("#preview").text_content())
+    seen(page, "#curl", f"curl -X PUT {server.url}/v1/streams/form-stream")
+    page.locator("#create").click()
+    seen(page, "#created", "Created.")
+    assert server.state("form-stream")["configuration"] == shown
+    assert shown["alarm"] == {"kind": "cusum", "period": 5000}
+    page.get_by_role("link", name="See form-stream").click()
+    seen(page, "#verdict", "No observations yet.")
+
+
+def test_a_name_that_is_taken(server: Server, tab: Open) -> None:
+    server.betting("taken", 0.5)
+    watched = tab()
+    watched.expected.append("409")
+    page = watched.page
+    page.goto(f"{server.url}/new?name=taken")
+    seen(page, "#name-hint", "There is a stream of this name.")
+    page.locator("#create").click()
+    seen(page, "#form-problem", "taken")
+    visible(page, "#created", False)
+    page.locator("#measure").select_option("p-values")
+    page.locator("#create").click()
+    seen(page, "#created", "It is there already, with 1 observations.")
+
+
+def test_reference_scores_are_uploaded(server: Server, tab: Open, tmp_path: Path) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new?name=with-reference")
+    page.locator("#measure").select_option("frozen")
+    page.locator("#create").click()
+    seen(page, "#form-problem", "Choose a file with at least two reference scores.")
+    (tmp_path / "bad.csv").write_text("score\n1.5\nnan\n")
+    page.locator("#reference").set_input_files(tmp_path / "bad.csv")
+    seen(page, "#reference-line", "Row 3, column “score”: “nan” is not a finite number.")
+    (tmp_path / "good.csv").write_text("id,score\na,1.5\nb,2.5\nc,0.5\n")
+    page.locator("#reference").set_input_files(tmp_path / "good.csv")
+    seen(page, "#reference-line", "3 scores from good.csv.")
+    page.locator("#create").click()
+    seen(page, "#created", "Created.")
+    assert server.state("with-reference")["configuration"]["measure"]["reference"] == [1.5, 2.5, 0.5]
+
+
+DROP = """(node, [name, text]) => {
+  const carried = new DataTransfer();
+  carried.items.add(new File([text], name, { type: "text/csv" }));
+  const how = { dataTransfer: carried, bubbles: true, cancelable: true };
+  for (const kind of ["dragover", "drop"]) node.dispatchEvent(new DragEvent(kind, how));
+}"""
+
+
+def test_a_csv_dropped_in_becomes_a_stream(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new")
+    rng = random.Random(2)
+    values = [rng.gauss(0, 1) for _ in range(1500)] + [rng.gauss(4, 1) for _ in range(1000)]
+    text = "\ufefftime;latency\r\n" + "".join(f"t{i};{x!r}\r\n" for i, x in enumerate(values))
+    page.locator("#drop").evaluate(DROP, ["Check-out Latency.csv", text])
+    seen(page, "#csv-line", "Check-out Latency.csv: 2,500 rows, 2 columns.")
+    expect(page.locator("#name")).to_have_value("check-out-latency")
+    assert page.locator("#csv-header").is_checked()
+    assert page.locator("#csv-x input:checked").evaluate_all("(all) => all.map((one) => one.value)") == ["1"]
+    page.locator("#send").click()
+    seen(page, "#progress-line", "All 2,500 rows sent. Alarm: capital reached 100 at example", timeout=60_000)
+    state = server.state("check-out-latency")
+    assert state["next_seq"] == 2501
+    assert 1500 < state["state"]["alarm_at"] < 1700
+    page.get_by_role("link", name="See the stream").click()
+    seen(page, "#pill", "Alarm")
+
+
+def test_a_csv_that_does_not_fit_gets_one_clear_sentence(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new?name=csv-bad")
+    for text, problem in [
+        ("", "bad.csv is empty."),
+        ("a,b\n1,2\n3\n", "Row 3 has 1 field, the first row has 2 fields."),
+        ('a,b\n1,"2\n', "A quotation mark in the file is never closed."),
+        ("a\u0000b", "bad.csv is not a text file."),
+    ]:
+        page.locator("#drop").evaluate(DROP, ["bad.csv", text])
+        seen(page, "#csv-problem", problem)
+        visible(page, "#csv-body", False)
+    for text, problem in [
+        ("x\n1\n\nNaN\n", "Row 4, column “x”: “NaN” is not a finite number."),
+        ("x\n1\nInfinity\n", "Row 3, column “x”: “Infinity” is not a finite number."),
+        ("x,n\n1,2\n,3\n", "Row 3, column “x”: a number is missing."),
+        ("x;n\n1;2\n1,5;3\n", "Row 3, column “x”: “1,5” is not a finite number. Decimals need a point."),
+        ("1\n2\n0x10\n", "Row 3, column “column 1”: “0x10” is not a finite number."),
+    ]:
+        page.locator("#drop").evaluate(DROP, ["bad.csv", text])
+        visible(page, "#csv-body")
+        page.locator("#send").click()
+        seen(page, "#send-problem", problem)
+    page.locator("#measure").select_option("p-values")
+    page.locator("#drop").evaluate(DROP, ["bad.csv", "p\n0.5\n0\n"])
+    page.locator("#send").click()
+    seen(page, "#send-problem", "Row 3, column “p”: a p-value lies in (0, 1], got 0.")
+    assert server.call("GET", "/v1/streams?q=csv-bad")["total"] == 0  # nothing was made, nothing was sent
+
+
+def test_a_labelled_csv_with_hostile_names(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new?name=csv-labelled")
+    page.locator("#measure").select_option("nearest-neighbour")
+    quoted = '"' + HOSTILE.replace('"', '""') + '"'
+    rows = "".join(f"{i % 5},{quoted if i % 2 else 'b'},{i % 3}\n" for i in range(40))
+    page.locator("#csv").set_input_files(
+        {"name": "odd.csv", "mimeType": "text/csv", "buffer": f"{quoted},class,z\n{rows}".encode()}
+    )
+    seen(page, "#csv-x", "<img src=x onerror")
+    seen(page, "#csv-rows", "<script>window.hacked=1</script>")
+    expect(page.locator("#csv-y")).to_have_value("1")
+    assert page.locator("main img, main script").count() == 0
+    page.locator("#send").click()
+    seen(page, "#progress-line", "All 40 rows sent.", timeout=60_000)
+    assert server.state("csv-labelled")["state"]["n"] == 40
+
+
+def test_a_csv_can_be_sent_by_keyboard_alone(server: Server, tab: Open, tmp_path: Path) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "name"
+    page.keyboard.type("by-keyboard")
+    reach(page, "measure")
+    page.keyboard.type("p-values of")
+    (tmp_path / "p.csv").write_text("\n".join(map(str, CALM)))
+    reach(page, "csv")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Space")
+    chooser.value.set_files(tmp_path / "p.csv")
+    seen(page, "#csv-line", "50 rows")
+    reach(page, "send")
+    page.keyboard.press("Enter")
+    seen(page, "#progress-line", "All 50 rows sent. No evidence against exchangeability so far.")
+    assert server.state("by-keyboard")["configuration"]["measure"] == {"kind": "p-values"}
