@@ -361,7 +361,7 @@ def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
     assert monitor.alarm_at is not None
 
 
-# ------------------------------------------------------------------ p-values brought along; a start in mid-stream; the latest step
+# ------------------------------------------------------------------ p-values brought along, a start in mid-stream
 
 
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])

@@ -768,11 +768,24 @@ def test_what_is_not_an_observation_is_refused(bodies: Service, body: bytes) -> 
     rejected(bodies, body, 400, 409, 413, 422, media=JSON)
 
 
-def test_of_a_key_that_comes_twice_the_last_counts_and_is_all_that_is_known(bodies: Service) -> None:
-    """As in other readers; nothing here reads the text a second time, so there are no two opinions of it."""
-    assert bodies.observe("bodies", b'{"seq": 9, "seq": 2, "x": 7, "x": 0.25}').json()["next_seq"] == 3
-    assert bodies.observe("bodies", b'{"seq": 2, "x": 0.25}').json()["duplicates"] == 1
-    assert rejected(bodies, b'{"seq": 2, "x": 7}', 422) == "different"
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"seq": 9, "seq": 2, "x": 0.25}',
+        b'{"seq": 2, "x": 7, "x": 0.25}',
+        b'{"seq": 2, "x": 7, "\\u0078": 0.25}',
+        b'{"seq": 2, "x": 7, "y": 1, "y": 1}\n{"seq": 3, "x": 7}',
+        b'{"seq": 2, "x": 7, "y": "x", "x": 7}',
+    ],
+)
+def test_a_key_that_comes_twice_is_refused(bodies: Service, body: bytes) -> None:
+    assert rejected(bodies, body, 400) == "bad-json"
+
+
+@pytest.mark.parametrize("y", ["x", "seq", 'a "x" b', "\\", "y"])
+def test_a_text_that_looks_like_a_key_is_no_key(bodies: Service, y: str) -> None:
+    line = json.dumps({"seq": 2, "x": 0.25, "y": y}).encode()
+    assert bodies.observe("bodies", line).json()["next_seq"] == 3
 
 
 def test_a_batch_has_at_most_ten_thousand_lines(bodies: Service) -> None:

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exchangeable import snapshot
-from exchangeable.monitor import Monitor
 from exchangeable.protocols import in_interval, whole
 
 try:
@@ -43,7 +40,8 @@ class ClientError(Exception):
     """What the server refused, or that it could not be reached.
 
     ``status`` is None where there was no answer; ``code`` is a word for programs, ``message`` a sentence, and ``body``
-    all that the server said.
+    all that the server said. Raised by ``send`` or ``extend``, ``taken`` is how many of their observations were taken
+    into the buffer: these must not be sent again.
     """
 
     def __init__(self, status: int | None, code: str, message: str, body: Mapping[str, Any] | None = None) -> None:
@@ -52,6 +50,7 @@ class ClientError(Exception):
         self.code = code
         self.message = message
         self.body = dict(body or {})
+        self.taken = 0
 
 
 class _Passing(Exception):  # noqa: N818
@@ -155,10 +154,11 @@ class Stream:
     ``age`` seconds, they go out in one request. There is no thread: age is looked at when something is sent, so end
     with ``flush``, or use the stream in a ``with`` block, which flushes. Whatever else asks the server flushes first.
 
-    Failures that may pass (no connection, a timeout, overload, a restart) do not stop ``send``: it keeps the
-    observations, and tries again after a rest that grows. When ``room`` of them wait, ``send`` blocks, as ``flush``
-    does, for the client's patience, and then raises ``ClientError``: this observation was not taken. The same batch is
-    sent again under the same numbers, and the server counts no number twice.
+    Failures that may pass (no connection, a timeout, overload, a restart, a full disk) do not stop ``send``: it keeps
+    the observations, and tries again after a rest that grows. When ``room`` of them wait, ``send`` blocks, as ``flush``
+    does, for the client's patience, and then raises ``ClientError``. The same observations are sent again under the
+    same numbers, of which the server counts none twice. Those that have arrived are kept while there is room: if the
+    server goes back (restored from a backup), it gets them again.
 
     A refusal that will not pass (a wrong observation, another writer, no such stream) is raised at once, and again by
     every later call; what waits stays in the buffer, until ``discard`` gives it back. Numbers go on from the server's
@@ -172,10 +172,12 @@ class Stream:
         self.room = whole("room", room, self.batch, 10**9)
         self._client = client
         self._path = _path(name)
-        self._lines: list[bytes] = []  # observations from number _first on; those before _due have arrived
-        self._first = self._due = 0  # 0: the server has not been asked yet
-        self._oldest = math.inf  # when the oldest that waits was sent
-        self._rested, self._attempts = 0.0, 0
+        self._lines: list[str] = []  # observations without their numbers; the first _arrived of them have arrived
+        self._arrived = 0
+        self._first: int | None = None  # the number of the first line, once the server has been asked
+        self._most = self.batch  # lines in a request; fewer if these are too large
+        self._oldest = math.inf  # when the oldest that waits was taken
+        self._resting, self._attempts = 0.0, 0  # until when, after how many failures
         self._failure: ClientError | None = None
 
     def __enter__(self) -> Stream:
@@ -192,14 +194,14 @@ class Stream:
 
     @property
     def next_seq(self) -> int:
-        """The number of the next observation to be sent."""
-        self._begin()
-        return self._first + len(self._lines)
+        """The number of the next observation to be sent; asks the server at first."""
+        self._check()
+        return self._begin(self._client.patience) + len(self._lines)
 
     @property
     def pending(self) -> int:
-        """How many observations wait to be sent, or to be acknowledged."""
-        return self._first + len(self._lines) - self._due
+        """How many observations wait to be sent, or for the reply."""
+        return len(self._lines) - self._arrived
 
     def send(self, x: Any, y: Any = None, id: str | None = None, time: Any = None) -> None:  # noqa: A002
         """Take one observation: a number or a list of numbers, and what belongs to it."""
@@ -214,7 +216,7 @@ class Stream:
         self._take([_observation(row, label) for row, label in zip(rows, labels, strict=True)])
 
     def flush(self) -> dict[str, Any] | None:
-        """Send all that waits, and wait for the reply; the state of the stream then, or None if nothing waited."""
+        """Send all that waits; the state of the stream after it, or None if nothing waited. Blocks, and tries again."""
         self._check()
         state = None
         end = time.monotonic() + self._client.patience
@@ -222,14 +224,88 @@ class Stream:
             try:
                 state = self._post()
             except _Passing as failure:
-                if self._rest(failure) > end:
-                    raise failure.error from failure.error.__cause__
-                time.sleep(max(0.0, self._rested - time.monotonic()))
+                self._rest(failure)
+                if self._resting > end:
+                    raise failure.error from failure
+                time.sleep(max(0.0, self._resting - time.monotonic()))
         return state
 
     def discard(self) -> list[dict[str, Any]]:
-        """Give up what waits, and return it; the next observation is numbered as the server says then."""
-        waiting = [json.loads(line) for line in self._lines[self._due - self._first :]]
-        self._lines, self._failure, self._oldest = [], None, math.inf
-        self._first = self._due = 0
+        """Give up what waits, and return it; the next observation gets the number that the server then expects."""
+        waiting = [json.loads(line) for line in self._lines[self._arrived :]]
+        self._lines, self._arrived, self._first = [], 0, None
+        self._oldest, self._failure = math.inf, None
         return waiting
+
+    def _take(self, lines: Sequence[str]) -> None:
+        taken = 0
+        try:
+            self._check()
+            for line in lines:
+                if self.pending >= self.room:
+                    self.flush()
+                self._lines.append(line)
+                taken += 1
+                self._oldest = min(self._oldest, time.monotonic())
+                self._go()
+        except ClientError as error:
+            error.taken = taken
+            raise
+
+    def _go(self) -> None:
+        """Send what is due, unless the last failure was a moment ago."""
+        now = time.monotonic()
+        if now < self._resting or not self._is_due(now):
+            return
+        try:
+            while self._is_due(now):
+                self._post()
+        except _Passing as failure:
+            self._rest(failure)
+
+    def _is_due(self, now: float) -> bool:
+        return self.pending >= self.batch or (self.pending > 0 and now - self._oldest >= self.age)
+
+    def _rest(self, failure: _Passing) -> None:
+        self._resting = time.monotonic() + max(failure.wait, _rest(self._attempts))
+        self._attempts += 1
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _post(self) -> dict[str, Any]:
+        """One request with what waits, as much as fits; the state of the stream after it."""
+        try:
+            first = self._begin(0.0) + self._arrived
+            lines = self._lines[self._arrived : self._arrived + self._most]
+            body = "\n".join(f'{{"seq": {seq}, {line[1:]}' for seq, line in enumerate(lines, first))
+            reply = self._client._attempt("POST", f"{self._path}/observations", content=body, headers=NDJSON).json()
+        except ClientError as error:
+            return self._refused(error)
+        self._arrive(int(reply["next_seq"]))
+        return dict(reply["state"])
+
+    def _begin(self, patience: float) -> int:
+        """Ask the server for the next number, once."""
+        if self._first is None:
+            try:
+                self._first = self._asked(patience) - self._arrived
+            except _Passing:
+                raise
+        return self._first
+
+    def _asked(self, patience: float) -> int:
+        try:
+            return int(self._client._json("GET", self._path, patience=patience)["next_seq"])
+        except ClientError as error:
+            if error.status != 403:
+                raise
+        probe = f'{{"seq": {LAST_SEQ}, "x": 0}}'  # a token that may not read learns it from the refusal of a gap
+        try:
+            self._client._request("POST", f"{self._path}/observations", content=probe, headers=NDJSON, patience=patience)
+        except ClientError as error:
+            if error.code != "gap":
+                raise
+            return int(error.body["expected_seq"])
+        raise AssertionError

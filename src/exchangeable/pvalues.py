@@ -97,9 +97,9 @@ class PValues:
 class Given:
     """P-values that are brought along, in the place of examples: nothing is ranked and no tie is broken.
 
-    For a monitor whose p-values come from elsewhere. They must be independent and uniform on exchangeable data, as those
-    of ``PValues`` are; p-values from a calibration set that stands still are not, and void every promise. Labels play no
-    part. O(1).
+    For a monitor whose p-values come from elsewhere. They must be independent and uniform on exchangeable data, as
+    those of ``PValues`` are; p-values from a calibration set that stands still are not, and void every promise. Labels
+    play no part. O(1).
 
     >>> from exchangeable import Monitor
     >>> Monitor(Given()).extend([0.5, 0.25]).p

@@ -220,7 +220,7 @@ class Engine:
         except sqlite3.Error as error:
             self._fail(jobs, error)
             return
-        except Exception as error:  # noqa: BLE001 - this thread must not end
+        except Exception as error:
             self._lives.clear()  # one of them may have moved; all come back from the database
             log.exception("a group of requests failed")
             for job in jobs:
