@@ -23,13 +23,6 @@ import pytest
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
-SERVE = """
-import sys
-from pathlib import Path
-from exchangeable.service.run import serve
-from exchangeable.service.settings import Settings
-sys.exit(serve(Path(sys.argv[1]), "127.0.0.1", int(sys.argv[2]), Settings()))
-"""
 Page = Any  # playwright's, which is not there without the extra
 
 
@@ -51,7 +44,8 @@ class Server:
     def start(self) -> None:
         self.log = self.db.with_suffix(".log")
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen([sys.executable, "-c", SERVE, str(self.db), str(self.port)], stderr=log)
+            command = [sys.executable, "-m", "exchangeable", "serve", "--db", str(self.db), "--port", str(self.port)]
+            self.process = subprocess.Popen(command, stderr=log)
         until(lambda: "serves" in self.log.read_text() or self.process.poll() is not None, 60)
         said = re.search(r"serves http://.*:(\d+)", self.log.read_text())
         assert said, self.log.read_text()

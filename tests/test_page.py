@@ -142,10 +142,17 @@ def test_an_empty_server_says_how_to_begin(fresh: Server, tab: Open) -> None:
 def test_a_hundred_live_streams_stay_smooth(fresh: Server, tab: Open) -> None:
     for i in range(100):
         fresh.betting(f"load-{i:03d}", *CALM)
-    page = tab().page
+    watched = tab()
+    watched.expected.append("willReadFrequently")  # of the canvas, by this test
+    page = watched.page
     page.goto(f"{fresh.url}/?per=100")
     until(lambda: len(names(page)) == 100)
     seen(page, "#live", "Live")
+    last = page.locator("canvas").last
+    assert last.evaluate(PAINTED) == 0  # what nobody sees is not drawn
+    last.scroll_into_view_if_needed()
+    until(lambda: last.evaluate(PAINTED) > 50)
+    page.evaluate("scrollTo(0, 0)")
     stop = threading.Event()
     rounds: list[float] = []
     feeder = threading.Thread(target=feed, args=(fresh, 100, 51, stop, rounds))
@@ -442,6 +449,8 @@ def test_on_a_phone_nothing_needs_to_be_moved_sideways(
         details.evaluate("(node) => (node.open = true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("innerWidth") == 390  # not zoomed out either
+    page.set_viewport_size({"width": 800, "height": 1000})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 800
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
+from exchangeable import snapshot
+from exchangeable.monitor import Monitor
 from exchangeable.protocols import in_interval, whole
 
 try:
@@ -32,7 +36,9 @@ __all__ = ["Client", "ClientError", "Event", "Stream"]
 AGAIN = frozenset({429, 502, 503, 504, 507})  # refusals that pass: overload, restart, a full disk
 FIRST_REST, LONGEST_REST = 0.2, 30.0  # seconds before the first new attempt, and at most
 LAST_SEQ = 2**53 - 1
+LONGEST_WAIT = 300.0  # seconds, however long the server asks to wait
 SILENCE = 45.0  # seconds: three heartbeats of events
+T = TypeVar("T")
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
@@ -79,7 +85,7 @@ class Client:
     def __init__(
         self, base_url: str, token: str | None = None, timeout: float = 30.0, *, patience: float = 60.0
     ) -> None:
-        self.patience = in_interval("patience", patience, -1.0, math.inf, "[0, inf]")
+        self.patience = in_interval("patience", patience, 0.0, math.inf, "(0, inf]")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx2.Client(base_url=base_url, headers=headers, timeout=timeout, follow_redirects=False)
 
@@ -99,7 +105,7 @@ class Client:
 
     def delete(self, name: str) -> None:
         """Remove a stream and all that is known of it."""
-        self._request("DELETE", _path(name), patience=0.0)
+        self._once("DELETE", _path(name))
 
     def stream(self, name: str, *, batch: int = 1000, age: float = 1.0, room: int = 100_000) -> Stream:
         """A stream to send to and to look at; see ``Stream``."""
@@ -121,30 +127,41 @@ class Client:
         return self._json("GET", "/v1/fleet", params={"alpha": alpha, "method": method})
 
     def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        return dict(self._request(method, path, **more).json())
+        return dict(self._persist(lambda: self._request(method, path, **more)).json())
 
-    def _request(self, method: str, path: str, *, patience: float | None = None, **more: Any) -> Response:
-        """A request, tried again while its failures may pass and patience lasts."""
-        end = time.monotonic() + (self.patience if patience is None else patience)
+    def _persist(self, work: Callable[[], T]) -> T:
+        """Do it again while its failures may pass and patience lasts."""
+        end = time.monotonic() + self.patience
         attempt = 0
         while True:
             try:
-                return self._attempt(method, path, **more)
+                return work()
             except _Passing as failure:
                 rest = max(failure.wait, _rest(attempt))
                 if time.monotonic() + rest > end:
-                    raise failure.error from failure.error.__cause__
+                    raise failure.error from failure
                 time.sleep(rest)
                 attempt += 1
 
-    def _attempt(self, method: str, path: str, **more: Any) -> Response:
+    def _once(self, method: str, path: str) -> Response:
+        """For what must not be done twice."""
+        try:
+            return self._request(method, path)
+        except _Passing as failure:
+            raise failure.error from failure
+
+    def _request(self, method: str, path: str, **more: Any) -> Response:
         try:
             response = self._http.request(method, path, **more)
         except httpx2.TransportError as error:
-            raise _Passing(_unreachable(self._http, error)) from error
-        if response.is_success:
-            return response
-        raise _refused(response)
+            raise _Passing(self._unreachable(error)) from error
+        if not response.is_success:
+            raise _refusal(response)
+        return response
+
+    def _unreachable(self, error: Exception) -> ClientError:
+        reason = " ".join(f"{type(error).__name__} {error}".split())
+        return ClientError(None, "unreachable", f"{self._http.base_url} cannot be reached: {reason}")
 
 
 class Stream:
@@ -168,7 +185,7 @@ class Stream:
     def __init__(self, client: Client, name: str, *, batch: int = 1000, age: float = 1.0, room: int = 100_000) -> None:
         self.name = name
         self.batch = whole("batch", batch, 1, 10_000)
-        self.age = in_interval("age", age, -1.0, math.inf, "[0, inf]")
+        self.age = in_interval("age", age, 0.0, math.inf, "(0, inf]")
         self.room = whole("room", room, self.batch, 10**9)
         self._client = client
         self._path = _path(name)
@@ -196,7 +213,7 @@ class Stream:
     def next_seq(self) -> int:
         """The number of the next observation to be sent; asks the server at first."""
         self._check()
-        return self._begin(self._client.patience) + len(self._lines)
+        return self._client._persist(self._begin) + len(self._lines)
 
     @property
     def pending(self) -> int:
@@ -277,35 +294,187 @@ class Stream:
     def _post(self) -> dict[str, Any]:
         """One request with what waits, as much as fits; the state of the stream after it."""
         try:
-            first = self._begin(0.0) + self._arrived
+            first = self._begin() + self._arrived
             lines = self._lines[self._arrived : self._arrived + self._most]
             body = "\n".join(f'{{"seq": {seq}, {line[1:]}' for seq, line in enumerate(lines, first))
-            reply = self._client._attempt("POST", f"{self._path}/observations", content=body, headers=NDJSON).json()
+            reply = self._client._request("POST", f"{self._path}/observations", content=body, headers=NDJSON).json()
         except ClientError as error:
-            return self._refused(error)
-        self._arrive(int(reply["next_seq"]))
+            self._settle(error)
+            return self._post()
+        self._arrive(len(lines))
         return dict(reply["state"])
 
-    def _begin(self, patience: float) -> int:
-        """Ask the server for the next number, once."""
+    def _begin(self) -> int:
+        """The number of the first line; the server is asked once."""
         if self._first is None:
-            try:
-                self._first = self._asked(patience) - self._arrived
-            except _Passing:
-                raise
+            self._first = self._asked()
         return self._first
 
-    def _asked(self, patience: float) -> int:
+    def _asked(self) -> int:
         try:
-            return int(self._client._json("GET", self._path, patience=patience)["next_seq"])
+            return int(self._client._request("GET", self._path).json()["next_seq"])
         except ClientError as error:
             if error.status != 403:
                 raise
         probe = f'{{"seq": {LAST_SEQ}, "x": 0}}'  # a token that may not read learns it from the refusal of a gap
         try:
-            self._client._request("POST", f"{self._path}/observations", content=probe, headers=NDJSON, patience=patience)
+            self._client._request("POST", f"{self._path}/observations", content=probe, headers=NDJSON)
         except ClientError as error:
             if error.code != "gap":
                 raise
             return int(error.body["expected_seq"])
-        raise AssertionError
+        raise ClientError(None, "full", f"stream {self.name!r} has used all numbers up to {LAST_SEQ}")
+
+    def _settle(self, error: ClientError) -> None:
+        """Put right what a refusal asks for, or keep the refusal and raise it."""
+        first, waiting = self._first or 0, min(self.pending, self._most)
+        if error.code == "too-large" and waiting > 1:
+            self._most = waiting // 2
+            return
+        if error.code == "gap" and first <= error.body["expected_seq"] < first + self._arrived:
+            self._arrived = error.body["expected_seq"] - first  # the server has gone back
+            return
+        if error.code == "gap":
+            said = f"{error.message}, which this client no longer has"
+            error = ClientError(error.status, error.code, said, error.body)
+        if error.code == "different":
+            said = f"{error.message}: another writer sends to this stream, and it must have one only"
+            error = ClientError(error.status, error.code, said, error.body)
+        self._failure = error
+        raise error
+
+    def _arrive(self, count: int) -> None:
+        self._arrived += count
+        surplus = min(self._arrived, len(self._lines) - self.room)
+        if surplus > 0:
+            del self._lines[:surplus]
+            self._arrived -= surplus
+            self._first = (self._first or 0) + surplus
+        self._oldest = time.monotonic() if self.pending else math.inf
+        self._resting, self._attempts = 0.0, 0
+
+    # ------------------------------------------------------------------ looking, and the rest
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the stream stands: n, p, log10_martingale, log10_max, alarm, alarm_at, changepoint, guarantee."""
+        return dict(self.show()["state"])
+
+    def show(self) -> dict[str, Any]:
+        """The stream as the server shows it: configuration, state, next_seq and more."""
+        self.flush()
+        return self._client._json("GET", self._path)
+
+    def history(self, start: int = 1, stop: int | None = None, max_points: int = 1000) -> dict[str, Any]:
+        """The capital from one step to another, thinned to ``max_points``, which keeps lows and highs, as columns."""
+        self.flush()
+        given = {"from": start, "max_points": max_points} | ({} if stop is None else {"to": stop})
+        return self._client._json("GET", f"{self._path}/history", params=given)
+
+    def label(self, id: str, y: str | float) -> dict[str, Any]:  # noqa: A002
+        """The label of an observation that waits for it under its id; the server's reply."""
+        self.flush()
+        return self._client._json("POST", f"{self._path}/labels", json={"id": id, "y": _plain(y)})
+
+    def reset(self) -> dict[str, Any]:
+        """Begin a new test with the next observation. Not tried again by itself: doing it twice is not the same."""
+        self.flush()
+        return dict(self._client._once("POST", f"{self._path}/reset").json())
+
+    def export(self) -> Monitor:
+        """The monitor of the stream, to go on with it here; ``exchangeable.save`` keeps it in a file."""
+        self.flush()
+        path = f"{self._path}/export"
+        monitor = snapshot.decode(self._client._persist(lambda: self._client._request("GET", path)).content)
+        if not isinstance(monitor, Monitor):
+            raise ClientError(None, "bad-export", f"the export must be a monitor, got {type(monitor).__name__}")
+        return monitor
+
+    def events(self, last: int | None = None) -> Iterator[Event]:
+        """What happens in the stream, from now on or from after step ``last``, until it is removed.
+
+        A connection that breaks is made again and goes on after the last event: nothing is missed, though steps may
+        come thinned. Ends by itself only with "gone"; leave the loop to end it earlier.
+        """
+        attempt = 0
+        while True:
+            try:
+                for event in self._listen(last):
+                    attempt = 0
+                    last = last if event.id is None else event.id
+                    yield event
+                    if event.kind == "gone":
+                        return
+                failure = _Passing(ClientError(None, "ended", "the server ended the events"))
+            except _Passing as error:
+                failure = error
+            time.sleep(max(failure.wait, _rest(attempt)))
+            attempt += 1
+
+    def _listen(self, last: int | None) -> Iterator[Event]:
+        headers = {} if last is None else {"Last-Event-ID": str(last)}
+        http = self._client._http
+        timeout = httpx2.Timeout(http.timeout.connect, read=SILENCE)
+        try:
+            with http.sse(f"{self._path}/events", headers=headers, timeout=timeout) as source:
+                if not source.response.is_success:
+                    source.response.read()
+                    raise _refusal(source.response)
+                for event in source:
+                    if event.data:
+                        yield Event(event.event, int(event.id) if event.id else None, json.loads(event.data))
+        except httpx2.TransportError as error:
+            raise _Passing(self._client._unreachable(error)) from error
+
+
+# ------------------------------------------------------------------ details
+
+
+def _path(name: str) -> str:
+    return f"/v1/streams/{quote(name, safe='')}"
+
+
+def _rest(attempt: int) -> float:
+    """Seconds before the next attempt: twice as long each time, and at random, so that clients do not come together."""
+    longest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(attempt, 20))
+    return longest * (0.5 + 0.5 * random.random())  # noqa: S311 (no secret)
+
+
+def _refusal(response: Response) -> ClientError | _Passing:
+    """What the server said, in its words."""
+    try:
+        body = dict(response.json())
+        error = ClientError(response.status_code, str(body["error"]), str(body["message"]), body)
+    except (ValueError, TypeError, KeyError):  # a proxy's page, perhaps
+        error = ClientError(response.status_code, "http", f"the server answered {response.reason_phrase!r}")
+    if response.status_code not in AGAIN:
+        return error
+    wait = response.headers.get("retry-after", "")
+    return _Passing(error, min(float(wait), LONGEST_WAIT) if wait.isascii() and wait.isdigit() else 0.0)
+
+
+def _observation(x: Any, y: Any = None, id: str | None = None, time: Any = None) -> str:  # noqa: A002
+    """An observation as JSON, without its number."""
+    line = {"x": _x(x)}
+    for key, value in (("y", _plain(y)), ("id", id), ("time", _plain(time))):
+        if value is not None:
+            line[key] = value
+    try:
+        return json.dumps(line, allow_nan=False)
+    except (TypeError, ValueError):
+        raise ValueError(f"an observation must hold numbers and text that JSON can hold, got {line!r:.80}") from None
+
+
+def _x(x: Any) -> Any:
+    """A finite number, or a list of them."""
+    value = _plain(x)
+    row = list(value) if isinstance(value, (list, tuple)) else [value]
+    lawful = all(isinstance(one, (int, float)) and not isinstance(one, bool) and math.isfinite(one) for one in row)
+    if not row or not lawful:
+        raise ValueError(f"x must be a finite number or a list of them, got {x!r:.80}")
+    return row if isinstance(value, (list, tuple)) else value
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as Python's."""
+    return value.tolist() if hasattr(value, "tolist") else value

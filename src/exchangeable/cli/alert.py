@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +31,8 @@ def test(
 
     Exit codes: 0 all delivered, 2 wrong usage, 3 one was not.
     """
+    import asyncio
+
     with installed():
         from exchangeable.service import alerts
     settings = settings_in(config)

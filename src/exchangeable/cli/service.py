@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ from exchangeable.cli.failures import UNDECIDED, Failure
 from exchangeable.cli.output import shown
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from exchangeable.service.settings import Settings
 
 DATABASE = Path("exchangeable.db")
@@ -45,6 +46,8 @@ def settings_in(path: Path | None) -> Settings:
 @contextmanager
 def opened(path: Path, *, made: bool = False) -> Iterator[sqlite3.Connection]:
     """The database, open beside a server that may run; ``made``: if it is not there."""
+    import sqlite3
+
     from exchangeable.service.store import StoreError, open_database
 
     if not made and not path.exists():

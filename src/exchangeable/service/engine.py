@@ -38,6 +38,7 @@ from exchangeable.service.wire import Batch
 log = logging.getLogger(__name__)
 MOST_THREADS = 8
 WIDE = 8  # numbers that count as one row in the queue
+ROOM = 1 << 20  # bytes that the disk must have before the server is ready again
 GROUP = 64  # requests that share a commit
 BYTES_A_STEP = 64  # a snapshot may cost this much writing for each step since the one before
 CURVE = 101  # points of a betting function
@@ -153,8 +154,8 @@ class Engine:
         return self._submit(work, limited=False)
 
     def probe(self) -> Future[None]:
-        """Write something harmless: whether the disk takes it shows in ``failing``."""
-        return self._submit(lambda connection: _touch(connection), limited=False)
+        """Write something harmless, if the disk has some room; a refusal shows in ``failing``."""
+        return self._submit(self._touch, limited=False)
 
     def _submit(
         self,
@@ -226,7 +227,8 @@ class Engine:
             for job in jobs:
                 job.future.set_exception(error)
             return
-        self.failing = None
+        if any(refusal is None for _, _, refusal in outcomes):
+            self.failing = None
         self._announce(time.perf_counter() - began)
         for job, result, refusal in outcomes:
             if refusal is None:
@@ -510,6 +512,11 @@ class Engine:
 
     # -------------------------------------------------------------- what a restart needs
 
+    def _touch(self, connection: sqlite3.Connection) -> None:
+        if self.store.room() < ROOM:  # a few bytes may fit where no batch does
+            raise full()
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
     def _update(self, connection: sqlite3.Connection, live: Live) -> None:
         connection.execute(UPDATE, (*live.values(), live.id))
 
@@ -541,13 +548,14 @@ class Engine:
             raise
 
 
-def _touch(connection: sqlite3.Connection) -> None:
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-
-
 def storage(error: sqlite3.Error) -> Problem:
     """What is said when the disk or the database fails."""
     code = getattr(error, "sqlite_errorcode", None)
     if code == sqlite3.SQLITE_FULL:
-        return Problem(507, "storage-full", "the disk is full: nothing was taken; make room and send it again")
+        return full()
     return Problem(503, "storage", f"the database could not be written, nothing was taken: {error}", retry_after=5)
+
+
+def full() -> Problem:
+    """What is said when there is no more room."""
+    return Problem(507, "storage-full", "the disk is full: nothing was taken; make room and send it again")

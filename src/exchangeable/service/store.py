@@ -71,7 +71,10 @@ def open_database(path: Path | str) -> sqlite3.Connection:
     """
     if str(path) != ":memory:":
         _make(Path(path))
-    connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    try:
+        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise _unreadable(path, error) from error
     try:
         _ours(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -80,11 +83,15 @@ def open_database(path: Path | str) -> sqlite3.Connection:
         migrate(connection)
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise StoreError(f"database must be a readable SQLite file, got {str(path)!r}: {error}") from error
+        raise _unreadable(path, error) from error
     except StoreError:
         connection.close()
         raise
     return connection
+
+
+def _unreadable(path: Path | str, why: object) -> StoreError:
+    return StoreError(f"database must be a readable SQLite file, got {str(path)!r}: {why}")
 
 
 def _make(path: Path) -> None:
@@ -107,10 +114,20 @@ def _ours(connection: sqlite3.Connection, path: Path | str) -> None:
     if version > len(MIGRATIONS):
         law = f"database must have schema version {len(MIGRATIONS)} or older"
         raise StoreError(f"{law}, got version {version} in {str(path)!r}: it was written by a newer release")
+    if str(path) != ":memory:" and not _size(f"{path}-wal"):
+        pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        if _size(path) != pages * size:
+            raise _unreadable(path, "it is cut short")
+
+
+def _size(path: Path | str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 
 def migrate(connection: sqlite3.Connection) -> int:
     """Bring the schema forward, all steps in one transaction; the version reached."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS):
+        return len(MIGRATIONS)  # nothing is written: a full disk does not keep the server from starting
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
@@ -195,10 +212,12 @@ class Store:
 
     def bytes(self) -> int:
         """The size of the database and its log."""
-        return sum(os.path.getsize(name) for name in self._files() if os.path.exists(name))
+        return sum(_size(f"{self.path}{ending}") for ending in ("", "-wal"))
 
-    def _files(self) -> list[str]:
-        return [f"{self.path}{ending}" for ending in ("", "-wal")]
+    def room(self) -> int:
+        """How many more bytes the disk can take."""
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize
 
     def close(self) -> None:
         """Give up all connections and the lock."""
