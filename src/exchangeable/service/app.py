@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from exchangeable.service import routes
 from exchangeable.service.access import Access
 from exchangeable.service.alerts import Sender
-from exchangeable.service.doors import POLICY, Doors
+from exchangeable.service.doors import Doors
 from exchangeable.service.engine import Engine, Steps, storage
 from exchangeable.service.feed import Feed
 from exchangeable.service.metrics import Fleet, Metrics, rows
@@ -27,7 +27,6 @@ from exchangeable.service.settings import Settings
 from exchangeable.service.store import Store, StoreError
 
 T = TypeVar("T")
-DOCS = POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")  # Swagger UI styles its own elements
 ABOUT = """Is this data still exchangeable (i.i.d.)? Send observations in order; the evidence against it rises, or not.
 Capital 10^2 is evidence at the 1 % level, and the guarantee of each stream says what its alarm promises."""
 
@@ -56,10 +55,10 @@ def application(store: Store, settings: Settings | None = None, *, loopback: boo
     app.include_router(routes.router)
     if page:
         for path, file in page_files().items():
-            app.add_api_route(path, _file(file), include_in_schema=False)
+            app.add_api_route(path, _file(file), methods=["GET", "HEAD"], include_in_schema=False)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.add_middleware(Doors, settings=settings, policies={"/docs": DOCS})
+    app.add_middleware(Doors, settings=settings)
     return app
 
 
@@ -108,9 +107,15 @@ def _sender(app: FastAPI) -> Sender:
     return Sender(settings.webhooks, write, read=read, external_url=settings.external_url or "")
 
 
-def _file(file: PageFile) -> Callable[[], Any]:
-    async def send() -> FileResponse:
-        return FileResponse(file.path, media_type=file.media_type, headers={"Cache-Control": file.cache_control})
+def _file(file: PageFile) -> Callable[[Request], Any]:
+    stat = file.path.stat()
+    tag = f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
+    headers = {"Cache-Control": file.cache_control, "ETag": tag}
+
+    async def send(request: Request) -> Response:
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return FileResponse(file.path, media_type=file.media_type, headers=headers)
 
     return send
 

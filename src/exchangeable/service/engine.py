@@ -40,7 +40,7 @@ MOST_THREADS = 8
 WIDE = 8  # numbers that count as one row in the queue
 ROOM = 1 << 20  # bytes that the disk must have before the server is ready again
 GROUP = 64  # requests that share a commit
-BYTES_A_STEP = 64  # a snapshot may cost this much writing for each step since the one before
+BYTES_A_STEP = 32  # a snapshot may cost this much writing for each step since the one before
 CURVE = 101  # points of a betting function
 PRUNED = 16 * history.BLOCK  # steps to prune at a time
 UPDATE = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in CHANGING)} WHERE id = ?"  # noqa: S608
