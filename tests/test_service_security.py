@@ -180,7 +180,7 @@ def concrete(path: str) -> str:
 
 
 def test_every_route_is_in_the_table_or_is_a_file_of_the_page(service: Service) -> None:
-    files = {("GET", path) for path in page_files()}
+    files = {(method, path) for path in page_files() for method in ("GET", "HEAD")}
     found = {(method, path) for method, path, _ in routes(service.app)}
     assert found - files == set(SCOPES)
     assert files <= found

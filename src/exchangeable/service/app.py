@@ -58,7 +58,7 @@ def application(store: Store, settings: Settings | None = None, *, loopback: boo
             app.add_api_route(path, _file(file), methods=["GET", "HEAD"], include_in_schema=False)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.add_middleware(Doors, settings=settings)
+    app.add_middleware(Doors, settings=settings, refused=state.metrics.refused)
     return app
 
 
@@ -127,8 +127,9 @@ def _operation(route: APIRoute) -> str:
 # ------------------------------------------------------------------ refusals
 
 
-def refusal(problem: Problem) -> Response:
-    """A problem as a response."""
+def refusal(request: Request, problem: Problem) -> Response:
+    """A problem as a response; it is counted."""
+    request.app.state.metrics.refused(problem.code)
     response = routes.reply(problem.body, problem.status)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -139,7 +140,7 @@ def refusal(problem: Problem) -> Response:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)  # noqa: S101
-    return refusal(error)
+    return refusal(request, error)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -147,7 +148,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     law = first["msg"][0].lower() + first["msg"][1:]
-    return refusal(Problem(422, "bad-request", f"{where} must satisfy: {law}, got {str(first.get('input'))[:80]!r}"))
+    return refusal(
+        request, Problem(422, "bad-request", f"{where} must satisfy: {law}, got {str(first.get('input'))[:80]!r}")
+    )
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -155,18 +158,18 @@ async def _http(request: Request, error: Exception) -> Response:
     codes = {404: "not-found", 405: "method-not-allowed"}
     said = {404: "there is nothing at this path", 405: "this path does not take this method"}
     message = said.get(error.status_code, str(error.detail))
-    response = refusal(Problem(error.status_code, codes.get(error.status_code, "bad-request"), message))
+    response = refusal(request, Problem(error.status_code, codes.get(error.status_code, "bad-request"), message))
     response.headers.update(error.headers or {})
     return response
 
 
 async def _storage(request: Request, error: Exception) -> Response:
     assert isinstance(error, sqlite3.Error)  # noqa: S101
-    return refusal(storage(error))
+    return refusal(request, storage(error))
 
 
 async def _closed(request: Request, error: Exception) -> Response:
-    return refusal(Problem(503, "storage", str(error), retry_after=5))
+    return refusal(request, Problem(503, "storage", str(error), retry_after=5))
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Any]] = {

@@ -16,7 +16,7 @@ import secrets
 import socket
 import sqlite3
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -53,13 +53,21 @@ DIGITS = re.compile(rb"[0-9]{1,18}")
 
 
 class Doors:
-    """The middleware; ``policies`` gives single paths a content security policy of their own.
+    """The middleware; ``policies`` gives single paths a content security policy of their own, ``refused`` counts.
 
     ``app.add_middleware(Doors, settings=settings, policies={"/docs": ...})``. O(headers) a request.
     """
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, policies: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        policies: Mapping[str, str] | None = None,
+        refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self.app = app
+        self.refused = refused
         self.hosts = LOCAL | settings.trusted
         self.origin = _origin(settings.external_url or "")
         self.limits = settings.limits
@@ -76,7 +84,7 @@ class Doors:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = self.limits.configuration_bytes if scope["method"] == "PUT" else self.limits.body_bytes
-        exchange = _Exchange(receive, send, self._headers(scope["path"]), limit, self.limits.body_seconds)
+        exchange = _Exchange(receive, send, self._headers(scope["path"]), limit, self.limits.body_seconds, self.refused)
         try:
             self._admit(scope, exchange)
             await self.app(scope, exchange.receive, exchange.send)
@@ -110,8 +118,16 @@ class Doors:
 class _Exchange:
     """One request and its response, with what is counted on the way."""
 
-    def __init__(self, receive: Receive, send: Send, headers: dict[bytes, bytes], limit: int, patience: float) -> None:
-        self._receive, self._send, self._headers = receive, send, headers
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        headers: dict[bytes, bytes],
+        limit: int,
+        patience: float,
+        refused: Callable[[str], None],
+    ) -> None:
+        self._receive, self._send, self._headers, self._refused = receive, send, headers, refused
         self._limit, self._patience = limit, patience
         self._since = 0.0  # when the body was first waited for
         self._got = 0  # bytes of it
@@ -187,6 +203,7 @@ class _Exchange:
         if self.started or self.gone:
             return
         self.problem, self.started = None, True
+        self._refused(problem.code)
         body = json.dumps(problem.body).encode("ascii")
         size = str(len(body)).encode("ascii")
         headers = [(b"content-type", b"application/json"), (b"content-length", size), (b"cache-control", b"no-store")]

@@ -201,6 +201,10 @@ class Metrics:
         self.registry.register(_Plain(self.rejects, self.ingest_seconds, self.commit_seconds))
         ProcessCollector(registry=self.registry)
 
+    def refused(self, reason: str) -> None:
+        """Count a refusal."""
+        self.rejects.labels(reason=reason).inc()
+
     def text(self) -> bytes:
         """The answer to a scrape. It reads the database: not for the event loop's own thread."""
         return generate_latest(self.registry)
