@@ -148,7 +148,7 @@ def grown() -> str:
     """Rate and memory over an hour of a stream whose memory is constant, and of one that keeps every number."""
     parts = []
     for kind, made, end in (("frozen", CONSTANT, HOUR), ("value", {}, HOUR // 6)):
-        marks = [end // 6 * i for i in range(1, 7)]
+        marks = [end // (6 * BATCH) * BATCH * i for i in range(1, 7)]
         with served() as server:
             put(server, "growing", made)
             rates, memories = growth(server, "growing", marks)

@@ -694,7 +694,9 @@ def test_a_full_disk_loses_nothing_and_recovers(tmp_path: Path, small_disk: Path
         assert "Traceback" not in server.said()
         with database(server) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-            assert sum(len(part.p) for part in history.replay(connection, 1, 0)) == more + 500
+            (kept,) = connection.execute("SELECT kept FROM streams").fetchone()
+            parts = list(history.replay(connection, 1, 0))
+            assert np.concatenate([part.x[:, 0] for part in parts]).tolist() == x[kept - 1 : more + 500].tolist()
 
 
 def test_started_on_a_full_disk_it_refuses_or_serves_but_harms_nothing(
@@ -804,7 +806,7 @@ def test_what_is_no_sound_database_of_ours_is_refused_untouched(tmp_path: Path, 
 def test_a_folder_or_a_missing_folder_is_refused(tmp_path: Path, loaded: Loaded) -> None:
     assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith("database must lie in a folder")
     (tmp_path / "folder.db").mkdir()
-    assert refused(loaded, tmp_path / "folder.db", tmp_path).startswith("database must be a file that can be written")
+    assert refused(loaded, tmp_path / "folder.db", tmp_path).startswith("database must be a readable SQLite file")
 
 
 # ------------------------------------------------------------------ versions
@@ -819,6 +821,95 @@ def test_a_newer_database_is_refused_untouched(tmp_path: Path, loaded: Loaded) -
     said = refused(loaded, path, tmp_path / "log")
     assert said.startswith(f"database must have schema version {len(store.MIGRATIONS)} or older, got version")
     assert path.read_bytes() == before
+
+
+VERSION_1 = Path(__file__).parent / "data" / "service-1.sql"  # made by running this file; a release stays as it was
+OLD: dict[str, dict[str, Any]] = {
+    "value": {"bet": {"kind": "simple-mixture"}, "seed": 3},
+    "p-values": {"measure": {"kind": "p-values"}, "bet": {"kind": "simple-jumper"}, "on_alarm": "restart"},
+    "late": {"measure": {"kind": "nearest-neighbour"}, "bet": {"kind": "simple-jumper"}, "labels": {"wait": 50}},
+}
+
+
+def old_data(name: str) -> tuple[Floats, list[Any]]:
+    if name == "late":
+        x, y = rows(9)
+        return x[:60], y[:60]
+    x = np.random.default_rng(12).uniform(1e-9, 1.0, 300).round(6)
+    x[:200] **= 2.0
+    return x, [None] * 300
+
+
+def old_monitor(name: str) -> Monitor:
+    if name == "value":
+        return Monitor(measures.Value(), bets.SimpleMixture(), alarms.Ville(0.01), seed=3)
+    if name == "p-values":
+        return Monitor(Given(), bets.SimpleJumper(), alarms.Ville(0.01), on_alarm="restart")
+    return Monitor(measures.NearestNeighbour(), bets.SimpleJumper(), alarms.Ville(0.01))
+
+
+def post_old(server: Server, name: str, start: int, stop: int) -> Reply:
+    """Observations after ``start``; in the stream whose labels come late one in three has none yet."""
+    x, y = old_data(name)
+    known = [label if i % 3 else None for i, label in enumerate(y)]
+    names = [f"id-{i}" for i in range(len(x))]
+    body = lines(start + 1, x[start:stop], y=known[start:stop], id=names[start:stop])
+    return server.ask("POST", f"/v1/streams/{name}/observations", body, kind=NDJSON)
+
+
+def post_labels(server: Server, start: int, stop: int) -> Reply:
+    _, y = old_data("late")
+    text = "\n".join(json.dumps({"id": f"id-{i}", "y": y[i]}) for i in range(start, stop) if i % 3 == 0)
+    return server.ask("POST", "/v1/streams/late/labels", text.encode(), kind=NDJSON)
+
+
+def make_version_1(folder: Path) -> None:
+    """A database that was in use when its server was killed: snapshots behind the steps, observations that wait."""
+    server = Server(folder / "old.db", "snapshot_every = 100\n")
+    with server:
+        for name, configuration in OLD.items():
+            assert server.ask("PUT", f"/v1/streams/{name}", configuration).status == 201
+            for start in range(0, 150 if name != "late" else 30, 15):
+                assert post_old(server, name, start, start + 15).status == 200
+        assert post_labels(server, 0, 24).status == 200
+        server.end(signal.SIGKILL)
+    with closing(sqlite3.connect(server.db)) as connection:
+        text = "\n".join(connection.iterdump())
+    VERSION_1.write_text(f"{text}\nPRAGMA application_id = {store.APPLICATION};\nPRAGMA user_version = 1;\n", "utf-8")
+
+
+def schema(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Columns of every table, and the indices."""
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+    columns = [(name, *row[1:]) for name in tables for row in connection.execute(f"PRAGMA table_xinfo({name})")]
+    return (
+        columns
+        + connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' ORDER BY 1").fetchall()
+    )
+
+
+def test_a_database_of_the_first_version_is_brought_forward(tmp_path: Path, loaded: Loaded) -> None:
+    """It has the tables of a new one then, and every stream goes on as the library does."""
+    path = tmp_path / "service.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(VERSION_1.read_text("utf-8"))
+    with Quick(loaded, path) as server:
+        assert post_labels(server, 24, 30).status == 200
+        for name in OLD:
+            monitor, (x, y) = old_monitor(name), old_data(name)
+            taken = 30 if name == "late" else 150
+            monitor.extend(x[:taken], y[:taken])
+            assert server.ask("GET", f"/v1/streams/{name}").body["state"] == state(monitor)
+            again = post_old(server, name, taken - 10, len(x))
+            assert (again.status, again.body["duplicates"]) == (200, 10)
+            monitor.extend(x[taken:], y[taken:])
+            if name == "late":
+                assert post_labels(server, 30, len(x)).status == 200
+            assert server.ask("GET", f"/v1/streams/{name}").body["state"] == state(monitor)
+        assert server.end() == 0
+    with closing(sqlite3.connect(path)) as old, closing(store.open_database(tmp_path / "new.db")) as new:
+        assert schema(old) == schema(new)
+        assert old.execute("PRAGMA user_version").fetchone() == (len(store.MIGRATIONS),)
 
 
 def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -888,3 +979,10 @@ def test_clock_jumps_do_not_matter(tmp_path: Path) -> None:
     finally:
         if server.runs():
             server.end(signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as made:
+        make_version_1(Path(made))

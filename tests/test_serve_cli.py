@@ -152,6 +152,12 @@ def test_a_missing_extra_is_named(tmp_path: Path, words: list[str], missing: str
     assert (end.returncode, end.stdout, end.stderr) == (3, b"", said)
 
 
+def test_the_extra_of_the_client_is_named() -> None:
+    code = "import sys; sys.modules['httpx2'] = None; import exchangeable.client"
+    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert end.stderr.endswith("ImportError: the client needs httpx2: pip install 'exchangeable[client]'\n")
+
+
 # ------------------------------------------------------------------ token
 
 

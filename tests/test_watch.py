@@ -400,6 +400,40 @@ def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     assert [line[:7] for line in done.stdout.splitlines()] == ['{"n": 1', '{"n": 2', "141"]
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_stalls_cannot_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str) -> None:
+    """The first signal waits for what is to be written, the second does not."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with live("--state", "s", "--save-every", 1000, cwd=tmp_path) as process:
+        process.say("0.5\n")
+        process.hear()
+        os.set_blocking(process.process.stdin.fileno(), False)
+        refused = 0
+        while refused < 20:  # for a second: so it no longer reads, but waits for its reader
+            try:
+                os.write(process.process.stdin.fileno(), b"0.5\n" * 1000)
+                refused = 0
+            except BlockingIOError:
+                refused += 1
+                time.sleep(0.05)
+        process.process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.process.wait(0.5)
+        process.process.send_signal(signal.SIGTERM)
+        assert process.process.wait(30) == 143
+        assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk(tmp_path: Path) -> None:
+    write(tmp_path / "x", stream(20))
+    command = f"{sys.executable} -m exchangeable watch x --state s > /dev/full"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "No space left" in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m exchangeable watch <&-"], cwd=tmp_path, capture_output=True, check=False

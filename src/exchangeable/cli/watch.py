@@ -188,11 +188,17 @@ def _told() -> Iterator[None]:
     except (watching.LineError, watching.StateError) as error:
         raise Failure(str(error), UNDECIDED) from error
     except watching.Stopped as error:
+        _mute()
         said = "interrupted" if error.number == signal.SIGINT else "terminated"
         raise Failure(said, 128 + error.number) from error
     except BrokenPipeError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing more is written at exit
+        _mute()
         raise Failure("", UNREAD) from error
+
+
+def _mute() -> None:
+    """Write nothing more, not at exit either: nobody may be there to read it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _scores(choice: Choice, reference: Path | None, bins: int | None) -> list[float] | None:

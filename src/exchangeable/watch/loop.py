@@ -143,7 +143,9 @@ class Watch:
             return
         lines = [step.line(None if batch.id is None else batch.id[i]) for i, step in self._kept(steps)]
         if lines:
-            self.out.write("".join(lines).encode("utf-8"))
+            left = memoryview("".join(lines).encode("utf-8"))
+            while left:  # an output without a buffer (PYTHONUNBUFFERED) may take less at a signal
+                left = left[self.out.write(left) :]
             self.out.flush()
 
     def _kept(self, steps: list[Written]) -> Iterator[tuple[int, Written]]:
