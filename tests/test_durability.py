@@ -97,7 +97,7 @@ class Feeder(threading.Thread):
         self.enough = threading.Event()
         self.failure: Exception | None = None
         self.rng = np.random.default_rng(len(name))
-        self.caller = Caller(port, timeout=10.0)
+        self.caller = Caller(port)
 
     def run(self) -> None:
         try:
@@ -357,11 +357,18 @@ def feeders(port: int) -> list[Feeder]:
 
 
 LOADED = """
-import json, os, signal, sys, time
+import ctypes, json, os, signal, sqlite3, sys, time
 import numpy as np
 import exchangeable.service.run
 from exchangeable import cli
 from exchangeable.service.configuration import configuration
+connect = sqlite3.connect
+class Slow(sqlite3.Connection):
+    def execute(self, sql, *values):
+        time.sleep(0.02 * (sql == "COMMIT"))
+        result = super().execute(sql, *values)
+        time.sleep(0.02 * (sql == "COMMIT"))
+        return result
 for given in json.loads(sys.stdin.readline()):
     made = configuration(given)
     x = np.linspace(0.1, 0.9, 60)
@@ -376,9 +383,13 @@ for line in sys.stdin:
                 os.kill(task, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(ended[1]), flush=True)
         continue
-    words, log = task
+    words, log, slow = task
     child = os.fork()
     if child == 0:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # ends with its parent
+        if slow:
+            sqlite3.connect = lambda *values, **named: connect(*values, factory=Slow, **named)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0); os.dup2(file, 1); os.dup2(file, 2)
         sys.argv = ["exchangeable", *words]
@@ -414,7 +425,9 @@ def loaded() -> Iterator[Loaded]:
 
 
 class Quick(Server):
-    """A server forked from one that is loaded."""
+    """A server forked from one that is loaded; on a disk that is slow to commit if we like, so that kills hit there."""
+
+    slow = False
 
     def __init__(self, loaded: Loaded, db: Path, settings: str = "", *, folder: Path | None = None) -> None:
         super().__init__(db, settings, folder=folder)
@@ -422,7 +435,7 @@ class Quick(Server):
         self.child = 0
 
     def start(self, program: Sequence[str] = ()) -> None:
-        self.child = self.loaded.ask([self.words, str(self.log)])
+        self.child = self.loaded.ask([self.words, str(self.log), self.slow])
 
     def runs(self) -> bool:
         return self.child != 0
@@ -448,6 +461,7 @@ def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded) -> 
     try:
         for kill in range(KILLS + PLAIN):
             server = plain if kill % ((KILLS + PLAIN) // PLAIN) == 0 else quick
+            quick.slow = kill % 2 == 1
             server.start()
             if kill == 0:
                 for client in clients:
@@ -459,6 +473,7 @@ def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded) -> 
                 time.sleep(rng.uniform(0.0, 1.5 if server is plain else 0.4))
             server.end(signal.SIGKILL)
             assert not [(client.name, client.failure) for client in clients if client.failure]
+        quick.slow = False
         with quick:
             for client in clients:
                 client.enough.set()
@@ -466,7 +481,8 @@ def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded) -> 
                 client.join(PATIENCE)
                 assert client.failure is None, (client.name, client.failure)
             assert all(client.taken > 0 for client in clients)
-            assert sum(client.interrupted for client in clients) >= KILLS / 2  # there was load to interrupt
+            assert sum(client.interrupted for client in clients) >= KILLS / 2  # there was load to interrupt,
+            assert sum(client.found for client in clients) >= KILLS / 20  # also between a commit and its answer
             for client in clients:
                 client.check()
                 client.caller.close()

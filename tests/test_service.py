@@ -591,3 +591,13 @@ def test_there_is_a_limit_to_the_readers_of_events(tmp_path: Path) -> None:
             next(lines)
             reply = server.ask("GET", "/v1/streams/a/events")
             assert (reply.status_code, reply.json()["error"]) == (429, "overload")
+
+
+def test_the_current_bet_is_shown_where_recent_steps_are_pruned(tmp_path: Path) -> None:
+    with served(tmp_path / "s.db", Settings(snapshot_every=100, retention=Retention(observations=0))) as server:
+        server.create("a", bet={"kind": "power"})
+        for start in range(0, 20_000, 5000):
+            server.take("a", numbered(numbers(1, 5000), start + 1))
+        curve = server.ask("GET", "/v1/streams/a/bet").json()
+        assert sum(curve["histogram"]) == 20_000
+        assert 0 < sum(curve["recent"]) <= 1024

@@ -27,7 +27,7 @@ from exchangeable import snapshot
 from exchangeable.protocols import Path
 from exchangeable.service import alerts, history
 from exchangeable.service.configuration import Configuration
-from exchangeable.service.live import BINS, CHANGING, LN10, Live, examples, keep, kinds
+from exchangeable.service.live import BINS, CHANGING, LN10, Live, binned, examples, keep, kinds
 from exchangeable.service.problems import Problem
 from exchangeable.service.repeats import Repeats
 from exchangeable.service.settings import Settings
@@ -372,14 +372,13 @@ class Engine:
         live = self._live(connection, name)
         n, places = live.monitor.n, (np.arange(CURVE) + 0.5) / CURVE
         recent = history.read(connection, live.id, max(n - history.BLOCK, live.since) + 1, n, history.BLOCK).p
-        counts = np.bincount(np.maximum(np.ceil(recent * BINS).astype(np.int64) - 1, 0), minlength=BINS)
         log_density = live.monitor.martingale.bet.log_density
         return {
             "n": n,
             "p": places.tolist(),
             "density": [float(np.exp(log_density(p))) for p in places.tolist()],
             "histogram": live.histogram.tolist(),
-            "recent": counts.tolist(),
+            "recent": binned(recent[np.isfinite(recent)]).tolist(),  # what was pruned is not there
         }
 
     # -------------------------------------------------------------- observations

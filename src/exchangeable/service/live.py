@@ -127,13 +127,21 @@ class Live:
         }
 
     def count(self, p: Floats) -> None:
-        """Put p-values into the histogram: bin k holds (k/20, (k + 1)/20]."""
-        places = np.maximum(np.ceil(p * BINS).astype(np.int64) - 1, 0)
-        self.histogram += np.bincount(places, minlength=BINS)[:BINS]
+        """Put p-values into the histogram."""
+        self.histogram += binned(p)
 
     def in_pool(self) -> int:
         """How many examples the measure remembers."""
         return int(getattr(self.monitor.measure, "n", self.monitor.n - self.since))
+
+
+def binned(p: Floats) -> Integers:
+    """How many p-values lie in (k/20, (k + 1)/20], for each k.
+
+    >>> binned(np.array([0.01, 0.05, 0.06, 1.0])).tolist()[:2]
+    [2, 1]
+    """
+    return np.bincount(np.maximum(np.ceil(p * BINS).astype(np.int64) - 1, 0), minlength=BINS)
 
 
 def keep(connection: sqlite3.Connection, live: Live) -> None:

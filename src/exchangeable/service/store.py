@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 APPLICATION = 0x45584348  # "EXCH": tells our files from other SQLite databases
+IDLE = 8  # connections for readers that are kept open
 LOG_BYTES = 64 << 20  # what the log may keep of the disk after it was longer
 WAIT = 5.0  # seconds that a statement waits for another process, such as `exchangeable token`
 
@@ -161,8 +162,7 @@ class Store:
         except BaseException:
             os.close(self._lock)
             raise
-        self._threads = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: list[sqlite3.Connection] = []  # that nobody uses just now
         self._guard = threading.Lock()
         self._closed = False
 
@@ -187,28 +187,38 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A connection of this thread that sees one committed state and cannot write."""
-        connection = getattr(self._threads, "connection", None)
-        if connection is None:
-            connection = self._reader()
-            self._threads.connection = connection
-        connection.execute("BEGIN")
+        """A connection that sees one committed state and cannot write; for one thread at a time."""
+        connection = self._reader()
         try:
+            connection.execute("BEGIN")
             yield connection
         finally:
-            connection.execute("ROLLBACK")
+            self._done(connection)
 
     def _reader(self) -> sqlite3.Connection:
+        with self._guard:
+            if self._closed:
+                raise StoreError("the database is closed")
+            if self._readers:
+                return self._readers.pop()
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode=ro", uri=True, timeout=WAIT, isolation_level=None, check_same_thread=False
         )
         connection.execute("PRAGMA query_only = ON")
-        with self._guard:
-            if self._closed:
-                connection.close()
-                raise StoreError("the database is closed")
-            self._readers.append(connection)
         return connection
+
+    def _done(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            connection.close()
+            return
+        with self._guard:
+            if not self._closed and len(self._readers) < IDLE:
+                self._readers.append(connection)
+                return
+        connection.close()
 
     def bytes(self) -> int:
         """The size of the database and its log."""
@@ -225,6 +235,7 @@ class Store:
             self._closed = True
             for connection in self._readers:
                 connection.close()
+            self._readers.clear()
         self._writer.close()
         os.close(self._lock)
 
