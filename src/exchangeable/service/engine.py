@@ -1,8 +1,9 @@
 """The engine: all that changes goes through one thread, which commits a group of requests at a time.
 
 A request is answered after its commit. If a commit fails, the streams it touched are forgotten and come back from what
-is on disk, so that memory never runs ahead of the database. Within a group, the bets of different streams are computed
-side by side, since the compiled loops let the interpreter go; everything else happens in the order of arrival.
+is on disk, so that memory never runs ahead of the database. The bets of different streams are computed side by side,
+those of the next group while this one is written, since the compiled loops let the interpreter go; everything else
+happens in the order of arrival.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Admitted(NamedTuple):
     """Observations that a stream takes, the repeats among them, and the bets if they are computed ahead."""
 
     live: Live
+    batch: Batch
     new: Batch
     repeats: int
     path: Future[Path] | None = None
@@ -93,7 +95,7 @@ class Engine:
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS), "exchangeable-bets")
         self._queued = threading.Lock()
         self.queued_rows = self.queued_requests = 0
-        self._stopping = False
+        self._stopping = self._ended = False
         self._thread = threading.Thread(target=self._run, name="exchangeable-engine", daemon=True)
 
     def start(self) -> None:
@@ -139,15 +141,12 @@ class Engine:
 
     def export(self, name: str) -> Future[bytes]:
         """The monitor of a stream as plain data."""
-        return self._submit(lambda connection: snapshot.encode(self._live(connection, name).monitor), writes=False)
+        work = lambda connection: snapshot.encode(self._live(connection, name).monitor)  # noqa: E731
+        return self._submit(work, writes=False, stream=name)
 
     def bet(self, name: str) -> Future[dict[str, Any]]:
         """The betting function for the next p-value, and the p-values of this test."""
-        return self._submit(lambda connection: self._bet(connection, name), writes=False)
-
-    def configured(self, name: str) -> Future[Configuration]:
-        """The configuration of a stream."""
-        return self._submit(lambda connection: self._live(connection, name).configuration, writes=False)
+        return self._submit(lambda connection: self._bet(connection, name), writes=False, stream=name)
 
     def write(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any]:
         """Do something else with the database, in its turn."""
@@ -184,49 +183,56 @@ class Engine:
     # -------------------------------------------------------------- the thread
 
     def _run(self) -> None:
-        for jobs in self._groups():
-            self._serve([job for job in jobs if job.writes])
-            self._answer([job for job in jobs if not job.writes])
+        group: list[Job] = []
+        while not self._ended or group:
+            group = self._turn(group or self._take(wait=True))
         self._rest()
 
-    def _groups(self) -> Iterator[list[Job]]:
-        """What is queued, some requests at a time, until the engine is stopped."""
-        ended = False
-        while not ended:
-            taken = [self._jobs.get()]
-            while len(taken) < GROUP and not self._jobs.empty():
-                taken.append(self._jobs.get())
-            ended = None in taken
-            jobs = [job for job in taken if job is not None]
-            with self._queued:
-                self.queued_requests -= len(jobs)
-                self.queued_rows -= sum(job.rows for job in jobs)
-            wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]  # others have given up
-            if wanted:
-                yield wanted
+    def _turn(self, group: list[Job]) -> list[Job]:
+        """Serve a group of requests; the next one, whose bets may have begun."""
+        following = self._serve([job for job in group if job.writes])
+        looks = [job for job in group if not job.writes]
+        self._answer([job for job in looks if job.stream not in self._ahead])
+        return [job for job in looks if job.stream in self._ahead] + following  # a monitor in motion is not looked at
 
-    def _serve(self, jobs: list[Job]) -> None:
-        """One transaction for all; each is undone alone if it is refused."""
+    def _take(self, *, wait: bool) -> list[Job]:
+        """What is queued, some requests at a time."""
+        taken: list[Job | None] = [self._jobs.get()] if wait else []
+        while len(taken) < GROUP and not self._jobs.empty():
+            taken.append(self._jobs.get())
+        self._ended |= None in taken
+        jobs = [job for job in taken if job is not None]
+        with self._queued:
+            self.queued_requests -= len(jobs)
+            self.queued_rows -= sum(job.rows for job in jobs)
+        return [job for job in jobs if job.future.set_running_or_notify_cancel()]  # others have given up
+
+    def _serve(self, jobs: list[Job]) -> list[Job]:
+        """One transaction for all; each is undone alone if it is refused. What was taken from the queue since."""
+        following: list[Job] = []
         if not jobs:
-            return
+            return following
         outcomes: list[tuple[Job, Any, Exception | None]] = []
         self._news, self._alerted = [], False
         began = time.perf_counter()
         try:
             with self.store.write() as connection:
-                self._begin(connection, jobs)
+                self._begin(connection, jobs if len(jobs) > 1 else [], set())
+                if all(job.batch is not None for job in jobs):
+                    following = self._take(wait=False)
+                    self._begin(connection, following, {job.stream for job in jobs})
                 for job in jobs:
                     outcomes.append((job, *self._one(connection, job)))
                 self._shed(connection)
         except sqlite3.Error as error:
             self._fail(jobs, error)
-            return
+            return following
         except Exception as error:
             self._lives.clear()  # one of them may have moved; all come back from the database
             log.exception("a group of requests failed")
             for job in jobs:
                 job.future.set_exception(error)
-            return
+            return following
         if any(refusal is None for _, _, refusal in outcomes):
             self.failing = None
         self._announce(time.perf_counter() - began)
@@ -235,6 +241,7 @@ class Engine:
                 job.future.set_result(result)
             else:
                 job.future.set_exception(refusal)
+        return following
 
     def _announce(self, seconds: float) -> None:
         """Tell of a commit. Whatever goes wrong in that, the commit stands and its requests are answered."""
@@ -245,17 +252,16 @@ class Engine:
         except Exception:
             log.exception("events could not be told")
 
-    def _begin(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
-        """Let the bets on the first batch of each stream be computed side by side, if nothing comes before it."""
-        self._ahead = {}
-        touched: set[str | None] = set()
-        for job in jobs if len(jobs) > 1 else ():
-            if job.stream is None or job.batch is None:
+    def _begin(self, connection: sqlite3.Connection, jobs: list[Job], busy: set[str | None]) -> None:
+        """Let the bets on the first batch of each stream that is not busy be computed, if nothing comes before it."""
+        touched = busy | set(self._ahead)
+        for job in jobs:
+            if job.batch is None or job.stream is None:
                 break  # it may touch any stream
             if job.stream in touched:
                 continue
             touched.add(job.stream)
-            with suppress(Problem):  # it is refused in its turn
+            with suppress(Exception):  # it is refused in its turn
                 live = self._live(connection, job.stream)
                 admitted = self._admitted(connection, live, job.batch)
                 if not live.configuration.needs_labels and len(admitted.new):
@@ -306,8 +312,8 @@ class Engine:
 
     def _shed(self, connection: sqlite3.Connection) -> None:
         """Put the streams to rest that were not used for longest, if there are too many."""
-        while len(self._lives) > self.settings.live_streams:
-            name = next(iter(self._lives))
+        still = [name for name in self._lives if name not in self._ahead]
+        for name in still[: max(len(self._lives) - self.settings.live_streams, 0)]:
             self._settle(connection, self._lives[name])
             del self._lives[name]
 
@@ -386,9 +392,12 @@ class Engine:
     def _observe(self, connection: sqlite3.Connection, name: str, batch: Batch) -> dict[str, Any]:
         live = self._live(connection, name)
         admitted = self._ahead.pop(name, None)
-        if admitted is None or admitted.live is not live:  # it has come back from the database since
+        if admitted is None or admitted.live is not live or admitted.batch is not batch:
+            if admitted is not None and admitted.live is live:  # it has moved for a batch that never came
+                del self._lives[name]
+                live = self._live(connection, name)
             admitted = self._admitted(connection, live, batch)
-        _, new, repeats, path = admitted
+        _, _, new, repeats, path = admitted
         with self._moving(live):
             live.duplicates += repeats
             live.next_seq += len(new)
@@ -402,7 +411,7 @@ class Engine:
     def _admitted(self, connection: sqlite3.Connection, live: Live, batch: Batch) -> Admitted:
         new, repeats = Repeats(connection, live).split(batch)
         self._admit(live, new)
-        return Admitted(live, new, repeats)
+        return Admitted(live, batch, new, repeats)
 
     def _label(self, connection: sqlite3.Connection, name: str, labels: list[Label]) -> dict[str, Any]:
         live = self._live(connection, name)
