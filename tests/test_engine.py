@@ -1,0 +1,210 @@
+"""The engine against the library: random requests in bursts, so that groups share commits and bets run ahead."""
+
+from __future__ import annotations
+
+import math
+import random
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
+
+import exchangeable as ex
+from exchangeable import snapshot
+from exchangeable.service.configuration import Configuration, configuration
+from exchangeable.service.engine import Engine
+from exchangeable.service.problems import Problem
+from exchangeable.service.settings import Retention, Settings
+from exchangeable.service.store import Store
+from exchangeable.service.wire import Batch, Extras
+
+KINDS: list[dict[str, Any]] = [
+    {"bet": {"kind": "simple-mixture"}},
+    {"bet": {"kind": "adaptive"}, "seed": 3},
+    {"bet": {"kind": "simple-jumper"}, "alarm": {"kind": "cusum", "period": 30}, "on_alarm": "restart"},
+    {"measure": {"kind": "frozen", "reference": [k / 50 for k in range(50)], "bins": 8}, "bet": {"kind": "tree"}},
+    {"measure": {"kind": "p-values"}, "bet": {"kind": "power"}},
+]
+
+
+class Model:
+    """What a stream must be."""
+
+    def __init__(self, kind: dict[str, Any]) -> None:
+        self.configuration: Configuration = configuration(kind)
+        self.monitor: ex.Monitor = self.configuration.monitor()
+        self.seen: list[float] = []
+
+    def take(self, x: list[float]) -> None:
+        self.seen += x
+        self.monitor.extend(x)
+
+    def reset(self) -> None:
+        self.monitor = self.configuration.monitor(start=self.monitor.n)
+
+
+class Place:
+    """An engine on a database, killed and begun anew at will; requests are answered in the order they were made."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        self.path, self.settings = path, settings
+        self.begin()
+
+    def begin(self) -> None:
+        self.store = Store(self.path)
+        self.engine = Engine(self.store, self.settings, lambda news, alerted: None)
+        self.engine.start()
+
+    def end(self, *, gracefully: bool) -> None:
+        if not gracefully:
+            self.engine._rest = lambda: None  # type: ignore[method-assign]
+        self.engine.stop()
+        self.store.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    rng = random.Random(request.param)
+    retention = Retention(observations=rng.choice([0, 200, 10**6]))
+    settings = Settings(
+        snapshot_every=rng.choice([1, 30, 8192]), live_streams=rng.choice([1, 3, 100]), retention=retention
+    )
+    place = Place(tmp_path / "s.db", settings)
+    yield place
+    place.end(gracefully=True)
+
+
+def batch(x: list[float], first: int) -> Batch:
+    return Batch(np.arange(first, first + len(x)), np.array(x).reshape(-1, 1), Extras())
+
+
+def outcome(future: Future[Any]) -> Any:
+    """What was answered: the reply, or the code of the refusal."""
+    try:
+        return future.result(60)
+    except Problem as problem:
+        return problem.code
+
+
+def burst(place: Place, models: dict[str, Model], rng: random.Random) -> None:
+    """Some requests at once, and what each must be answered with."""
+    asked: list[tuple[Future[Any], Any]] = []
+    for _ in range(rng.choice([1, 2, 6, 20])):
+        name = rng.choice(list(models))
+        model, dice = models[name], rng.random()
+        x = [rng.uniform(0.01, 1.0) for _ in range(rng.choice([1, 3, 40]))]
+        if dice < 0.05:
+            model.reset()
+            asked.append((place.engine.reset(name), ("reset", model.monitor.n)))
+        elif dice < 0.1:
+            asked.append((place.engine.observe(name, batch(x, len(model.seen) + 2)), "gap"))
+        elif dice < 0.2 and model.seen:
+            back = min(len(model.seen), len(x))
+            again = model.seen[-back:] + x
+            asked.append((place.engine.observe(name, batch(again, len(model.seen) + 1 - back)), ("taken", back)))
+            model.take(x)
+        elif dice < 0.25 and model.configuration.measure.kind == "p-values":
+            asked.append((place.engine.observe(name, batch([*x, 1.5], len(model.seen) + 1)), "bad-observation"))
+        elif dice < 0.3:
+            asked.append((place.engine.export(name), ("export", None)))
+        else:
+            asked.append((place.engine.observe(name, batch(x, len(model.seen) + 1)), ("taken", 0)))
+            model.take(x)
+    for future, expected in asked:
+        got = outcome(future)
+        if isinstance(expected, str):
+            assert got == expected
+        elif expected[0] == "taken":
+            assert got["duplicates"] == expected[1]
+        elif expected[0] == "reset":
+            assert got["state"]["n"] == expected[1]
+        else:
+            assert isinstance(snapshot.decode(got), ex.Monitor)
+
+
+def compare(place: Place, models: dict[str, Model]) -> None:
+    for name, model in models.items():
+        shown = place.engine.create(name, model.configuration).result(60)[1]
+        monitor = model.monitor
+        last = monitor.last
+        assert shown["next_seq"] == len(model.seen) + 1
+        assert shown["state"]["n"] == monitor.n
+        assert shown["state"]["log10_martingale"] == (last.log_value / math.log(10.0) if last else 0.0)
+        assert shown["state"]["p"] == (last.p if last else None)
+        assert (shown["state"]["alarm_at"], shown["state"]["changepoint"]) == (monitor.alarm_at, monitor.changepoint)
+        assert place.engine.export(name).result(60) == snapshot.encode(monitor)
+
+
+@pytest.mark.parametrize("place", range(6), indirect=True)
+def test_random_requests_come_to_the_librarys_state(place: Place, request: pytest.FixtureRequest) -> None:
+    rng = random.Random(request.node.callspec.params["place"] + 100)
+    models = {f"s{k}": Model(kind) for k, kind in enumerate(KINDS)}
+    for name, model in models.items():
+        place.engine.create(name, model.configuration).result(60)
+    for turn in range(40):
+        burst(place, models, rng)
+        if turn % 8 == 7:
+            compare(place, models)
+            place.end(gracefully=rng.random() < 0.5)
+            place.begin()
+    compare(place, models)
+
+
+class Failing:
+    """A store whose commits fail now and then."""
+
+    def __init__(self, store: Store, rng: random.Random) -> None:
+        self.write_as_before = store.write
+        self.rng = rng
+        store.write = self.write  # type: ignore[method-assign]
+
+    def write(self) -> Any:
+        before = self.write_as_before()
+        fails = self.rng.random() < 0.3
+
+        class Write:
+            def __enter__(self) -> sqlite3.Connection:
+                self.connection = before.__enter__()
+                return self.connection
+
+            def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+                if kind is None and fails:
+                    full = sqlite3.OperationalError("database or disk is full")
+                    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+                    before.__exit__(type(full), full, None)
+                    raise full
+                return before.__exit__(kind, error, trace)
+
+        return Write()
+
+
+@pytest.mark.parametrize("place", range(3), indirect=True)
+def test_what_a_failed_commit_took_is_forgotten_and_can_be_sent_again(
+    place: Place, request: pytest.FixtureRequest
+) -> None:
+    rng = random.Random(request.node.callspec.params["place"] + 200)
+    models = {f"s{k}": Model(kind) for k, kind in enumerate(KINDS)}
+    for name, model in models.items():
+        place.engine.create(name, model.configuration).result(60)
+    Failing(place.store, rng)
+    refused = 0
+    for _ in range(60):
+        sent = {name: [rng.uniform(0.01, 1.0) for _ in range(rng.choice([1, 30]))] for name in models}
+        while sent:  # all at once, and what was refused again
+            asked = {name: place.engine.observe(name, batch(x, len(models[name].seen) + 1)) for name, x in sent.items()}
+            for name, future in asked.items():
+                got = outcome(future)
+                if got == "storage-full":
+                    refused += 1
+                else:
+                    assert got["accepted"] == len(sent[name])
+                    models[name].take(sent.pop(name))
+    assert refused > 20
+    del place.store.write
+    compare(place, models)
