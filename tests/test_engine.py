@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sqlite3
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +18,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
 from exchangeable import snapshot
+from exchangeable.service import history
 from exchangeable.service.configuration import Configuration, configuration
 from exchangeable.service.engine import Engine
 from exchangeable.service.problems import Problem
@@ -208,3 +210,24 @@ def test_what_a_failed_commit_took_is_forgotten_and_can_be_sent_again(
     assert refused > 20
     del place.store.write
     compare(place, models)
+
+
+@pytest.mark.parametrize("place", [0], indirect=True)
+def test_a_group_that_fails_half_way_leaves_nothing_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bets of the second stream had begun; a look at it must not wait for them for ever."""
+    for name in "ab":
+        place.engine.create(name, configuration({})).result(60)
+    gate, append = threading.Event(), history.append
+
+    def fails(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.setattr(history, "append", append)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(history, "append", fails)
+    held = place.engine.write(lambda connection: gate.wait(60))
+    asked = [place.engine.observe(name, batch([0.5], 1)) for name in "ab"]
+    gate.set()
+    held.result(60)
+    assert [outcome(future) for future in asked] == ["storage", "storage"]
+    assert place.engine.bet("b").result(60)["n"] == 0
+    assert place.engine.observe("a", batch([0.5], 1)).result(60)["accepted"] == 1

@@ -228,7 +228,7 @@ class Engine:
             self._fail(jobs, error)
             return following
         except Exception as error:
-            self._lives.clear()  # one of them may have moved; all come back from the database
+            self._forget()
             log.exception("a group of requests failed")
             for job in jobs:
                 job.future.set_exception(error)
@@ -279,7 +279,7 @@ class Engine:
             connection.execute("ROLLBACK TO request")
             del self._news[news:]
             if not isinstance(refusal, Problem):
-                self._lives.clear()  # one of them may have moved; all come back from the database
+                self._forget()
             return None, refusal
         finally:
             if connection.in_transaction:
@@ -297,11 +297,16 @@ class Engine:
                 job.future.set_exception(refusal)
 
     def _fail(self, jobs: list[Job], error: sqlite3.Error) -> None:
-        self._lives.clear()
+        self._forget()
         self.failing = storage(error)
         log.error("the database refused a commit: %s", error)
         for job in jobs:
             job.future.set_exception(storage(error))
+
+    def _forget(self) -> None:
+        """Any stream may have moved without being written: all come back from the database."""
+        self._lives.clear()
+        self._ahead.clear()
 
     def _live(self, connection: sqlite3.Connection, name: str) -> Live:
         live = self._lives.get(name)
@@ -390,8 +395,8 @@ class Engine:
     # -------------------------------------------------------------- observations
 
     def _observe(self, connection: sqlite3.Connection, name: str, batch: Batch) -> dict[str, Any]:
-        live = self._live(connection, name)
         admitted = self._ahead.pop(name, None)
+        live = self._live(connection, name)
         if admitted is None or admitted.live is not live or admitted.batch is not batch:
             if admitted is not None and admitted.live is live:  # it has moved for a batch that never came
                 del self._lives[name]
