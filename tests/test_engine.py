@@ -217,14 +217,19 @@ def test_a_group_that_fails_half_way_leaves_nothing_begun(place: Place, monkeypa
     """The bets of the second stream had begun; a look at it must not wait for them for ever."""
     for name in "ab":
         place.engine.create(name, configuration({})).result(60)
-    gate, append = threading.Event(), history.append
+    entered, gate, append = threading.Event(), threading.Event(), history.append
+
+    def hold(connection: object) -> None:
+        entered.set()
+        gate.wait(60)
 
     def fails(*arguments: Any, **more: Any) -> Any:
         monkeypatch.setattr(history, "append", append)
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(history, "append", fails)
-    held = place.engine.write(lambda connection: gate.wait(60))
+    held = place.engine.write(hold)
+    entered.wait(60)  # what is asked from now on comes as one group
     asked = [place.engine.observe(name, batch([0.5], 1)) for name in "ab"]
     gate.set()
     held.result(60)
