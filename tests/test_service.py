@@ -447,6 +447,27 @@ def test_fleet_is_the_librarys_rule(server: Served) -> None:
 # ------------------------------------------------------------------ restart, retention
 
 
+def test_fleet_carries_evidence_over_restarts_and_forgets_it_at_a_reset(server: Served) -> None:
+    """The capital of a restarted test is no e-value of the stream: a restart may lift it. The product of all is."""
+    configuration = {"bet": {"kind": "power"}, "alarm": {"kind": "cusum", "period": 5}, "on_alarm": "restart"}
+    server.create("a", measure={"kind": "p-values"}, **configuration)
+    p = [float(value) for value in np.random.default_rng(4).beta(0.8, 1.0, 600)]
+    for start in range(0, 600, 100):
+        server.take("a", numbered(p[start : start + 100], start + 1))
+    assert server.show("a")["alarms"] > 3
+    total = np.cumsum([bets.Power(0.92).log_density(value) for value in p])  # the bet does not learn: one product
+    for method, evidence in (
+        ("current", float(total[-1])),
+        ("adjusted", float(ex.fleet.adjusted([max(0.0, float(total.max()))])[0])),
+    ):
+        reply = server.ask("GET", "/v1/fleet", params={"alpha": 0.999, "method": method}).json()
+        found = {row["name"]: row["log10_e"] * LN10 for row in reply["found"]}
+        assert found == ({"a": pytest.approx(evidence)} if evidence >= -math.log(0.999) else {})
+        assert reply["found"]
+    server.ask("POST", "/v1/streams/a/reset")
+    assert server.ask("GET", "/v1/fleet", params={"alpha": 0.9}).json()["found"] == []
+
+
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_a_stopped_server_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
     configuration, make = CONFIGURATIONS[kind]

@@ -373,6 +373,7 @@ class Engine:
         with self._moving(live):
             live.monitor = live.configuration.monitor(start=n)
             live.since, live.resets, live.histogram = n, live.resets + 1, np.zeros(BINS, np.int64)
+            live.carried = live.total = live.peak = 0.0
             self._mark(connection, live, n, "reset", None)
             keep(connection, live)
             self._update(connection, live)
@@ -470,6 +471,7 @@ class Engine:
         seq = None if ready.seq[0] == first and ready.seq[-1] == first + len(ready.seq) - 1 else ready.seq
         x = np.ascontiguousarray(ready.x, "<f8").tobytes()
         live.tail = history.append(connection, live.id, live.tail, path.p, log10, x=x, seq=seq, extra=ready.extra())
+        live.gain(path)
         self._alarms(connection, live, path)
         self._keep(connection, live)
         return history.Points(path.n, log10, path.p, True, 1)
@@ -482,9 +484,11 @@ class Engine:
             n, changepoint = int(path.n[place]), int(path.lowest[place])
             live.alarms += 1
             self._mark(connection, live, n, "alarm", changepoint)
-            self._alert(connection, live, "firing", n, changepoint, float(path.log_value[place]))
-            if restarts:
-                self._alert(connection, live, "resolved", n, changepoint, float(path.log_value[place]), "restart")
+            if place == sounded[-1]:  # of several in one batch the last is told: they are one alert
+                value = float(path.log_value[place])
+                self._alert(connection, live, "firing", n, changepoint, value)
+                if restarts:
+                    self._alert(connection, live, "resolved", n, changepoint, value, "restart")
         if restarts and len(sounded):
             live.since = int(path.n[sounded[-1]])
             live.histogram[:] = 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from exchangeable import snapshot
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Floats, Integers
+from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.configuration import Configuration, Once, stored
 from exchangeable.service.problems import Problem
@@ -24,7 +24,7 @@ PART = 64 << 20  # bytes of a snapshot in one row
 LN10 = math.log(10.0)
 CHANGING = (
     "state", "observed_at", "next_seq", "n", "since", "resets", "waiting", "expired", "observations", "duplicates",
-    "alarms", "alarm", "log10", "histogram", "kept",
+    "alarms", "alarm", "log10", "carried", "total", "peak", "histogram", "kept",
 )  # fmt: skip
 SAID = ", ".join(("name", "kinds", "created", *CHANGING))  # the columns that ``summary`` wants
 
@@ -49,6 +49,9 @@ class Live:
     observations: int = 0
     duplicates: int = 0
     alarms: int = 0
+    carried: float = 0.0  # log capital of the tests that have restarted since the last reset, one after the other
+    total: float = 0.0  # the same with the test that runs: the capital of one gambler who never begins anew
+    peak: float = 0.0  # the highest total
     kept: int = 1  # the first step that is still stored one by one
     width: int | None = None  # numbers in an observation, once there has been one
     snapshot_n: int = -1
@@ -70,7 +73,7 @@ class Live:
         if row is None:
             raise unknown(name)
         id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, expired = row[:11]
-        observations, duplicates, alarms, _, _, histogram, kept = row[11:]
+        observations, duplicates, alarms, _, _, carried, total, peak, histogram, kept = row[11:]
         configuration = stored(text)
         at, data = _snapshot(connection, id_)
         try:
@@ -84,7 +87,7 @@ class Live:
         live = cls(
             id_, name, configuration, monitor, history.Tail.load(connection, id_, n), created,
             np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting, expired,
-            observations, duplicates, alarms, kept, _width(connection, id_), at, len(data),
+            observations, duplicates, alarms, carried, total, peak, kept, _width(connection, id_), at, len(data),
         )  # fmt: skip
         if monitor.n != n or live.state() != json.loads(state):
             raise _damaged(name, f"it comes to another state than the one committed at n = {n}")
@@ -96,7 +99,7 @@ class Live:
         return (
             json.dumps(state), self.observed_at, self.next_seq, self.monitor.n, self.since, self.resets, self.waiting,
             self.expired, self.observations, self.duplicates, self.alarms, int(state["alarm"]), self.log10,
-            self.histogram.astype("<i8").tobytes(), self.kept,
+            self.carried, self.total, self.peak, self.histogram.astype("<i8").tobytes(), self.kept,
         )  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
@@ -129,6 +132,19 @@ class Live:
     def count(self, p: Floats) -> None:
         """Put p-values into the histogram."""
         self.histogram += binned(p)
+
+    def gain(self, path: Path) -> None:
+        """Carry the capital over restarts: the product over all tests since the last reset is one martingale.
+
+        The capital of the test that runs is none: a restart may lift it.
+        """
+        ends = np.flatnonzero(path.alarm).tolist() if self.monitor.on_alarm == "restart" else []
+        for start, stop in zip([0, *(end + 1 for end in ends)], [*(end + 1 for end in ends), len(path.n)], strict=True):
+            totals = self.carried + path.log_value[start:stop]
+            if len(totals):
+                self.total, self.peak = float(totals[-1]), max(self.peak, float(totals.max()))
+            if stop - 1 in ends:
+                self.carried = self.total
 
     def in_pool(self) -> int:
         """How many examples the measure remembers."""

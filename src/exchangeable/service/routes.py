@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import sqlite3
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -366,10 +365,10 @@ async def all_events(request: Request) -> Response:
 
 
 PROMISES = {
-    "adjusted": "Of the streams found, at most the part alpha on average has not changed, whenever you look and "
-    "however the streams depend on one another.",
-    "current": "Of the streams found, at most the part alpha on average has not changed, if the time to look was fixed "
-    "in advance, or if the streams are independent.",
+    "adjusted": "Of the streams found, at most the part alpha on average has not changed since its last reset, "
+    "whenever you look and however the streams depend on one another.",
+    "current": "Of the streams found, at most the part alpha on average has not changed since its last reset, if the "
+    "time to look was fixed in advance, or if the streams are independent.",
 }
 
 
@@ -379,27 +378,26 @@ async def all_together(
     alpha: Annotated[float, Query(gt=0.0, lt=1.0)] = 0.05,
     method: Literal["adjusted", "current"] = "adjusted",
 ) -> Response:
-    """Which streams have changed, with a false discovery rate of at most alpha (e-BH over all streams)."""
+    """Which streams have changed, with a false discovery rate of at most alpha (e-BH over all streams).
+
+    The evidence of a stream that restarts after alarms is carried over the restarts, as one gambler's capital.
+    """
 
     def look(connection: sqlite3.Connection) -> dict[str, Any]:
-        rows = connection.execute(f"SELECT {SAID} FROM streams ORDER BY name").fetchall()  # noqa: S608
-        found = [summary(row) for row in rows]
-        return {"alpha": alpha, "method": method, "streams": len(found), **_changed(found, alpha, method)}
+        rows = connection.execute("SELECT name, log10, total, peak FROM streams ORDER BY name").fetchall()
+        return {"alpha": alpha, "method": method, "streams": len(rows), **_changed(rows, alpha, method)}
 
     return reply(await looked(request, look))
 
 
-def _changed(found: list[dict[str, Any]], alpha: float, method: str) -> dict[str, Any]:
+def _changed(rows: list[tuple[str, float, float, float]], alpha: float, method: str) -> dict[str, Any]:
     promise = {"promise": PROMISES[method]}
-    if not found:
+    if not rows:
         return {"found": [], "log10_threshold": None, **promise}
-    capital = {stream["name"]: stream["state"]["log10_martingale"] for stream in found}
-    if method == "adjusted":
-        peaks = fleet.adjusted([stream["state"]["log10_max"] * LN10 for stream in found])
-        evidence = dict(zip(capital, peaks.tolist(), strict=True))
-    else:
-        evidence = {name: -math.inf if value is None else value * LN10 for name, value in capital.items()}
-    changed = fleet.e_bh(evidence, alpha)
+    names, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
+    evidence = fleet.adjusted(peaks).tolist() if method == "adjusted" else totals
+    changed = fleet.e_bh(dict(zip(names, evidence, strict=True)), alpha)
+    capital = dict(zip(names, log10, strict=True))
     named = [
         {"name": name, "log10_e": value / LN10, "log10_martingale": capital[name]}
         for name, value in zip(changed.names, changed.log_values.tolist(), strict=True)

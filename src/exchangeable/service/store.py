@@ -21,7 +21,8 @@ CREATE TABLE streams(
   created REAL NOT NULL, state TEXT NOT NULL, observed_at REAL, next_seq INTEGER NOT NULL, n INTEGER NOT NULL,
   since INTEGER NOT NULL, resets INTEGER NOT NULL, waiting INTEGER NOT NULL, expired INTEGER NOT NULL,
   observations INTEGER NOT NULL, duplicates INTEGER NOT NULL, alarms INTEGER NOT NULL, alarm INTEGER NOT NULL,
-  log10 REAL NOT NULL, histogram BLOB NOT NULL, kept INTEGER NOT NULL) STRICT;
+  log10 REAL NOT NULL, carried REAL NOT NULL, total REAL NOT NULL, peak REAL NOT NULL, histogram BLOB NOT NULL,
+  kept INTEGER NOT NULL) STRICT;
 CREATE INDEX streams_by_alarm ON streams(alarm DESC, log10 DESC, name);
 CREATE TABLE steps(
   stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, p BLOB NOT NULL, log10 BLOB NOT NULL,
@@ -53,6 +54,7 @@ CREATE TABLE outbox(
   id INTEGER PRIMARY KEY, created REAL NOT NULL, receiver TEXT NOT NULL, stream TEXT NOT NULL, status TEXT NOT NULL,
   fingerprint TEXT NOT NULL, alert TEXT NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL, error TEXT) STRICT;
 CREATE INDEX outbox_by_state ON outbox(state, receiver, stream, id);
+CREATE INDEX outbox_by_fingerprint ON outbox(fingerprint, status, id);
 CREATE TABLE tokens(
   id TEXT PRIMARY KEY, digest BLOB NOT NULL, scopes TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL,
   revoked REAL) STRICT, WITHOUT ROWID;
