@@ -23,7 +23,7 @@ def _commands() -> None:
 
 @commands.command()
 def test(
-    config: Annotated[Path, typer.Option(help="The operator's settings (TOML), with [[webhooks]].")],
+    config: Annotated[Path, typer.Option(help="The operator's settings (TOML), and in it its webhooks.")],
     receiver: Annotated[str | None, typer.Option(help="Only this one, by its name; default: all.")] = None,
     format: Annotated[Format, typer.Option(help="Of the outcomes.")] = Format.text,  # noqa: A002
 ) -> None:
