@@ -18,7 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -261,14 +261,20 @@ class Engine:
             if job.stream in touched:
                 continue
             touched.add(job.stream)
-            with suppress(Exception):  # it is refused in its turn
+            try:
                 live = self._live(connection, job.stream)
                 admitted = self._admitted(connection, live, job.batch)
-                if not live.configuration.needs_labels and len(admitted.new):
-                    x = examples(live.configuration, admitted.new.x)
-                    self._ahead[job.stream] = admitted._replace(path=self._pool.submit(live.monitor.extend, x))
+            except sqlite3.Error:
+                raise
+            except Exception:  # noqa: BLE001, S112 - it is refused in its turn
+                continue
+            if not live.configuration.needs_labels and len(admitted.new):
+                x = examples(live.configuration, admitted.new.x)
+                self._ahead[job.stream] = admitted._replace(path=self._pool.submit(live.monitor.extend, x))
 
     def _one(self, connection: sqlite3.Connection, job: Job) -> tuple[Any, Exception | None]:
+        if not connection.in_transaction:  # some errors undo it: a savepoint would then be a commit of its own
+            raise sqlite3.OperationalError("the transaction was undone")
         connection.execute("SAVEPOINT request")
         news = len(self._news)
         try:
