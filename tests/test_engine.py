@@ -42,13 +42,20 @@ class Model:
         self.configuration: Configuration = configuration(kind)
         self.monitor: ex.Monitor = self.configuration.monitor()
         self.seen: list[float] = []
+        self.total = self.peak = 0.0  # log capital of a gambler who goes on over restarts
 
     def take(self, x: list[float]) -> None:
         self.seen += x
-        self.monitor.extend(x)
+        for value in x:
+            last = self.monitor.last
+            fresh = last is None or (last.alarm and self.monitor.on_alarm == "restart")
+            gained = self.monitor.update(value).log_value
+            self.total += gained if fresh or last is None else gained - last.log_value
+            self.peak = max(self.peak, self.total)
 
     def reset(self) -> None:
         self.monitor = self.configuration.monitor(start=self.monitor.n)
+        self.total = self.peak = 0.0
 
 
 class Place:
@@ -141,6 +148,9 @@ def compare(place: Place, models: dict[str, Model]) -> None:
         assert shown["state"]["p"] == (last.p if last else None)
         assert (shown["state"]["alarm_at"], shown["state"]["changepoint"]) == (monitor.alarm_at, monitor.changepoint)
         assert place.engine.export(name).result(60) == snapshot.encode(monitor)
+        with place.store.read() as connection:
+            evidence = connection.execute("SELECT total, peak FROM streams WHERE name = ?", (name,)).fetchone()
+        assert evidence == pytest.approx((model.total, model.peak), abs=1e-9)
 
 
 @pytest.mark.parametrize("place", range(6), indirect=True)

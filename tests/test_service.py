@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -368,10 +369,40 @@ def test_a_label_or_an_id_must_come_and_ids_that_wait_must_differ(server: Served
     reply = server.send("a", [{"seq": 1, "x": [1.0]}])
     assert (reply.status_code, "y must be given" in reply.json()["message"]) == (422, True)
     reply = server.send("a", [{"seq": 1, "x": [1.0], "id": "i"}, {"seq": 2, "x": [1.0], "id": "i"}])
-    assert (reply.status_code, "id must be unlike" in reply.json()["message"]) == (422, True)
+    assert (reply.status_code, "id must be unlike those before" in reply.json()["message"]) == (422, True)
     assert server.show("a")["next_seq"] == 1
     server.create("b")
     assert server.label("b", [{"id": "i", "y": 1}]).status_code == 409
+
+
+def test_an_id_is_used_once_so_that_a_label_sent_again_finds_no_other(server: Served) -> None:
+    labelled(server)
+    server.take("a", [{"seq": 1, "x": [1.0], "id": "i"}])
+    assert server.label("a", [{"id": "i", "y": "1"}]).json()["accepted"] == 1
+    server.take("a", [{"seq": 2, "x": [2.0], "y": "1", "id": "k"}])
+    for name in ("i", "k"):
+        reply = server.send("a", [{"seq": 3, "x": [3.0], "id": name}])
+        assert (reply.status_code, reply.json()["seq"]) == (422, 3)
+        assert server.label("a", [{"id": name, "y": "1"}]).json()["duplicates"] == 1
+
+
+@pytest.mark.parametrize("line", [{"x": [1e200]}, {"x": [1.0], "y": 1e200}, {"x": [1.0], "y": "text"}])
+def test_what_could_not_be_ranked_later_does_not_get_into_the_queue(server: Served, line: dict[str, Any]) -> None:
+    server.create("a", measure={"kind": "nearest-residual", "cap": 100})
+    server.take("a", [{"seq": 1, "x": [1.0], "id": "i"}])
+    assert server.send("a", [{"seq": 2, "id": "k", **line}]).status_code == 422
+    assert server.take("a", [{"seq": 2, "x": [1.0], "y": 2.0}])["waiting"] == 2
+    assert server.label("a", [{"id": "i", "y": 1.0}]).json()["state"]["n"] == 2
+
+
+def test_a_reset_sets_aside_what_waits(server: Served) -> None:
+    server.create("a", measure={"kind": "nearest-neighbour", "cap": 3}, labels={"wait": 10})
+    server.take("a", [{"seq": k, "x": [1.0], "id": f"i{k}"} for k in (1, 2, 3)])
+    assert server.send("a", [{"seq": 4, "x": [1.0], "y": "1"}]).json()["error"] == "full"
+    after = server.ask("POST", "/v1/streams/a/reset").json()
+    assert (after["waiting"], after["expired"]) == (0, 3)
+    assert server.take("a", [{"seq": 4, "x": [1.0], "y": "1"}])["state"]["n"] == 1
+    assert server.label("a", [{"id": "i1", "y": "1"}]).json()["late"] == 1
 
 
 def test_waiting_survives_a_restart(tmp_path: Path) -> None:
@@ -436,9 +467,9 @@ def test_fleet_is_the_librarys_rule(server: Served) -> None:
         states = {f"s{k}": server.show(f"s{k}")["state"] for k in range(5)}
         if method == "adjusted":
             peaks = ex.fleet.adjusted([state["log10_max"] * LN10 for state in states.values()])
-            evidence = dict(zip(states, peaks.tolist(), strict=True))
+            evidence = dict(zip(states, (peaks - math.log(2.0)).tolist(), strict=True))
         else:
-            evidence = {name: state["log10_martingale"] * LN10 for name, state in states.items()}
+            evidence = {name: state["log10_martingale"] * LN10 - math.log(2.0) for name, state in states.items()}
         assert [row["name"] for row in reply["found"]] == ex.fleet.e_bh(evidence, 0.05).names
         assert {row["name"] for row in reply["found"]} == {"s0", "s1"}
     assert server.ask("GET", "/v1/fleet", params={"alpha": 1.5}).status_code == 422
@@ -456,16 +487,15 @@ def test_fleet_carries_evidence_over_restarts_and_forgets_it_at_a_reset(server: 
         server.take("a", numbered(p[start : start + 100], start + 1))
     assert server.show("a")["alarms"] > 3
     total = np.cumsum([bets.Power(0.92).log_density(value) for value in p])  # the bet does not learn: one product
-    for method, evidence in (
-        ("current", float(total[-1])),
-        ("adjusted", float(ex.fleet.adjusted([max(0.0, float(total.max()))])[0])),
-    ):
+    for method, evidence in (("current", total[-1]), ("adjusted", ex.fleet.adjusted([total.max(initial=0.0)])[0])):
         reply = server.ask("GET", "/v1/fleet", params={"alpha": 0.999, "method": method}).json()
-        found = {row["name"]: row["log10_e"] * LN10 for row in reply["found"]}
-        assert found == ({"a": pytest.approx(evidence)} if evidence >= -math.log(0.999) else {})
-        assert reply["found"]
+        assert [row["log10_e"] * LN10 for row in reply["found"]] == [pytest.approx(evidence - math.log(2.0))]
     server.ask("POST", "/v1/streams/a/reset")
     assert server.ask("GET", "/v1/fleet", params={"alpha": 0.9}).json()["found"] == []
+    server.take("a", numbered([0.001] * 50, 601))  # a second test, which counts a sixth
+    gained = 50 * bets.Power(0.92).log_density(0.001)
+    reply = server.ask("GET", "/v1/fleet", params={"alpha": 0.999, "method": "current"}).json()
+    assert [row["log10_e"] * LN10 for row in reply["found"]] == [pytest.approx(gained - math.log(6.0))]
 
 
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
@@ -483,6 +513,28 @@ def test_a_stopped_server_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None
                 server.ask("POST", "/v1/streams/other/reset")
         monitor.extend(x[start : start + 300])
         assert taken["state"] == state_of(monitor)
+
+
+def test_a_stream_that_cannot_be_resumed_is_refused_but_can_be_reset_or_deleted(tmp_path: Path) -> None:
+    with served(tmp_path / "s.db") as server:
+        for name in ("a", "b", "c"):
+            server.create(name, bet={"kind": "simple-mixture"})
+            server.take(name, numbered(range(100)))
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("UPDATE snapshots SET data = x'00' WHERE stream < 3")
+        words = connection.execute("SELECT state FROM streams WHERE name = 'c'").fetchone()[0].replace("exch", "Exch")
+        connection.execute("UPDATE streams SET state = ? WHERE name = 'c'", (words,))
+    with served(tmp_path / "s.db") as server:
+        for name in ("a", "b"):
+            reply = server.send(name, numbered([1.0], 101))
+            assert (reply.status_code, reply.json()["error"]) == (503, "storage")
+            assert server.show(name)["state"]["n"] == 100
+        assert server.take("c", numbered([1.0], 101))["state"]["n"] == 101  # another sentence is no other state
+        after = server.ask("POST", "/v1/streams/a/reset").json()
+        assert (after["state"]["n"], after["state"]["alarm"], after["next_seq"]) == (100, False, 101)
+        assert server.take("a", numbered([1.0], 101))["state"]["n"] == 101
+        assert server.ask("DELETE", "/v1/streams/b").status_code == 204
+        assert server.ask("GET", "/v1/streams/b").status_code == 404
 
 
 def test_the_state_never_depends_on_what_was_pruned(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step, is_alarm
 from exchangeable.pvalues import Given, PValues
 
-BLOCK = 1024  # examples taken at a time after a restart: what follows the next alarm is ranked twice
+BLOCK, FEW = 1024, 16  # examples taken at a time after a restart: few at first, since what follows an alarm is redone
 
 
 class Monitor:
@@ -137,11 +137,12 @@ class Monitor:
         """Bet on the examples after ``start``; after a restart the rest is ranked anew."""
         stop = start + len(p)
         with self._intact():
-            parts = [self._bet(start, p)]
+            parts, size = [self._bet(start, p)], FEW
             while self.n < stop:
-                rest = slice(self.n - start, self.n - start + BLOCK)
+                rest = slice(self.n - start, self.n - start + size)
                 p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
                 parts.append(self._bet(self.n - len(p), p))
+                size = FEW if parts[-1].alarm.any() else min(2 * size, BLOCK)
         path = Path.join(parts)
         if len(path.n):
             self.last = Step(int(path.n[-1]), float(path.p[-1]), float(path.log_value[-1]), bool(path.alarm[-1]))

@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exchangeable import snapshot
+from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Path
 from exchangeable.service import alerts, history
 from exchangeable.service.configuration import Configuration
-from exchangeable.service.live import BINS, CHANGING, LN10, Live, binned, examples, keep, kinds
+from exchangeable.service.live import BINS, CHANGING, LN10, Live, binned, examples, keep, kinds, stream
 from exchangeable.service.problems import Problem
 from exchangeable.service.repeats import Repeats
 from exchangeable.service.settings import Settings
@@ -96,6 +97,7 @@ class Engine:
         self._queued = threading.Lock()
         self.queued_rows = self.queued_requests = 0
         self._stopping = self._ended = False
+        self._probe: Future[None] | None = None
         self._thread = threading.Thread(target=self._run, name="exchangeable-engine", daemon=True)
 
     def start(self) -> None:
@@ -153,8 +155,10 @@ class Engine:
         return self._submit(work, limited=False)
 
     def probe(self) -> Future[None]:
-        """Write something harmless, if the disk has some room; a refusal shows in ``failing``."""
-        return self._submit(self._touch, limited=False)
+        """Write something harmless, if the disk has some room; a refusal shows in ``failing``. One at a time."""
+        if self._probe is None or self._probe.done():
+            self._probe = self._submit(self._touch, limited=False)
+        return self._probe
 
     def _submit(
         self,
@@ -263,12 +267,14 @@ class Engine:
             touched.add(job.stream)
             try:
                 live = self._live(connection, job.stream)
+                if live.configuration.needs_labels:
+                    continue  # it may have to wait
                 admitted = self._admitted(connection, live, job.batch)
             except sqlite3.Error:
                 raise
             except Exception:  # noqa: BLE001, S112 - it is refused in its turn
                 continue
-            if not live.configuration.needs_labels and len(admitted.new):
+            if len(admitted.new):
                 x = examples(live.configuration, admitted.new.x)
                 self._ahead[job.stream] = admitted._replace(path=self._pool.submit(live.monitor.extend, x))
 
@@ -301,6 +307,8 @@ class Engine:
                 job.future.set_exception(storage(error))
             except Exception as refusal:  # noqa: BLE001 - its sender is told
                 job.future.set_exception(refusal)
+        while len(self._lives) > self.settings.live_streams and not self._ahead:
+            self._lives.popitem(last=False)  # it comes back from the database, by replay
 
     def _fail(self, jobs: list[Job], error: sqlite3.Error) -> None:
         self._forget()
@@ -345,7 +353,7 @@ class Engine:
         if row is not None:
             if row[0] != configuration.canonical():
                 raise Problem(409, "conflict", f"stream {name!r} exists with another configuration")
-            return False, self._live(connection, name).whole()
+            return False, stream(connection, name)
         most = self.settings.limits.streams
         if connection.execute("SELECT count(*) FROM streams").fetchone()[0] >= most:
             raise Problem(409, "too-many-streams", f"there must be at most {most} streams; delete one first")
@@ -364,27 +372,38 @@ class Engine:
         return True, live.whole()
 
     def _delete(self, connection: sqlite3.Connection, name: str) -> None:
-        live = self._live(connection, name)
+        live = self._known(connection, name)
         self._resolve(connection, live, "deleted")
         for table in PER_STREAM:
             connection.execute(f"DELETE FROM {table} WHERE stream = ?", (live.id,))  # noqa: S608
         connection.execute("DELETE FROM streams WHERE id = ?", (live.id,))
-        del self._lives[name]
+        self._lives.pop(name, None)
         self._news.append(Steps(name, None, {"name": name}, "gone"))
 
     def _reset(self, connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-        live = self._live(connection, name)
+        live = self._known(connection, name)
         self._resolve(connection, live, "reset")
         n = live.monitor.n
         with self._moving(live):
+            Waiting(connection, live).clear()
             live.monitor = live.configuration.monitor(start=n)
             live.since, live.resets, live.histogram = n, live.resets + 1, np.zeros(BINS, np.int64)
             live.carried = live.total = live.peak = 0.0
             self._mark(connection, live, n, "reset", None)
             keep(connection, live)
             self._update(connection, live)
+        self._lives[name] = live
         self._news.append(Steps(name, None, live.summary(), "reset"))
         return live.whole()
+
+    def _known(self, connection: sqlite3.Connection, name: str) -> Live:
+        """A stream that is to be deleted or begun anew; one that cannot be resumed is known by its row."""
+        try:
+            return self._live(connection, name)
+        except Problem as problem:
+            if problem.status != 503:
+                raise
+            return Live.row(connection, name)
 
     def _bet(self, connection: sqlite3.Connection, name: str) -> dict[str, Any]:
         live = self._live(connection, name)
@@ -412,6 +431,7 @@ class Engine:
         _, _, new, repeats, path = admitted
         with self._moving(live):
             live.duplicates += repeats
+            self._clean(connection, live, live.next_seq + len(new))
             live.next_seq += len(new)
             live.observations += len(new)
             if len(new):
@@ -422,7 +442,9 @@ class Engine:
 
     def _admitted(self, connection: sqlite3.Connection, live: Live, batch: Batch) -> Admitted:
         new, repeats = Repeats(connection, live).split(batch)
-        self._admit(live, new)
+        if len(new):
+            self._admit(live, new)
+            Waiting(connection, live).admit(new)
         return Admitted(live, batch, new, repeats)
 
     def _label(self, connection: sqlite3.Connection, name: str, labels: list[Label]) -> dict[str, Any]:
@@ -430,9 +452,9 @@ class Engine:
         if not live.configuration.needs_labels:
             kind = live.configuration.measure.kind
             raise Problem(409, "conflict", f"labels play no part in stream {name!r}, whose measure is {kind}")
+        waiting = Waiting(connection, live)
+        counts = waiting.label(labels)
         with self._moving(live):
-            waiting = Waiting(connection, live)
-            counts = waiting.label(labels)
             points = self._play(connection, live, waiting.release())
         return self._said(connection, live, points, **counts)
 
@@ -446,9 +468,15 @@ class Engine:
 
     def _admit(self, live: Live, new: Batch) -> None:
         """Refuse what the stream cannot take, before anything moves."""
-        if not len(new):
-            return
         width = new.x.shape[1]
+        low, high = (0.0, 1.0) if live.configuration.measure.kind == "p-values" else (-LARGEST, LARGEST)
+        good = ((new.x >= low) & (new.x <= high) & ((low < 0.0) | (new.x > 0.0))).all(axis=1)
+        if not good.all() and (low == 0.0 or not live.configuration.scalar):
+            law = "lie in (0, 1]" if low == 0.0 else f"be of magnitude at most {LARGEST:g}"
+            seq = int(new.seq[good.argmin()])
+            raise Problem(
+                422, "bad-observation", f"x must {law} in stream {live.name!r}, but not at seq {seq}", seq=seq
+            )
         if live.configuration.scalar and width != 1:
             raise Problem(422, "bad-observation", f"x must be one number in stream {live.name!r}, got {width}")
         if live.width is not None and width != live.width:
@@ -553,7 +581,11 @@ class Engine:
         if keep_from - live.kept >= PRUNED:
             rolled_from = live.monitor.n - retention.rollups + 1
             live.kept = history.prune(connection, live.id, min(keep_from, live.kept + 4 * PRUNED), rolled_from)
-            seq = live.next_seq - retention.observations
+
+    def _clean(self, connection: sqlite3.Connection, live: Live, next_seq: int) -> None:
+        """Now and then: no more old labels, and observations that waited in vain, than wanted."""
+        if live.configuration.needs_labels and next_seq // PRUNED != live.next_seq // PRUNED:
+            seq = next_seq - self.settings.retention.observations
             for table in ("labels", "expired"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = ? AND seq < ?", (live.id, seq))  # noqa: S608
 

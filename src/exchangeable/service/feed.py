@@ -39,6 +39,14 @@ def _nullable(values: Any) -> list[Any]:
     return [value if lawful else None for value, lawful in zip(values.tolist(), np.isfinite(values), strict=True)]
 
 
+def _newest(event: Steps) -> dict[str, list[Any]]:
+    """The last points of an event, made once for all readers."""
+    if event.points is None:
+        return {"n": [], "log10": []}
+    n, log10, p, exact, width = event.points
+    return columns(history.Points(n[-NEWEST:], log10[-NEWEST:], p[-NEWEST:], exact, width))
+
+
 def _thinned(event: Steps) -> Steps:
     if event.points is None:
         return event
@@ -56,7 +64,7 @@ class Reader:
         self.wake = asyncio.Event()
         self.checked = 0.0  # when the reader's token was last looked at
 
-    def take(self, event: Steps) -> None:
+    def take(self, event: Steps, newest: dict[str, list[Any]]) -> None:
         """Keep an event, or, if the reader is slow, only that there was one."""
         if len(self.events) >= BACKLOG and event.kind == "steps":
             self.lagging = True
@@ -73,7 +81,7 @@ class Overlooker(Reader):
         self.streams: dict[str, dict[str, Any]] = {}
         self.removed: dict[str, None] = {}
 
-    def take(self, event: Steps) -> None:
+    def take(self, event: Steps, newest: dict[str, list[Any]]) -> None:
         """Put an event in the place of those before it."""
         if event.kind == "gone":
             self.streams.pop(event.name, None)
@@ -81,8 +89,7 @@ class Overlooker(Reader):
         else:
             self.removed.pop(event.name, None)
             tail = self.streams.get(event.name, {}).get("tail", {"n": [], "log10": []})
-            fresh = columns(event.points) if event.points is not None else {"n": [], "log10": []}
-            joined = {key: (tail[key] + fresh[key])[-NEWEST:] for key in ("n", "log10")}
+            joined = {key: (tail[key] + newest[key])[-NEWEST:] for key in ("n", "log10")}
             self.streams[event.name] = {**event.stream, "tail": joined}
         self.wake.set()
 
@@ -121,9 +128,10 @@ class Feed:
 
     def _deliver(self, events: list[Steps]) -> None:
         for event in events:
+            newest = _newest(event)
             for name in (event.name, None):
                 for reader in self._readers.get(name, ()):
-                    reader.take(event)
+                    reader.take(event, newest)
 
     @property
     def readers(self) -> int:
@@ -183,6 +191,8 @@ async def of_stream(
             yield event("state", stream, sent)
         elif points is not None and len(points.n):
             yield _steps(points, stream, last + 1)
+        else:  # nothing new to be seen, but a reset may have been
+            yield event("state", stream, sent)
         while not feed.closed:
             if not await feed.wait(reader, watch):
                 yield b": alive\n\n"

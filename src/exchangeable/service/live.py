@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sqlite3
 from collections.abc import Sequence
@@ -14,11 +15,13 @@ import numpy as np
 
 from exchangeable import snapshot
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Floats, Integers, Path
+from exchangeable.protocols import Floats, Integers, Path, Step
 from exchangeable.service import history
 from exchangeable.service.configuration import Configuration, Once, stored
 from exchangeable.service.problems import Problem
 
+log = logging.getLogger(__name__)
+COMPARED = ("n", "p", "log10_martingale", "log10_max", "alarm", "alarm_at", "changepoint")  # words may change
 BINS = 20  # of the histogram of p-values
 PART = 64 << 20  # bytes of a snapshot in one row
 LN10 = math.log(10.0)
@@ -66,6 +69,48 @@ class Live:
     @classmethod
     def load(cls, connection: sqlite3.Connection, name: str) -> Live:
         """A stream as of its last commit: the snapshot, and what came after it, replayed."""
+        live = cls.row(connection, name)
+        (text,) = connection.execute("SELECT state FROM streams WHERE id = ?", (live.id,)).fetchone()
+        try:
+            live._resume(connection)
+        except ValueError as error:
+            raise _damaged(name, str(error)) from error
+        live._check(json.loads(text))
+        return live
+
+    def _resume(self, connection: sqlite3.Connection) -> None:
+        """Bring the monitor back."""
+        self.snapshot_n, data = _snapshot(connection, self.id)
+        self.snapshot_bytes = len(data)
+        monitor = snapshot.decode(data)
+        if not isinstance(monitor, Monitor):
+            raise ValueError("its snapshot is not a monitor")
+        labelled = self.configuration.needs_labels
+        for part in history.replay(connection, self.id, self.snapshot_n):
+            monitor.extend(examples(self.configuration, part.x), part.extra.get("y") if labelled else None)
+        self.monitor = monitor
+
+    def _check(self, committed: dict[str, Any]) -> None:
+        """Refuse to go on from another state than the committed one; another processor may round the last digits."""
+        state = self.state()
+        for key in ("log10_martingale", "log10_max"):
+            was, now = committed[key], state[key]
+            if (
+                was != now
+                and was is not None
+                and now is not None
+                and math.isclose(was, now, rel_tol=1e-9, abs_tol=1e-9)
+            ):
+                log.warning("stream %s resumes with %s = %r, committed was %r", self.name, key, now, was)
+                committed[key] = now
+        for key in COMPARED:
+            if committed[key] != state[key]:
+                law = f"{key} is {state[key]!r} after replay and was {committed[key]!r} when it was committed"
+                raise _damaged(self.name, law)
+
+    @classmethod
+    def row(cls, connection: sqlite3.Connection, name: str) -> Live:
+        """What the row says of a stream; its monitor knows where it stands, but nothing of the past."""
         row = connection.execute(
             f"SELECT id, configuration, created, {', '.join(CHANGING)} FROM streams WHERE name = ?",  # noqa: S608
             (name,),
@@ -75,23 +120,17 @@ class Live:
         id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, expired = row[:11]
         observations, duplicates, alarms, _, _, carried, total, peak, histogram, kept = row[11:]
         configuration = stored(text)
-        at, data = _snapshot(connection, id_)
-        try:
-            monitor = snapshot.decode(data)
-        except ValueError as error:
-            raise _damaged(name, f"its snapshot cannot be read: {error}") from error
-        if not isinstance(monitor, Monitor):
-            raise _damaged(name, "its snapshot is not a monitor")
-        for part in history.replay(connection, id_, at):
-            monitor.extend(examples(configuration, part.x), part.extra.get("y") if configuration.needs_labels else None)
-        live = cls(
+        monitor, said = configuration.monitor(start=n), json.loads(state)
+        monitor.alarm_at, monitor.changepoint = said["alarm_at"], said["changepoint"]
+        monitor._high = said["log10_max"] * LN10
+        if said["p"] is not None:
+            log_value = -math.inf if said["log10_martingale"] is None else said["log10_martingale"] * LN10
+            monitor.last = Step(n, said["p"], log_value, said["alarm"])
+        return cls(
             id_, name, configuration, monitor, history.Tail.load(connection, id_, n), created,
             np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting, expired,
-            observations, duplicates, alarms, carried, total, peak, kept, _width(connection, id_), at, len(data),
+            observations, duplicates, alarms, carried, total, peak, kept, _width(connection, id_),
         )  # fmt: skip
-        if monitor.n != n or live.state() != json.loads(state):
-            raise _damaged(name, f"it comes to another state than the one committed at n = {n}")
-        return live
 
     def values(self) -> tuple[Any, ...]:
         """What changes of the row, in the order of ``CHANGING``."""
@@ -212,6 +251,15 @@ def moment(time: float | None) -> str | None:
     if time is None:
         return None
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
+    """A stream with its configuration, as its row says."""
+    query = f"SELECT configuration, {SAID} FROM streams WHERE name = ?"  # noqa: S608
+    row = connection.execute(query, (name,)).fetchone()
+    if row is None:
+        raise unknown(name)
+    return {**summary(row[1:]), "configuration": json.loads(row[0])}
 
 
 def summary(values: Sequence[Any]) -> dict[str, Any]:

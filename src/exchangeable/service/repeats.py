@@ -38,15 +38,22 @@ class Repeats:
         """A batch with repeats of its own, or in another order: each stands in its turn."""
         expected = self.live.next_seq
         new: list[int] = []
+        old: dict[int, int] = {}
         for place, seq in enumerate(batch.seq.tolist()):
             if seq == expected + len(new):
                 new.append(place)
             elif seq > expected + len(new):
                 raise self._gap(seq, expected + len(new))
             elif seq < expected:
-                self._compare(batch.part(place, place + 1))
+                if seq in old and not _alike(batch, place, batch, old[seq]):
+                    raise self._different(seq)
+                old[seq] = place
             elif not _alike(batch, place, batch, new[seq - expected]):
                 raise self._different(seq)
+        known = sorted(old)
+        starts = [i for i, seq in enumerate(known) if i == 0 or seq != known[i - 1] + 1]
+        for start, stop in zip(starts, [*starts[1:], len(known)], strict=True):  # runs of consecutive seqs
+            self._compare(batch.taken([old[seq] for seq in known[start:stop]]))
         return batch.taken(new), len(batch) - len(new)
 
     def _compare(self, batch: Batch) -> None:

@@ -10,13 +10,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
+import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from exchangeable import fleet
-from exchangeable.service import alerts, feed, history, schemas, wire
+from exchangeable.service import alerts, feed, history, live, schemas, wire
 from exchangeable.service.access import allow
 from exchangeable.service.configuration import NAME, Configuration, configuration
 from exchangeable.service.live import LN10, SAID, moment, summary, unknown
@@ -93,7 +94,7 @@ async def create(request: Request, name: Name) -> Response:
 @router.get("/v1/streams/{name}", dependencies=READ, responses=said(schemas.Stream), tags=["streams"])
 async def show(request: Request, name: Name) -> Response:
     """A stream: its configuration and where it stands."""
-    return reply(await looked(request, lambda connection: _whole(connection, name)))
+    return reply(await looked(request, lambda connection: live.stream(connection, name)))
 
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=REFUSALS, tags=["streams"])
@@ -144,14 +145,12 @@ def _row(connection: sqlite3.Connection, name: str) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def _whole(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-    row = _row(connection, name)
-    return {**summary(row[2:]), "configuration": json.loads(row[1])}
-
-
 @router.post("/v1/streams/{name}/reset", dependencies=ADMIN, responses=said(schemas.Stream), tags=["streams"])
 async def reset(request: Request, name: Name) -> Response:
-    """Begin a new test with the next observation: capital 1, no alarm, an empty pool. ``seq`` and ``n`` go on."""
+    """Begin a new test with the next observation: capital 1, no alarm, an empty pool. ``seq`` and ``n`` go on.
+
+    Observations that wait for labels are set aside.
+    """
     return reply(await done(request.app.state.engine.reset(name)))
 
 
@@ -366,9 +365,9 @@ async def all_events(request: Request) -> Response:
 
 PROMISES = {
     "adjusted": "Of the streams found, at most the part alpha on average has not changed since its last reset, "
-    "whenever you look and however the streams depend on one another.",
+    "whenever you look, however often you reset, and however the streams depend on one another.",
     "current": "Of the streams found, at most the part alpha on average has not changed since its last reset, if the "
-    "time to look was fixed in advance, or if the streams are independent.",
+    "time to look was fixed in advance, or if the streams are independent and have different seeds.",
 }
 
 
@@ -384,19 +383,21 @@ async def all_together(
     """
 
     def look(connection: sqlite3.Connection) -> dict[str, Any]:
-        rows = connection.execute("SELECT name, log10, total, peak FROM streams ORDER BY name").fetchall()
+        rows = connection.execute("SELECT name, resets, log10, total, peak FROM streams ORDER BY name").fetchall()
         return {"alpha": alpha, "method": method, "streams": len(rows), **_changed(rows, alpha, method)}
 
     return reply(await looked(request, look))
 
 
-def _changed(rows: list[tuple[str, float, float, float]], alpha: float, method: str) -> dict[str, Any]:
+def _changed(rows: list[tuple[str, int, float, float, float]], alpha: float, method: str) -> dict[str, Any]:
+    """E-BH. The k-th test of a stream counts 1/(k (k + 1)), which sums to 1 over all resets there may ever be."""
     promise = {"promise": PROMISES[method]}
     if not rows:
         return {"found": [], "log10_threshold": None, **promise}
-    names, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
-    evidence = fleet.adjusted(peaks).tolist() if method == "adjusted" else totals
-    changed = fleet.e_bh(dict(zip(names, evidence, strict=True)), alpha)
+    names, resets, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
+    tests = np.array(resets) + 1.0
+    evidence = (fleet.adjusted(peaks) if method == "adjusted" else np.array(totals)) - np.log(tests * (tests + 1.0))
+    changed = fleet.e_bh(dict(zip(names, evidence.tolist(), strict=True)), alpha)
     capital = dict(zip(names, log10, strict=True))
     named = [
         {"name": name, "log10_e": value / LN10, "log10_martingale": capital[name]}

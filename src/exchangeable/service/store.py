@@ -166,11 +166,13 @@ class Store:
             raise
         self._readers: list[sqlite3.Connection] = []  # that nobody uses just now
         self._guard = threading.Lock()
-        self._closed = False
+        self._closed = self._lost = False
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """A transaction: committed and on disk at the end, or undone."""
+        if self._lost:
+            self._writer, self._lost = open_database(self.path), False
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             yield self._writer
@@ -183,9 +185,9 @@ class Store:
         try:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-        except sqlite3.Error:  # a connection that cannot even undo: a new one starts from what is committed
+        except sqlite3.Error:  # a connection that cannot even undo: the next one starts from what is committed
+            self._lost = True
             self._writer.close()
-            self._writer = open_database(self.path)
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

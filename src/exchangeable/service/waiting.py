@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.live import Live
 from exchangeable.service.problems import Problem
@@ -47,31 +48,54 @@ class Waiting:
         if not configuration.needs_labels:
             return _ready(new, None)
         y = new.extras.y
-        for label in y or ():
-            self._check(label)
         if not self.live.waiting and len(new) and y is not None and None not in y:
+            names = new.extras.id or []
+            labels = [(seq, name, "", json.dumps(label)) for seq, name, label in zip(new.seq.tolist(), names, y)]  # noqa: B905
+            self._remember(labels)
             return _ready(new, y)
         self._enqueue(new)
         return self.release()
 
+    def admit(self, new: Batch) -> None:
+        """Refuse what could not be ranked when its turn comes, and ids that are known, before anything moves."""
+        if not self.live.configuration.needs_labels:
+            return
+        y, names, _ = new.extras
+        taken: set[str] = set()
+        for place, seq in enumerate(new.seq.tolist()):
+            label, name = y[place] if y else None, names[place] if names else None
+            if label is None and name is None:
+                law = "y must be given, or an id under which the observation waits for it"
+                raise Problem(422, "bad-observation", f"{law}, got neither at seq {seq}", seq=seq)
+            self._check(label)
+            if name is not None and (name in taken or self._find(name) is not None):
+                message = f"id must be unlike those before it in stream {self.live.name!r}, got {name!r} again"
+                raise Problem(422, "bad-observation", message, seq=seq)
+            taken |= {name} if name is not None else set()
+
     def _check(self, label: Any) -> None:
-        """What would be refused when its turn comes must not get into the queue."""
-        if self.live.configuration.measure.kind == "nearest-residual" and isinstance(label, str):
-            raise Problem(422, "bad-observation", f"y must be a number for nearest-residual, got {label!r}")
+        if self.live.configuration.measure.kind != "nearest-residual" or label is None:
+            return
+        if isinstance(label, str) or not abs(label) <= LARGEST:
+            law = f"y must be a number of magnitude at most {LARGEST:g} for nearest-residual"
+            raise Problem(422, "bad-observation", f"{law}, got {label!r}")
+
+    def clear(self) -> None:
+        """Set aside all that waits: a new test begins with what is sent from now on."""
+        self.connection.execute(
+            "INSERT INTO expired (stream, seq, id, body) SELECT stream, seq, id, body FROM waiting WHERE stream = ?",
+            (self.live.id,),
+        )
+        self.connection.execute("DELETE FROM waiting WHERE stream = ?", (self.live.id,))
+        self.live.expired, self.live.waiting = self.live.expired + self.live.waiting, 0
 
     def _enqueue(self, new: Batch) -> None:
         rows = []
         for place, seq in enumerate(new.seq.tolist()):
             y, name, time = (column[place] if column else None for column in new.extras)
-            if y is None and name is None:
-                law = "y must be given, or an id under which the observation waits for it"
-                raise Problem(422, "bad-observation", f"{law}, got neither at seq {seq}", seq=seq)
             body = {"x": new.x[place].tolist(), "y": y, "id": name, "time": time}
             rows.append((self.live.id, seq, name, json.dumps(body), None if y is None else json.dumps(y)))
-        try:
-            self.connection.executemany("INSERT INTO waiting (stream, seq, id, body, y) VALUES (?, ?, ?, ?, ?)", rows)
-        except sqlite3.IntegrityError as error:
-            raise Problem(422, "bad-observation", "id must be unlike those of the observations that wait") from error
+        self.connection.executemany("INSERT INTO waiting (stream, seq, id, body, y) VALUES (?, ?, ?, ?, ?)", rows)
         self.live.waiting += len(rows)
 
     def label(self, labels: list[LateLabel]) -> dict[str, int]:

@@ -118,6 +118,7 @@ def _refuse_repeated(body: bytes, many: bool) -> None:
 def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT) -> list[LateLabel]:
     """Admit one late label, or lines of them."""
     lines = _lines(LABELS, body, many, batch, "label")
+    _refuse_repeated(body, many)
     for number, line in enumerate(lines, 1):
         _short(number, text, y=line.y, id=line.id)
     return lines
@@ -192,7 +193,7 @@ def _lines(decoder: msgspec.json.Decoder[Line], body: bytes, many: bool, most: i
     if len(lines) > most:
         raise Problem(413, "too-large", f"a batch must have at most {most} lines, got {len(lines)}")
     if not lines:
-        raise Problem(422, f"bad-{noun}", f"the body must hold at least one {noun}, got none")
+        raise Problem(422, "bad-observation", f"the body must hold at least one {noun}, got none")
     return lines
 
 
