@@ -35,7 +35,7 @@ class Waiting:
     """The queue of one stream: whatever stands behind an observation without a label waits as well.
 
     At most ``labels.wait`` observations wait. When more do, the first is set aside: it is never bet on, and ``expired``
-    counts it. That is lawful as long as whether a label comes depends on the observation alone.
+    counts it. That is lawful as long as whether a label comes in time depends on the observation alone.
     """
 
     def __init__(self, connection: sqlite3.Connection, live: Live) -> None:
