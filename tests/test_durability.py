@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 KILLS, PLAIN = 100, 10  # of processes forked from one that has loaded everything, and of processes begun from nothing
 SETTINGS = "snapshot_every = 700\n[retention]\nobservations = 4000\n"
 EVERY = 700
+LONG_PATIENCE = 5 * PATIENCE  # of a client whose server is killed again and again, on a machine that may be slow
 SCORES = np.random.default_rng(5).normal(size=500)
 LN10 = math.log(10.0)
 
@@ -141,7 +142,7 @@ class Feeder(threading.Thread):
 
     def insist(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Reply:
         """Ask until there is an answer."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + LONG_PATIENCE
         while time.monotonic() < until:
             try:
                 reply = self.caller(method, f"/v1/streams/{self.name}{path}", body, kind=kind)
@@ -152,7 +153,7 @@ class Feeder(threading.Thread):
             if reply.status not in (429, 503):
                 return reply
             time.sleep(0.01)
-        raise AssertionError(f"no answer for {PATIENCE} seconds")
+        raise AssertionError(f"no answer for {LONG_PATIENCE} seconds")
 
     def check(self) -> None:
         """The state, the exported monitor and what is stored are the library's."""
@@ -478,7 +479,7 @@ def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded) -> 
             for client in clients:
                 client.enough.set()
             for client in clients:
-                client.join(PATIENCE)
+                client.join(LONG_PATIENCE)
                 assert client.failure is None, (client.name, client.failure)
             assert all(client.taken > 0 for client in clients)
             assert sum(client.interrupted for client in clients) >= KILLS / 2  # there was load to interrupt,

@@ -224,8 +224,8 @@ def test_the_page_of_a_stream_tells_what_it_knows_and_lives(server: Server, tab:
     seen(page, "#guarantee", "the chance that this alarm ever sounds is at most 0.01")
     seen(page, "#configuration", "p-values")
     seen(page, "#legend", "alarm at 100")
-    assert page.locator("#histogram .bar").count() == 20
-    assert page.locator("#bet .curve").count() == 1
+    until(lambda: page.locator("#histogram .bar").count() == 20)
+    until(lambda: page.locator("#bet .curve").count() == 1)
     assert page.locator(".plot .even").count() == 2
     seen(page, "#live", "Live")
     page.evaluate("window.same = 1")
