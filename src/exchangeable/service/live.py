@@ -87,7 +87,8 @@ class Live:
             raise ValueError("its snapshot is not a monitor")
         labelled = self.configuration.needs_labels
         for part in history.replay(connection, self.id, self.snapshot_n):
-            monitor.extend(examples(self.configuration, part.x), part.extra.get("y") if labelled else None)
+            x = examples(self.configuration, part.x.copy())  # a view of stored bytes is read-only: other compiled loops
+            monitor.extend(x, part.extra.get("y") if labelled else None)
         self.monitor = monitor
 
     def _check(self, committed: dict[str, Any]) -> None:
