@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exchangeable import snapshot
 from exchangeable.measures.rows import LARGEST
@@ -469,24 +470,27 @@ class Engine:
     def _admit(self, live: Live, new: Batch) -> None:
         """Refuse what the stream cannot take, before anything moves."""
         width = new.x.shape[1]
-        low, high = (0.0, 1.0) if live.configuration.measure.kind == "p-values" else (-LARGEST, LARGEST)
-        good = ((new.x >= low) & (new.x <= high) & ((low < 0.0) | (new.x > 0.0))).all(axis=1)
-        if not good.all() and (low == 0.0 or not live.configuration.scalar):
-            law = "lie in (0, 1]" if low == 0.0 else f"be of magnitude at most {LARGEST:g}"
-            seq = int(new.seq[good.argmin()])
-            raise Problem(
-                422, "bad-observation", f"x must {law} in stream {live.name!r}, but not at seq {seq}", seq=seq
-            )
         if live.configuration.scalar and width != 1:
             raise Problem(422, "bad-observation", f"x must be one number in stream {live.name!r}, got {width}")
         if live.width is not None and width != live.width:
             raise Problem(
                 422, "bad-observation", f"x must hold {live.width} numbers in stream {live.name!r}, got {width}"
             )
+        if live.configuration.measure.kind == "p-values":
+            self._lawful(live, new, (new.x > 0.0) & (new.x <= 1.0), "lie in (0, 1]")
+        elif not live.configuration.scalar:
+            self._lawful(live, new, np.abs(new.x) <= LARGEST, f"be of magnitude at most {LARGEST:g}")
         cap = live.configuration.cap
         if cap is not None and live.in_pool() + live.waiting + len(new) > cap:
             law = f"stream {live.name!r} holds at most {cap} examples and has {live.in_pool() + live.waiting}"
             raise Problem(409, "full", f"{law}: reset it, or make one with a higher cap")
+
+    def _lawful(self, live: Live, new: Batch, good: NDArray[np.bool_], law: str) -> None:
+        rows = good.all(axis=1)
+        if not rows.all():
+            seq = int(new.seq[rows.argmin()])
+            message = f"x must {law} in stream {live.name!r}, but does not at seq {seq}"
+            raise Problem(422, "bad-observation", message, seq=seq)
 
     def _play(
         self, connection: sqlite3.Connection, live: Live, ready: Ready, ahead: Future[Path] | None = None

@@ -69,12 +69,12 @@ class Live:
     @classmethod
     def load(cls, connection: sqlite3.Connection, name: str) -> Live:
         """A stream as of its last commit: the snapshot, and what came after it, replayed."""
-        live = cls.row(connection, name)
-        (text,) = connection.execute("SELECT state FROM streams WHERE id = ?", (live.id,)).fetchone()
         try:
+            live = cls.row(connection, name)
             live._resume(connection)
-        except ValueError as error:
+        except ValueError as error:  # of the steps, the snapshot, or the replay
             raise _damaged(name, str(error)) from error
+        (text,) = connection.execute("SELECT state FROM streams WHERE id = ?", (live.id,)).fetchone()
         live._check(json.loads(text))
         return live
 
@@ -216,6 +216,8 @@ def _snapshot(connection: sqlite3.Connection, stream: int) -> tuple[int, bytes]:
     """After how many examples the snapshot was taken, and the snapshot."""
     query = "SELECT n, data FROM snapshots WHERE stream = ? ORDER BY part"
     rows = connection.execute(query, (stream,)).fetchall()
+    if not rows:
+        raise ValueError("it has no snapshot")
     return rows[0][0], b"".join(data for _, data in rows)
 
 
