@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exchangeable.protocols import Floats, Integers, in_interval
+from exchangeable.protocols import Floats, Integers, in_interval, whole
 
 SHOWN = 5  # streams that a repr names
 LAW = "log_values must be numbers below inf (-inf is bankruptcy, and lawful)"
@@ -111,17 +112,61 @@ def adjusted(log_peaks: ArrayLike) -> Floats:
     return np.where(peaks < 1.0, np.log(series), direct)
 
 
+def stream_seed(seed: int, key: str | int | bytes) -> int:
+    """The seed of one stream of many: a public function of the seed of all and the stream's key.
+
+        BLAKE2b with a digest of 8 bytes, keyed with the seed, of b"s" + UTF-8, b"i" + decimal digits or b"b" + bytes
+
+    as a whole number (all little-endian, the seed in 8 bytes). So anyone can check a stream by itself, with
+    ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key))``. O(length of the key).
+
+    >>> stream_seed(7, "a"), stream_seed(7, 1) == stream_seed(7, "1")
+    (812320183666626163, False)
+
+    Reference: RFC 7693.
+    """
+    name = whole("seed", seed, 0, 2**64 - 1).to_bytes(8, "little")
+    return int.from_bytes(hashlib.blake2b(_tagged(key), digest_size=8, key=name).digest(), "little")
+
+
+def _tagged(key: str | int | bytes) -> bytes:
+    """Different keys give different bytes."""
+    if isinstance(key, bytes):
+        return b"b" + key
+    if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and -(2**63) <= key < 2**63:
+        return b"i%d" % int(key)
+    if not isinstance(key, str):
+        raise ValueError(f"key must be text, bytes or a whole number of 64 bits, got {_shown(key)}")
+    try:
+        return b"s" + key.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"key must be text that can be written in UTF-8, got {_shown(key)}") from None
+
+
+@overload
+def log_threshold(streams: int, found: int, alpha: float) -> float: ...
+@overload
+def log_threshold(streams: int, found: Integers, alpha: float) -> Floats: ...
+def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | Floats:
+    """What the log of the capital must reach for ``found`` of K streams to be found by ``e_bh``: log(K / (alpha k)).
+
+    >>> round(log_threshold(4, 2, 0.05), 2)
+    3.69
+    """
+    thresholds: Floats = np.log(streams / np.atleast_1d(found)) - math.log(alpha)
+    return float(thresholds[0]) if isinstance(found, int) else thresholds
+
+
 def _rule(values: Floats, alpha: float) -> tuple[float, float]:
     """The smallest log value found (inf where none is), by which equals are treated alike; and the log threshold.
 
     Nothing below 1/alpha, the threshold of k = K, can be found, so only what lies above is sorted.
     """
     highest = np.sort(values[values >= -math.log(alpha)])[::-1]
-    thresholds = np.log(len(values) / np.arange(1, len(highest) + 1)) - math.log(alpha)
-    enough = np.flatnonzero(highest >= thresholds)
+    enough = np.flatnonzero(highest >= log_threshold(len(values), np.arange(1, len(highest) + 1), alpha))
     if not enough.size:
-        return math.inf, math.log(len(values)) - math.log(alpha)
-    return float(highest[enough[-1]]), float(thresholds[enough[-1]])
+        return math.inf, log_threshold(len(values), 1, alpha)
+    return float(highest[enough[-1]]), log_threshold(len(values), int(enough[-1]) + 1, alpha)
 
 
 def _check(given: Floats, values: Floats, names: Names) -> None:

@@ -1,0 +1,68 @@
+"""Rows of different lengths in one column."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable import kernels
+from exchangeable.protocols import Integers
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths: where each starts in the columns, and how much of them it uses.
+
+    >>> ragged = Ragged.of(np.array([2, 1]), np.array([7, 8, 9]))
+    >>> few = ragged.take(np.array([1, -1]), np.array([1, 1]))  # the second row and a new one, with room for one more
+    >>> few
+    Ragged(start=array([0, 2]), used=array([1, 0]), columns=(array([9, 0, 0]),))
+    >>> few.columns[0][few.start[1]], few.used[1] = 5, 1
+    >>> ragged.put(np.array([1, 2]), few)
+    Ragged(start=array([0, 2, 3]), used=array([2, 1, 1]), columns=(array([7, 8, 9, 5]),))
+    """
+
+    start: Integers
+    used: Integers
+    columns: tuple[NDArray[Any], ...]
+
+    @classmethod
+    def of(cls, lengths: Integers, *columns: NDArray[Any]) -> Ragged:
+        """Rows of these lengths, end to end."""
+        return cls(np.cumsum(lengths) - lengths, lengths, columns)
+
+    def take(self, places: Integers, room: Integers) -> Ragged:
+        """Copies of the rows at these places, with room to grow; a place of -1 is a new row. O(their lengths)."""
+        known = places >= 0
+        used = np.zeros(len(places), np.int64)
+        used[known] = self.used[places[known]]
+        start, total = np.cumsum(used + room) - (used + room), int((used + room).sum())
+        columns = tuple(np.zeros(total, column.dtype) for column in self.columns)
+        for column, copy in zip(self.columns, columns, strict=True):
+            kernels.crowd.lift(column, self.start, self.used, places[known], start[known], copy)
+        return Ragged(start, used, columns)
+
+    def put(self, places: Integers, rows: Ragged) -> Ragged:
+        """All rows, end to end, with those in these places, some of them beyond the end. O(all), a copy."""
+        old, count = len(self.used), max(len(self.used), int(places.max(initial=-1)) + 1)
+        changed, used, start = np.full(count, -1), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        changed[places] = np.arange(len(places))
+        used[:old], start[:old] = self.used, self.start
+        used[places] = rows.used
+        columns = tuple(np.empty(used.sum(), column.dtype) for column in self.columns)
+        for column, new, out in zip(self.columns, rows.columns, columns, strict=True):
+            kernels.crowd.splice(column, start, changed, new, rows.start, used, out)
+        return Ragged.of(used, *columns)
+
+
+def placed(table: NDArray[Any], places: Integers, rows: NDArray[Any]) -> NDArray[Any]:
+    """A copy of the table with these rows in the places, some of them beyond the end.
+
+    >>> placed(np.array([1, 2]), np.array([1, 2]), np.array([3, 4]))
+    array([1, 3, 4])
+    """
+    out = np.empty((max(len(table), int(places.max(initial=-1)) + 1), *table.shape[1:]), table.dtype)
+    out[: len(table)] = table
+    out[places] = rows
+    return out
