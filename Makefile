@@ -2,6 +2,7 @@
 # make test    set up everything the tests need, run them all
 # make check   style, types, architecture, doctests, and the wheel in an empty environment
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
+# make spark   the same on Apache Spark: writes benchmarks/SPARK.md
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
@@ -22,7 +23,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench validity recipes power detection page pictures paper clean
+.PHONY: demo test check style types doctest wheel bench spark validity recipes power detection page pictures paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
@@ -50,6 +51,9 @@ wheel: $(VENV)/.tools $(VENV)/.check
 
 bench: $(BENCH)/.bench
 	$(BENCH)/bin/python benchmarks/run.py
+
+spark: $(VENV)/.tools $(VENV)/.test
+	$(BIN)/python benchmarks/run_spark.py
 
 validity: $(BENCH)/.bench
 	$(BENCH)/bin/python benchmarks/validity.py

@@ -5,7 +5,7 @@ Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad o
 
 from __future__ import annotations
 
-from exchangeable.cli import alert, certify, demo, fetch, fleet, reproduce, serve, shift, test, token, watch
+from exchangeable.cli import alert, certify, demo, fetch, fleet, reproduce, serve, shift, spark, test, token, watch
 from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.program import app, flowed, main
 from exchangeable.cli.shift import SHIFTS
@@ -27,3 +27,4 @@ for command in (
     app.command(help=flowed(command.__doc__))(command)
 app.add_typer(token.commands, name="token")
 app.add_typer(alert.commands, name="alert")
+app.add_typer(spark.commands, name="spark")

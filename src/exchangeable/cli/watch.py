@@ -18,7 +18,7 @@ import typer
 
 from exchangeable import catalogue
 from exchangeable.cli.choice import READINGS, Choice
-from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError, usage
+from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError
 from exchangeable.cli.options import (
     ALARM,
     BET,
@@ -34,16 +34,13 @@ from exchangeable.cli.options import (
     Seed,
     listed,
 )
-from exchangeable.cli.output import shown
+from exchangeable.cli.scores import ONE_NUMBER, reference_scores, uncatalogued
 
 if TYPE_CHECKING:
     from exchangeable.monitor import Monitor
-    from exchangeable.protocols import Measure
-    from exchangeable.pvalues import Given
     from exchangeable.watch import Reader, Shown, StateFile
 
 INPUT, OUTPUT, STATE = "The input", "The output", "The state"  # parts of the help page
-ONE_NUMBER = ("value", "frozen", "p-values")
 ROWS = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
 Watched = StrEnum("Watched", {name: name for name in (*ONE_NUMBER, *ROWS)})  # type: ignore[misc]
 VALUE = Watched("value")
@@ -137,8 +134,8 @@ def watch(
 
     given = (neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     choice = Choice(measure.value, *given)
-    scores = _scores(choice, reference, bins)
-    monitor = choice.monitor(_measure(choice, scores, bins or BINS))
+    scores = reference_scores(choice, reference, bins)
+    monitor = choice.monitor(uncatalogued(choice, scores, bins or BINS))
     reader = watching.Reader(
         input.value,
         rows=measure.value not in ONE_NUMBER,
@@ -199,37 +196,6 @@ def _told() -> Iterator[None]:
 def _mute() -> None:
     """Write nothing more, not at exit either: nobody may be there to read it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _scores(choice: Choice, reference: Path | None, bins: int | None) -> list[float] | None:
-    """The reference scores of a frozen measure."""
-    if choice.measure != "frozen":
-        if reference is not None or bins is not None:
-            raise Failure(f"--reference and --bins go with --measure frozen, got them with {choice.measure}", USAGE)
-        return None
-    if reference is None:
-        raise Failure("--measure frozen needs --reference FILE: scores that are not part of the stream", USAGE)
-    from exchangeable import watch as watching
-
-    try:
-        return watching.numbers(reference)
-    except (watching.LineError, watching.UsageError) as error:
-        raise Failure(f"{shown(reference)}: {error}", UNDECIDED) from error
-
-
-def _measure(choice: Choice, scores: list[float] | None, bins: int) -> Measure | Given | None:
-    """Measures that are in no catalogue."""
-    from exchangeable.measures import Frozen
-    from exchangeable.pvalues import Given
-
-    if choice.measure not in catalogue.MEASURES and choice.neighbours is not None:
-        raise Failure(f"--neighbours goes with the measures nearest-..., got it with {choice.measure}", USAGE)
-    if choice.measure == "p-values":
-        return Given()
-    if scores is not None:
-        frozen: Frozen = usage(lambda: Frozen(reference=scores, bins=bins))
-        return frozen
-    return None
 
 
 def _digest(scores: list[float] | None) -> str | None:

@@ -117,57 +117,81 @@ def reach(low_i, lowest, bounds):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def absorb(i, g, bounds, X, code, low, alpha, same, other, ceil_same, ceil_other):  # type: ignore[no-untyped-def]
-    """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score.
+def meet(g, x, low_i, code_i, own, bounds, X, code, low, near, ceil):  # type: ignore[no-untyped-def]
+    """Let an example meet the rows of a table: its nearest distances and theirs are brought up to date.
 
-    ``bounds`` are the filter's ``(slack, tiny, highest low, scale**2)``.
+    ``g`` are its inner products with them, ``own`` its two nearest squared distances so far (what is not below them
+    does not matter), ``near`` and ``ceil`` (each 2 x rows) those of the rows and what the filter knows of them.
+    ``bounds`` are the filter's ``(slack, tiny, highest low, scale**2)``. Returns the rows whose distances fell.
     """
-    scale2 = bounds[3]
-    low_i, code_i = low[i], code[i]
-    same[i] = other[i] = math.inf
-    chunks = (i + CHUNK - 1) // CHUNK
+    scale2, rows = bounds[3], len(g)
+    same, other, ceil_same, ceil_other = near[0], near[1], ceil[0], ceil[1]
+    chunks = (rows + CHUNK - 1) // CHUNK
     least = np.empty((chunks, 2), np.float32)
     fall = np.empty(chunks, np.bool_)
     for c in range(chunks):
-        at = slice(c * CHUNK, min((c + 1) * CHUNK, i))
+        at = slice(c * CHUNK, min((c + 1) * CHUNK, rows))
         least[c, 0], least[c, 1], fall[c] = survey(
             g[at], low_i, code_i, code[at], low[at], ceil_same[at], ceil_other[at]
         )
-    own_same = reach(low_i, least[:, 0].min(), bounds) if chunks else np.float32(math.inf)
-    own_other = reach(low_i, least[:, 1].min(), bounds) if chunks else np.float32(math.inf)
+    own_same, own_other = ceiling(own[0], scale2, np.float32(0.0)), ceiling(own[1], scale2, np.float32(0.0))
+    if chunks:
+        own_same = min(own_same, reach(low_i, least[:, 0].min(), bounds))
+        own_other = min(own_other, reach(low_i, least[:, 1].min(), bounds))
+    fallen = np.empty(rows, np.int64)
+    count = 0
     eight = np.empty(8)
     for c in range(chunks):
         # (not >=, so that minus infinity less minus infinity counts as a hit)
-        near = not low_i + least[c, 0] >= own_same or not low_i + least[c, 1] >= own_other
-        if not (fall[c] or near):
+        close = not low_i + least[c, 0] >= own_same or not low_i + least[c, 1] >= own_other
+        if not (fall[c] or close):
             continue
-        for j in range(c * CHUNK, min((c + 1) * CHUNK, i)):
+        for j in range(c * CHUNK, min((c + 1) * CHUNK, rows)):
             value = low_i - np.float32(2.0) * g[j]
             if code[j] == code_i:
                 if not (value < ceil_same[j] or value < own_same - low[j]):
                     continue
-                distance = squared_distance(X[i], X[j], eight)
-                if distance < same[i]:
-                    same[i] = distance
+                distance = squared_distance(x, X[j], eight)
+                if distance < own[0]:
+                    own[0] = distance
                     own_same = min(own_same, ceiling(distance, scale2, np.float32(0.0)))
                 if distance < same[j]:
                     same[j] = distance
                     ceil_same[j] = ceiling(distance, scale2, low[j])
-                    alpha[j] = ratio(distance, other[j])
+                    fallen[count] = j
+                    count += 1
             else:
                 if not (value < ceil_other[j] or value < own_other - low[j]):
                     continue
-                distance = squared_distance(X[i], X[j], eight)
-                if distance < other[i]:
-                    other[i] = distance
+                distance = squared_distance(x, X[j], eight)
+                if distance < own[1]:
+                    own[1] = distance
                     own_other = min(own_other, ceiling(distance, scale2, np.float32(0.0)))
                 if distance < other[j]:
                     other[j] = distance
                     ceil_other[j] = ceiling(distance, scale2, low[j])
-                    alpha[j] = ratio(same[j], distance)
-    ceil_same[i] = ceiling(same[i], scale2, low_i)
-    ceil_other[i] = ceiling(other[i], scale2, low_i)
-    alpha[i] = ratio(same[i], other[i])
+                    fallen[count] = j
+                    count += 1
+    return fallen[:count]
+
+
+@compiled()
+def settle(i, own, near, ceil, scale2, low):  # type: ignore[no-untyped-def]
+    """Write the nearest distances that row ``i`` begins with, and what the filter knows of them."""
+    for side in range(2):
+        near[side, i] = own[side]
+        ceil[side, i] = ceiling(own[side], scale2, low[i])
+
+
+@compiled()
+def absorb(i, g, bounds, X, code, low, alpha, near, ceil):  # type: ignore[no-untyped-def]
+    """Let example ``i`` (inner products ``g`` with all earlier ones) join: update every nearest distance and score."""
+    own = np.full(2, math.inf)
+    fallen = meet(g[:i], X[i], low[i], code[i], own, bounds, X, code, low, near, ceil)
+    settle(i, own, near, ceil, bounds[3], low)
+    for j in fallen:
+        alpha[j] = ratio(near[0, j], near[1, j])
+    alpha[i] = ratio(own[0], own[1])
 
 
 @compiled()
@@ -199,11 +223,39 @@ def extend(start, G, bounds, X, code, low, alpha, near, ceil, within, counts):  
 
     ``near[0]`` and ``near[1]`` (each n x 1) are the nearest squared distances of the same and of other labels.
     """
-    same, other = near[0, :, 0], near[1, :, 0]
+    nearest = near[:, :, 0]
     for r in range(G.shape[0]):
         i = start + r
-        absorb(i, G[r], bounds, X, code, low, alpha, same, other, ceil[0], ceil[1])
+        absorb(i, G[r], bounds, X, code, low, alpha, nearest, ceil)
         counts[0, r], counts[1, r], counts[2, r] = rank(alpha, code, i + 1, within)
+
+
+@compiled()
+def tile(start, G, bounds, rows, born, columns, near, ceil, within, found):  # type: ignore[no-untyped-def]
+    """Let the rows ``start ..`` of a block, whose inner products are the rows of ``G``, meet the rows of a block.
+
+    ``rows`` and ``columns`` are the two blocks as ``(X, code, low)``: of all columns if they are from an earlier block,
+    of those before the row if they are from the same one (``within``). ``born`` (rows x 2) are the nearest squared
+    distances of the rows among all that they have met, ``near`` (2 x columns) those of the columns at that time.
+    Every fall of a column is written to ``found``: place ``2 column + side``, row, distance. Where ``found`` might
+    overflow the work stops: returns how many rows are done, and how many falls were found.
+    """
+    X, code, low = columns
+    place, time, distance = found
+    used = 0
+    for r in range(len(G)):
+        i = start + r
+        g = G[r, :i] if within else G[r]
+        if used + len(g) > len(place):
+            return r, used
+        x, code_i, own = rows[0][i], rows[1][i], born[i]
+        for j in meet(g, x, rows[2][i], code_i, own, bounds, X, code, low, near, ceil):
+            side = 0 if code[j] == code_i else 1
+            place[used], time[used], distance[used] = 2 * j + side, i, near[side, j]
+            used += 1
+        if within:
+            settle(i, own, near, ceil, bounds[3], low)
+    return len(G), used
 
 
 @compiled()

@@ -73,40 +73,25 @@ class Rows:
         """Make the float32 copies of the rows start .. stop - 1, of all rows if the centre moves."""
         if stop >= 2 * self.centred_at:
             self.centred_at = stop
-            self.centre, self.scale = _centre(self.X[:: max(1, stop // SAMPLE)][: min(stop, SAMPLE)])
+            some = sample(self.X[:stop])
+            self.centre = middle(some)
+            self.scale = scaling(some, self.centre)
             self._copy(0, start)
             if start:
                 kernels.nearest.refresh(start, self.scale**2, self.low, self.near, self.ceil, self.tagged)
         self._copy(start, stop)
 
     def _copy(self, start: int, stop: int) -> None:
-        """Float32 copies, and lower bounds of their squared norms (see ``kernels/nearest.py``)."""
-        slack, tiny = self._error()
-        for lo in range(start, stop, BLOCK):
-            part = slice(lo, min(lo + BLOCK, stop))
-            centred = (self.X[part] - self.centre) * self.scale
-            with np.errstate(over="ignore"):
-                large = (centred * centred).sum(axis=1) > FLOAT32_NORM
-            centred[large] = 0.0
-            self.F[part] = centred
-            squares = (self.F[part].astype(np.float64) ** 2).sum(axis=1)
-            squares -= slack * squares + tiny
-            squares -= np.abs(squares) * 2.0**-22
-            self.low[part] = np.where(large, -math.inf, squares)
-
-    def _error(self) -> tuple[float, float]:
-        """Bounds of the filter's error: relative to the squared norms, and absolute."""
-        d = self.X.shape[1]
-        return (2 * d + 64) * 2.0**-24, (d + 8) * TINY
+        part = slice(start, stop)
+        copy(self.X[part], self.centre, self.scale, self.F[part], self.low[part])
 
     def products(self, start: int, stop: int, buffer: Products) -> Iterator[tuple[int, Products, Bounds]]:
         """By blocks: the first row, the inner products with all rows before, and the filter's bounds."""
         for lo in range(start, stop, BLOCK):
             hi = min(lo + BLOCK, stop)
             G = buffer[: hi - lo, :hi]
-            with np.errstate(all="ignore"):  # some BLAS raise flags from lanes that they do not use
-                np.matmul(self.F[lo:hi], self.F[:hi].T, out=G)
-            yield lo, G, (*self._error(), max(float(self.low[:hi].max()), 0.0), self.scale**2)
+            multiply(self.F[lo:hi], self.F[:hi], G)
+            yield lo, G, bounds_of(self.X.shape[1], self.low[:hi], self.scale)
 
     def kept(self, n: int) -> dict[str, Any]:
         """What the first n rows need in order to go on: no spare room, nothing that the filter can make anew."""
@@ -151,13 +136,54 @@ class Rows:
         kernels.nearest.refresh(n, self.scale**2, self.low, self.near, self.ceil, self.tagged)
 
 
-def _centre(rows: Floats) -> tuple[Floats, float]:
-    """The median of each feature, and the power of two that brings the median distance from it near one."""
-    centre = np.median(rows, axis=0)
+def sample(rows: Floats) -> Floats:
+    """Some of the rows, for the filter's centre and scale."""
+    return rows[:: max(1, len(rows) // SAMPLE)][:SAMPLE]
+
+
+def middle(rows: Floats) -> Floats:
+    """Where the filter has its centre: the median of each feature."""
+    return np.asarray(np.median(rows, axis=0))
+
+
+def scaling(rows: Floats, centre: Floats) -> float:
+    """The power of two that brings the median distance from the centre near one."""
     distances = np.abs(rows - centre).max(axis=1)
     typical = np.median(distances[distances > 0.0]) if distances.any() else 1.0
     exponent = math.frexp(typical)[1]
-    return centre, 2.0 ** -min(max(exponent, -400), 400)  # so that its square stays within float64
+    return 2.0 ** -min(max(exponent, -400), 400)  # so that its square stays within float64
+
+
+def error(d: int) -> tuple[float, float]:
+    """Bounds of the filter's error: relative to the squared norms, and absolute."""
+    return (2 * d + 64) * 2.0**-24, (d + 8) * TINY
+
+
+def copy(X: Floats, centre: Floats, scale: float, F: Products, low: Products) -> None:
+    """Float32 copies, and lower bounds of their squared norms (see ``kernels/nearest.py``)."""
+    slack, tiny = error(X.shape[1])
+    for lo in range(0, len(X), BLOCK):
+        part = slice(lo, lo + BLOCK)
+        centred = (X[part] - centre) * scale
+        with np.errstate(over="ignore"):
+            large = (centred * centred).sum(axis=1) > FLOAT32_NORM
+        centred[large] = 0.0
+        F[part] = centred
+        squares = (F[part].astype(np.float64) ** 2).sum(axis=1)
+        squares -= slack * squares + tiny
+        squares -= np.abs(squares) * 2.0**-22
+        low[part] = np.where(large, -math.inf, squares)
+
+
+def multiply(F: Products, columns: Products, out: Products) -> Products:
+    """Inner products of rows with rows."""
+    with np.errstate(all="ignore"):  # some BLAS raise flags from lanes that they do not use
+        return np.matmul(F, columns.T, out=out)
+
+
+def bounds_of(d: int, low: Products, scale: float) -> Bounds:
+    """The filter's bounds for inner products with rows of these lower bounds."""
+    return *error(d), max(float(low.max()), 0.0), scale**2
 
 
 def numbers(name: str, values: ArrayLike, law: str = "be an array of numbers with rows of one length") -> Floats:

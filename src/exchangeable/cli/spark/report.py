@@ -1,0 +1,85 @@
+"""What was found among all streams."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from exchangeable.cli.failures import RejectedError
+from exchangeable.cli.options import Format
+from exchangeable.cli.output import write
+from exchangeable.cli.verdict import capital
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LISTED = 20  # streams that are named in words
+
+
+def report(rows: DataFrame, rate: float, format: Format, output: str) -> None:  # noqa: A002
+    """What was found among all streams, on stdout; and the exit code."""
+    record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate)
+    write(json.dumps(record, default=bytes.hex) if format is Format.json else f"{output}: {_words(record)}")
+    if record["n_rejected"]:
+        raise RejectedError
+
+
+def _alarms(rows: DataFrame) -> dict[str, Any]:
+    """With restarts the capital of a stream is no e-value, and only its own alarm's promise holds."""
+    from pyspark.sql import functions as F
+
+    from exchangeable.spark.sources import quoted
+
+    key = quoted(rows.columns[0])
+    each = rows.groupBy(key).agg(F.max(F.coalesce("alarm", F.lit(False))).alias("alarm"))
+    streams, alarms = each.agg(F.count("*"), F.count(F.when(F.col("alarm"), 1))).first() or (0, 0)
+    return {"n_streams": streams, "n_rejected": alarms, "rate": None}
+
+
+def _discoveries(rows: DataFrame, rate: float) -> dict[str, Any]:
+    """The streams that have changed, by e-BH; at most so many of them by name."""
+    from pyspark.sql import functions as F
+
+    from exchangeable.spark import fleet_report
+    from exchangeable.spark.sources import quoted
+
+    report = fleet_report(rows, rate)
+    streams, found, threshold = report.agg(
+        F.count("*"), F.count(F.when(F.col("found"), 1)), F.max("log10_threshold")
+    ).first() or (0, 0, math.nan)
+    first = report.where("found").orderBy(F.desc("log10_martingale"), quoted(report.columns[0])).limit(LISTED)
+    named = first.select(F.col(quoted(report.columns[0])).alias("stream"), "n", "log10_martingale").collect()
+    return {
+        "n_streams": streams,
+        "n_rejected": found,
+        "rate": rate,
+        "log10_threshold": threshold,
+        "first": [row.asDict() for row in named],
+    }
+
+
+def _words(record: dict[str, Any]) -> str:
+    """The same as an operator would want it said; names are quoted, so that none can command a terminal."""
+    streams, found = f"{record['n_streams']:,} streams", record["n_rejected"]
+    if record["rate"] is None:
+        return (
+            f"{found:,} of {streams} had an alarm. With --on-alarm restart each stream has its own promise, and no "
+            "rate of false discoveries among all of them is promised."
+        )
+    level = f"{100.0 * record['rate']:g} %"
+    if not found:
+        return f"NONE of {streams} has changed, as far as the evidence goes, at a false discovery rate of {level}."
+    rows = [
+        f"  {row['stream']!r}: evidence {capital(row['log10_martingale'])} after {row['n']:,}"
+        for row in record["first"]
+    ]
+    more = [f"  and {found - len(rows):,} more: `fleet_report` names them all"] * (found > len(rows))
+    return "\n".join(
+        [
+            f"{found:,} of {streams} CHANGED, at a false discovery rate of {level}: evidence of at least "
+            f"{capital(record['log10_threshold'])} each.",
+            *rows,
+            *more,
+        ]
+    )

@@ -1,0 +1,121 @@
+"""`exchangeable spark test`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from exchangeable.cli.choice import Choice
+from exchangeable.cli.options import (
+    ALARM,
+    BET,
+    HOW,
+    RESULT,
+    AfterAlarm,
+    Alarm,
+    Alpha,
+    Bet,
+    Epsilon,
+    Format,
+    MeasureName,
+    Neighbours,
+    OnAlarm,
+    Period,
+    Printed,
+    Seed,
+    listed,
+)
+from exchangeable.cli.spark.options import (
+    CLUSTER,
+    INPUT,
+    Bad,
+    Conf,
+    Features,
+    Key,
+    Kind,
+    Label,
+    Master,
+    OnBad,
+    Option,
+    Order,
+    OrderAs,
+    OrderKind,
+    Output,
+    Place,
+    Rate,
+    columns,
+    pairs,
+)
+from exchangeable.cli.spark.report import report
+from exchangeable.cli.spark.running import cluster, parts, stages
+
+
+def test(
+    place: Place,
+    key: Key,
+    order: Order,
+    features: Features,
+    output: Output,
+    label: Label = None,
+    input: Annotated[Kind, typer.Option(help="Kind of files.", rich_help_panel=INPUT)] = Kind.auto,  # noqa: A002
+    order_as: OrderAs = OrderKind.bigint,
+    option: Option = None,
+    bad: OnBad = Bad.fail,
+    measure: Annotated[
+        MeasureName | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"What makes an example strange: {listed(MeasureName)}. Default: nearest-neighbour with a label, "
+            "without one value for one column and nearest-distance for several.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
+    neighbours: Neighbours = None,
+    bet: Bet = BET,
+    epsilon: Epsilon = None,
+    alarm: Alarm = ALARM,
+    alpha: Alpha = None,
+    period: Period = None,
+    on_alarm: AfterAlarm = OnAlarm.latch,
+    seed: Seed = 0,
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="One row for each step in place of one for each stream.", rich_help_panel=RESULT),
+    ] = False,
+    rate: Rate = 0.05,
+    format: Printed = Format.text,  # noqa: A002
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Tasks that the streams are spread over.", rich_help_panel=CLUSTER)
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Test many streams at once: one row for each stream into the output, and which of them have changed (e-BH).
+
+    The numbers of a stream are those of the library with the seed that `exchangeable.spark.stream_seed` gives for its
+    key. Exit codes: 0 no stream has changed, 1 some have, as far as the rate of false discoveries allows to say.
+    """
+    named = measure.value if measure is not None else _usual(label, features)
+    choice = Choice(named, neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
+    recipe, read = choice.monitor(), pairs("--option", option)
+    with cluster(master, conf) as spark:
+        from exchangeable.spark import sources, test_streams
+
+        kind = sources.kind_of(place) if input is Kind.auto else input.value
+        frame = sources.table(spark, place, kind, lenient=bad is Bad.report, options=read)
+        frame = sources.ordered(frame, order, order_as.value)
+        rows = test_streams(
+            frame, key, order, columns(features), label, **parts(recipe), seed=seed, bad=bad.value, steps=steps,
+            partitions=partitions,
+        )  # fmt: skip
+        with stages(spark):
+            rows.write.parquet(output)
+        report(spark.read.parquet(output), rate, format, output)
+
+
+def _usual(label: str | None, features: str) -> str:
+    """The measure where none is named."""
+    if label is not None:
+        return "nearest-neighbour"
+    return "value" if isinstance(columns(features), str) else "nearest-distance"

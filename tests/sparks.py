@@ -1,0 +1,86 @@
+"""Sessions of Spark for the tests: one for each process, since a start takes seconds.
+
+    @pytest.fixture
+    def spark() -> SparkSession:
+        return sparks.local()
+
+Only one session can run in a process: to ask for another master stops the one before. So the fixture is asked for
+anew by each test, and tests on another master are few.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW = {
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # to compile well takes longer than the tests
+    "spark.driver.memory": "1g",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.adaptive.enabled": "false",  # plans of tiny frames are not worth the while
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+}
+_kept: dict[str, Any] = {}
+
+
+@cache
+def missing() -> str | None:
+    """Why Spark cannot run here, or None."""
+    try:
+        from exchangeable.spark.sessions import check_java
+
+        check_java()
+    except (ImportError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+def shared(master: str, **more: str) -> SparkSession:
+    """The session of this process with this master; skips the test where Spark cannot run."""
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
+    if _kept.get("master") != master:
+        end()
+        _kept.update(spark=_start(master, more), master=master)
+    spark: SparkSession = _kept["spark"]
+    return spark
+
+
+def _start(master: str, more: dict[str, str]) -> SparkSession:
+    from exchangeable.spark import session
+
+    _kept["folder"] = folder = tempfile.mkdtemp(prefix="exchangeable-spark-")
+    settings = {**FEW, "spark.sql.warehouse.dir": folder, "spark.local.dir": folder, **more}
+    spark = session(master, name="tests of exchangeable", settings=settings)
+    spark.sparkContext.setLogLevel("OFF")  # what fails is looked at by the tests
+    return spark
+
+
+@atexit.register
+def end() -> None:
+    """Stop the session, if there is one."""
+    if "spark" in _kept:
+        _kept["spark"].stop()
+        shutil.rmtree(_kept["folder"], ignore_errors=True)
+        _kept.clear()
+
+
+def local() -> SparkSession:
+    """Two threads of one process."""
+    return shared("local[2]")
+
+
+def cluster() -> SparkSession:
+    """Two executors that are processes of their own."""
+    return shared("local-cluster[2,1,1024]", **{"spark.executor.memory": "1g"})

@@ -1,0 +1,193 @@
+"""`exchangeable spark ...` as a user meets it: in this process on a shared session, and once for real."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import exchangeable as ex
+import sparks
+from conftest import Done, Run
+from exchangeable import bets, measures
+from exchangeable.fleet import stream_seed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KEYS, N = ("a", "b", "007", "ü'\"; DROP"), 200
+
+
+@pytest.fixture
+def spark() -> SparkSession:
+    return sparks.local()
+
+
+@pytest.fixture
+def here(run: Run, tmp_path: Path) -> Run:
+    """The program, with the names of files taken as those in the folder: Java stays where it was started."""
+    names = {"readings.csv", "readings.jsonl", "readings", "bad.csv", "torn.jsonl", "nowhere.csv", "table.parquet"}
+    names |= {"in", "out", "p", "kept", "taken"}
+
+    def call(*words: object) -> Done:
+        return run(*(tmp_path / str(word) if word in names else word for word in words))
+
+    return call
+
+
+def readings(key: str, n: int = N) -> list[float]:
+    """Of which those of "b" change after half."""
+    x = np.random.default_rng(KEYS.index(key)).normal(size=n)
+    x[n // 2 :] += 5.0 * (key == "b")
+    return [float(value) for value in x]
+
+
+def rows(n: int = N) -> list[tuple[str, int, float]]:
+    table = [(key, i + 1, x) for key in KEYS for i, x in enumerate(readings(key, n))]
+    np.random.default_rng(7).shuffle(table)  # type: ignore[arg-type]
+    return [(str(key), int(seq), float(x)) for key, seq, x in table]
+
+
+def write_csv(path: Path, table: list[tuple[Any, ...]]) -> Path:
+    quoted = (",".join('"' + str(cell).replace('"', '""') + '"' for cell in row) for row in table)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(["device,seq,reading", *quoted]) + "\n", encoding="utf-8")
+    return path
+
+
+def write_jsonl(path: Path, table: list[tuple[Any, ...]]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    lines = [json.dumps({"device": key, "seq": seq, "reading": x}) for key, seq, x in table]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+WORDS = ("--key", "device", "--order", "seq", "--features", "reading")
+QUOTED = ("--option", 'escape="')  # as in RFC 4180
+
+
+def test_streams_of_a_csv_file(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    write_csv(tmp_path / "readings.csv", rows())
+    done = here("spark", "test", "readings.csv", *WORDS, *QUOTED, "--output", "out", "--format", "json")
+    assert done.code == 1
+    record = json.loads(done.out)
+    assert record["n_streams"] == len(KEYS)
+    assert [found["stream"] for found in record["first"]] == ["b"]
+    for row in spark.read.parquet(str(tmp_path / "out")).collect():
+        monitor = ex.Monitor(measures.Value(), seed=stream_seed(0, row["device"]))
+        path = monitor.extend(readings(row["device"]))
+        assert row["log10_martingale"] == path.log_value[-1] / math.log(10.0)
+        assert (row["n"], row["alarm"], row["alarm_at"]) == (N, monitor.alarm_at is not None, monitor.alarm_at)
+
+
+def test_words_and_no_rejection(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "readings.jsonl", [row for row in rows() if row[0] != "b"])
+    done = here("spark", "test", "readings.jsonl", *WORDS, "--output", "out", "--steps", "--bet", "simple-mixture")
+    words = "NONE of 3 streams has changed, as far as the evidence goes, at a false discovery rate of 5 %."
+    assert (done.code, done.out) == (0, f"{tmp_path / 'out'}: {words}\n")
+    assert spark.read.parquet(str(tmp_path / "out")).where("kind = 'step'").count() == 3 * N
+
+
+def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    table = sorted(rows(), key=lambda row: row[1])
+    half = len(table) // 2
+    command = ("spark", "monitor", "in", *WORDS, *QUOTED, "--output", "out", "--checkpoint", "kept", "--available-now")
+    command += ("--buckets", 4)
+    write_csv(tmp_path / "in" / "1.csv", table[:half])
+    assert here(*command).code == 0
+    write_csv(tmp_path / "in" / "2.csv", table[half:] + table[:3])
+    done = here(*command, "--format", "json")
+    assert done.code == 1
+    assert [found["stream"] for found in json.loads(done.out)["first"]] == ["b"]
+    written = spark.read.parquet(str(tmp_path / "out"))
+    for key in KEYS:
+        steps = written.where("kind = 'step'").where(written["device"] == key).orderBy("n").collect()
+        path = ex.Monitor(measures.Value(), bets.CompositeJumper(), seed=stream_seed(0, key)).extend(readings(key))
+        assert [step["p"] for step in steps] == path.p.tolist()
+        assert [step["log10_martingale"] for step in steps] == (path.log_value / math.log(10.0)).tolist()
+    repeated = written.where("kind = 'duplicate'").collect()
+    assert sum(row["count"] for row in repeated) == 3
+    write_csv(tmp_path / "in" / "3.csv", [(key, N + 1, 0.5) for key in KEYS])
+    refused = here(*command[:-1], 5)
+    assert refused.code == 3
+    assert "4 buckets" in refused.err
+    assert here(*command).code == 1  # nothing was lost
+
+
+def test_pvalues_of_a_table(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(60, 2)), generator.integers(0, 2, 60)
+    table = [(i, float(a), float(b), int(c)) for i, ((a, b), c) in enumerate(zip(X, y, strict=True))]
+    frame = spark.createDataFrame(table, "i int, a double, b double, c int")
+    frame.write.parquet(str(tmp_path / "table.parquet"))
+    words = ("--order", "i", "--features", "a,b", "--label", "c", "--output", "p", "--seed", 5)
+    assert here("spark", "pvalues", "table.parquet", *words).code == 0
+    found = [row["p"] for row in spark.read.parquet(str(tmp_path / "p")).orderBy("i").collect()]
+    assert found == ex.PValues(measures.NearestNeighbour(), seed=5).extend(X, y).tolist()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("readings.csv", "--output", "out", "--key", "nobody"), 2, "nobody"),
+        (("readings.csv", "--output", "taken"), 3, "taken"),
+        (("nowhere.csv", "--output", "out"), 3, "nowhere.csv"),
+        (("readings.csv", "--output", "out", "--alpha", "2"), 2, "alpha must"),
+        (("readings.csv", "--output", "out", "--conf", "nonsense"), 2, "--conf must be NAME=VALUE"),
+        (("bad.csv", "--output", "out"), 3, "'a'"),
+        (("torn.jsonl", "--output", "out"), 3, ""),
+        (("readings", "--output", "out"), 2, "kind of files"),
+    ],
+)
+def test_failures_are_one_sentence(
+    spark: SparkSession, here: Run, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    write_csv(tmp_path / "readings.csv", rows(3))
+    write_csv(tmp_path / "bad.csv", [("a", 1, 0.5), ("a", 2, "half"), ("a", 3, 1.0)])
+    (tmp_path / "torn.jsonl").write_text('{"device": "a", "seq": 1, "reading": 1.5}\n{"device": "a", "se\n')
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "readings").mkdir()
+    given = ("--key", "device") if "--key" not in words else ()
+    done = here("spark", "test", *words, *given, "--order", "seq", "--features", "reading")
+    assert done.code == code, done.err
+    assert said in done.err
+    sentence = [line for line in done.err.splitlines() if line.startswith("exchangeable: ")]
+    assert len(sentence) == 1
+    assert len(sentence[0]) < 500
+    assert not (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_bad_rows_go_to_the_output_if_so_asked(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    write_csv(tmp_path / "bad.csv", [("a", 1, 0.5), ("a", 2, "half"), ("a", "x", 1.0), ("a", 4, "1.5")])
+    words = ("--output", "out", "--steps", "--bad", "report")
+    assert here("spark", "test", "bad.csv", *WORDS, *words).code == 0
+    kinds = sorted(row["kind"] for row in spark.read.parquet(str(tmp_path / "out")).collect())
+    assert kinds.count("step") == 2
+    assert kinds.count("bad") == 2
+
+
+def test_kafka_without_its_package_names_it(spark: SparkSession, here: Run) -> None:
+    words = ("--input", "kafka", "--option", "subscribe=t", "--output", "out", "--checkpoint", "kept")
+    done = here(
+        "spark", "monitor", "127.0.0.1:9", *WORDS, *words, "--schema", "device string, seq long, reading double"
+    )
+    assert done.code == 2
+    assert "spark-sql-kafka-0-10" in done.err
+    assert here("spark", "monitor", "127.0.0.1:9", *WORDS, *words).code == 2  # without a schema
+
+
+def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    surroundings = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    command = [sys.executable, "-m", "exchangeable", "spark", "test", "x.csv", *WORDS, "--output", "out"]
+    done = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "openjdk-17-jre-headless" in done.stderr
+    assert done.stderr.count("\n") == 1
