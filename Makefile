@@ -30,7 +30,7 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.tools $(VENV)/.test
 	$(BIN)/python scripts/build_page.py
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: style types doctest wheel
 

@@ -11,7 +11,7 @@ anew by each test, and tests on another master are few.
 from __future__ import annotations
 
 import atexit
-import shutil
+import os
 import tempfile
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -60,8 +60,8 @@ def shared(master: str, **more: str) -> SparkSession:
 def _start(master: str, more: dict[str, str]) -> SparkSession:
     from exchangeable.spark import session
 
-    _kept["folder"] = folder = tempfile.mkdtemp(prefix="exchangeable-spark-")
-    settings = {**FEW, "spark.sql.warehouse.dir": folder, "spark.local.dir": folder, **more}
+    elsewhere = {"spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "spark-warehouse")}
+    settings = {**FEW, **elsewhere, **more}
     spark = session(master, name="tests of exchangeable", settings=settings)
     spark.sparkContext.setLogLevel("OFF")  # what fails is looked at by the tests
     return spark
@@ -72,7 +72,6 @@ def end() -> None:
     """Stop the session, if there is one."""
     if "spark" in _kept:
         _kept["spark"].stop()
-        shutil.rmtree(_kept["folder"], ignore_errors=True)
         _kept.clear()
 
 

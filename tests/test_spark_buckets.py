@@ -370,3 +370,23 @@ def test_a_state_that_is_too_large_is_refused_before_spark_breaks(monkeypatch: p
     law = "the state of a bucket must not be larger than 1 MiB, got 1 for [0-9]+ keys of bucket [0-3]"
     with pytest.raises(RefusedError, match=f"^{law}: a new checkpoint with more buckets"):
         query.run([Event(f"other {i}", 1, 0.5) for i in range(4000)])
+
+
+def test_no_event_is_lost_where_arrow_needs_several_batches() -> None:
+    """Plain text columns are cut at 2 GB, and the rest would be lost without a word; large ones are not."""
+    schema = events_schema(pa.string())
+    assert schema.field("key").type == pa.large_string()
+    assert schema.field("bad").type == pa.large_string()
+    cut = pa.table({"key": pa.chunked_array([["a"], ["b"]])})
+    with pytest.raises(RuntimeError, match="2 events of a bucket must fit in one batch, got 2"):
+        packs._one(_Cut(cut))
+
+
+class _Cut:
+    """A table that does not combine."""
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.num_rows = table, table.num_rows
+
+    def combine_chunks(self) -> Any:
+        return self.table

@@ -34,7 +34,7 @@ def spark() -> SparkSession:
 def here(run: Run, tmp_path: Path) -> Run:
     """The program, with the names of files taken as those in the folder: Java stays where it was started."""
     names = {"readings.csv", "readings.jsonl", "readings", "bad.csv", "torn.jsonl", "nowhere.csv", "table.parquet"}
-    names |= {"in", "out", "p", "kept", "taken"}
+    names |= {"in", "out", "out2", "p", "kept", "taken"}
 
     def call(*words: object) -> Done:
         return run(*(tmp_path / str(word) if word in names else word for word in words))
@@ -51,7 +51,7 @@ def readings(key: str, n: int = N) -> list[float]:
 
 def rows(n: int = N) -> list[tuple[str, int, float]]:
     table = [(key, i + 1, x) for key in KEYS for i, x in enumerate(readings(key, n))]
-    np.random.default_rng(7).shuffle(table)  # type: ignore[arg-type]
+    np.random.default_rng(7).shuffle(table)
     return [(str(key), int(seq), float(x)) for key, seq, x in table]
 
 
@@ -98,8 +98,8 @@ def test_words_and_no_rejection(spark: SparkSession, here: Run, tmp_path: Path) 
 def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     table = sorted(rows(), key=lambda row: row[1])
     half = len(table) // 2
-    command = ("spark", "monitor", "in", *WORDS, *QUOTED, "--output", "out", "--checkpoint", "kept", "--available-now")
-    command += ("--buckets", 4)
+    places = ("--output", "out", "--checkpoint", "kept")
+    command = ("spark", "monitor", "in", *WORDS, *QUOTED, *places, "--available-now", "--buckets", 4)
     write_csv(tmp_path / "in" / "1.csv", table[:half])
     assert here(*command).code == 0
     write_csv(tmp_path / "in" / "2.csv", table[half:] + table[:3])
@@ -171,6 +171,16 @@ def test_bad_rows_go_to_the_output_if_so_asked(spark: SparkSession, here: Run, t
     kinds = sorted(row["kind"] for row in spark.read.parquet(str(tmp_path / "out")).collect())
     assert kinds.count("step") == 2
     assert kinds.count("bad") == 2
+
+
+def test_a_line_with_too_many_fields_is_no_record(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("device,seq,reading,note\nd1,1,0.5,ok\nd1,7,2,5,ok\n")  # a decimal comma
+    done = here("spark", "test", "bad.csv", *WORDS, "--output", "out")
+    assert done.code == 3
+    reported = here("spark", "test", "bad.csv", *WORDS, "--output", "out2", "--steps", "--bad", "report")
+    assert reported.code == 0
+    kinds = sorted(row["kind"] for row in spark.read.parquet(str(tmp_path / "out2")).collect())
+    assert kinds == ["bad", "step"]
 
 
 def test_kafka_without_its_package_names_it(spark: SparkSession, here: Run) -> None:

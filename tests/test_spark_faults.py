@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = pytest.mark.xdist_group("spark-faults")
 SEED, BATCHES, KILLS = live_driver.SEED, 12, 2
 
 

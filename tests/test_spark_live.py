@@ -19,18 +19,20 @@ pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'exch
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from bench_spark_live import resident, stored
 from exchangeable import Monitor, alarms, bets, measures
 from exchangeable.pvalues import Given
 from exchangeable.spark import monitor_streams, refusal
+from exchangeable.spark.columns import admitted
+from exchangeable.spark.live import _uncounted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = pytest.mark.xdist_group("spark-live")
 SEED = 5
 HOSTILE = ["", " ", "a\x00b", "é😀", "a.b`c", "'; DROP TABLE x; --", "x" * 20_000, "null", "\r\n"]
 
@@ -251,6 +253,31 @@ def test_twenty_thousand_streams_in_flat_memory(spark: SparkSession, tmp_path: P
 
 
 # ------------------------------------------------------------------ at the door
+
+
+@pytest.mark.parametrize("text", ["2025-11-02 01:30:00.123456", "2025-03-09 02:30:00.123456"])
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])  # at both times somebody there changes the clocks
+def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str, text: str) -> None:
+    kinds = {
+        "tinyint": -128,
+        "int": 2**31 - 1,
+        "bigint": -(2**63),
+        "date": text,
+        "timestamp": text,
+        "timestamp_ntz": text,
+    }
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        columns = [f"CAST('{value}' AS {kind}) AS `{kind}`" for kind, value in kinds.items()]
+        frame = spark.range(1).selectExpr("id AS key", "id AS x", *columns)
+        for kind in kinds:
+            door = admitted(frame, key="key", order=kind, features="x", label=None, sequence=True)
+            found = door.select(_uncounted(F.col("order"), frame.schema[kind].dataType).alias("order"))
+            assert found.schema["order"].dataType == frame.schema[kind].dataType
+            assert found.first() == frame.select(F.col(kind).alias("order")).first()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
 
 
 @pytest.mark.parametrize(

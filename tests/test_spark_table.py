@@ -71,10 +71,10 @@ def test_as_on_one_machine(spark: SparkSession, block: int | None) -> None:
     assert lists(found) == [list(range(1500)), alone(X, y, 3)]
 
 
-@pytest.mark.parametrize("n", [1, 5])
-def test_few_rows(spark: SparkSession, n: int) -> None:
+@pytest.mark.parametrize(("n", "block"), [(1, 2**31 - 1), (5, 2)])
+def test_few_rows(spark: SparkSession, n: int, block: int) -> None:
     X, y = examples(n, 2)
-    assert lists(pvalues(rows(spark, X, y), "t", "x", "y", block=2)) == [list(range(n)), alone(X, y)]
+    assert lists(pvalues(rows(spark, X, y), "t", "x", "y", block=block)) == [list(range(n)), alone(X, y)]
 
 
 def test_no_rows(spark: SparkSession) -> None:

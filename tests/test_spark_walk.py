@@ -414,3 +414,22 @@ def test_rows_that_are_not_sorted_are_an_internal_error(columns: dict[str, Any],
     table = pa.table({**whole, **columns})
     with pytest.raises(RuntimeError, match="must come sorted"):
         list(walk(recipe(), table.to_batches(max_chunksize=size)))
+
+
+def test_what_fails_by_the_machine_is_no_bad_row() -> None:
+    """Another attempt may have more luck, and must give the same rows."""
+
+    def score(X: Any, y: Any) -> Any:
+        if X[0, 0] == 2.0:
+            raise ConnectionError("the server of the model is away")
+        return X[:, 0]
+
+    events = [Event("a", i, [float(i)]) for i in range(4)]
+    with pytest.raises(ValueError, match="the server of the model is away"):
+        rows_of(recipe(measure=measures.Frozen(score), fail=False), events, size=1)
+
+
+def test_rows_without_a_key_alone_have_the_types_of_the_others() -> None:
+    (batch,) = walk(recipe(), batches([Event("", 0, 0.0, "key must not be null, got null in column 'k'")]))
+    assert batch.schema.field("log10_martingale").type == pa.float64()
+    assert batch.schema.field("alarm").type == pa.bool_()

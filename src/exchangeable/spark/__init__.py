@@ -53,13 +53,13 @@ def _check() -> None:
     """Whether PySpark is there, and what its Python workers and state stores need."""
     try:
         import_module("google.protobuf")
-        from pyspark.sql import Column
+        from pyspark.sql import GroupedData
         from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
 
         require_minimum_pandas_version()
         require_minimum_pyarrow_version()
-        if not hasattr(Column, "try_cast"):  # of version 4
-            raise ImportError("pyspark is too old")
+        if not hasattr(GroupedData, "transformWithState"):  # of version 4.1
+            raise ImportError("pyspark must be of version 4.2 or newer")
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise ImportError(f"exchangeable.spark needs pyspark: pip install 'exchangeable[spark]' ({reason})") from error

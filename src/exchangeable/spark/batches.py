@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from exchangeable.protocols import Floats, Integers
 
+ROW_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # of a score: the row's fault, not the machine's
+
 Flags = NDArray[np.bool_]
 
 
@@ -147,6 +149,15 @@ class Examples:
 
 
 # ------------------------------------------------------------------ columns of Arrow
+
+
+def of_the_row(error: ValueError) -> bool:
+    """Whether a refusal is the row's fault; what a score raised may be the machine's, and another attempt's luck.
+
+    >>> of_the_row(ValueError("x must be a finite number"))
+    True
+    """
+    return error.__cause__ is None or isinstance(error.__cause__, ROW_ERRORS)
 
 
 def flags(column: Any) -> Flags:

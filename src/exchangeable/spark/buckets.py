@@ -15,17 +15,17 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from exchangeable.monitors import CONFLICT, KINDS, STEP, Monitors, Rows
 from exchangeable.spark.batches import flags
 from exchangeable.spark.columns import RefusedError
-from exchangeable.spark.packs import QUERY, keyless, opened, orderless, packed, refused, written
+from exchangeable.spark.packs import QUERY, keyless, large, opened, orderless, packed, refused, written
 
 LOG10 = math.log(10.0)
 PACKED = "rows binary"
-LARGEST = 2**26  # bytes of a bucket's state: it is read and written whole
+LARGEST = 2**25  # bytes of a bucket's state: Java holds some ten copies of it while it is read and written
 ROWS = 2**16  # that are packed as one
 STATE = T.StructType([T.StructField("data", T.BinaryType())])
 
 
 def rows_schema(key: Any, *, tests: bool) -> Any:
-    """What comes out."""
+    """What comes out in the end; a bucket's own rows have text and bytes of any length, see `packs.large`."""
     whole, real, text = pa.int64(), pa.float64(), pa.string()
     columns = {"key": key, "order": whole, "kind": text, "n": whole, "p": real, "log10_martingale": real}
     columns |= {"alarm": pa.bool_(), "changepoint": whole, "count": whole, "detail": text}
@@ -46,7 +46,8 @@ class Bucket(StatefulProcessor):
 
     def __init__(self, monitors: Monitors, form: Form) -> None:
         self.fresh = monitors
-        self.form = form
+        rows = pa.schema([field.with_type(large(field.type)) for field in form.rows])
+        self.form = form._replace(rows=rows)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Once for each task."""
@@ -118,7 +119,7 @@ class Bucket(StatefulProcessor):
     def _told(self, rows: Rows, events: Any) -> Any:
         """The rows as they go out."""
         side, schema = rows.kind != STEP, self.form.rows
-        kinds = pa.DictionaryArray.from_arrays(pa.array(rows.kind), pa.array(KINDS)).cast(pa.string())
+        kinds = pa.DictionaryArray.from_arrays(pa.array(rows.kind), pa.array(KINDS)).cast(pa.large_string())
         columns = {
             "key": pa.array(rows.key, schema.field("key").type),
             "order": rows.order,
@@ -143,7 +144,7 @@ class Bucket(StatefulProcessor):
             else:
                 order = int(rows.order[i])
                 found[i] = str(rows.detail(i)).replace(f"order {order}", f"order {written(order, self.form.order)}", 1)
-        return pa.array(found, pa.string())
+        return pa.array(found, pa.large_string())
 
     # -------------------------------------------------------------- events that have not
 
@@ -154,7 +155,7 @@ class Bucket(StatefulProcessor):
         columns = {
             "key": pa.compute.if_else(nameless, pa.scalar(None, schema.field("key").type), events["key"]),
             "order": pa.compute.if_else(unordered, pa.scalar(None, pa.int64()), events["order"]),
-            "kind": pa.repeat("bad", count),
+            "kind": pa.repeat(pa.scalar("bad", pa.large_string()), count),
             "count": np.ones(count, np.int64),
             "detail": events["bad"],
         }

@@ -305,8 +305,7 @@ def _counted(column: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(column)
     if isinstance(kind, T.TimestampNTZType):
-        epoch = F.lit(LEAST_TIME).cast(kind)
-        return F.timestamp_diff("MICROSECOND", epoch, column)
+        return F.unix_micros(F.concat(column.cast("string"), F.lit("+00:00")).cast("timestamp"))  # in no other zone
     return column.cast("long")
 
 

@@ -33,6 +33,7 @@ def fleet_report(df: DataFrame, alpha: float = 0.05, *, key: str | None = None, 
     capital is no e-value of the stream. Rows without a key are no stream and are left out.
 
     The numbers are those of ``e_bh(.., base=10)``; nothing but counts is collected. O(K) time and a shuffle for K keys.
+    ``df`` is computed for the threshold, and again with the result: what took long is best written or persisted first.
     """
     level = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     if evidence not in ("current", "adjusted"):
@@ -86,7 +87,7 @@ def _of_steps() -> list[Column]:
         F.when(F.max(n).isNull(), 0.0).otherwise(F.max_by(value, n)).alias("log10_martingale"),
         F.greatest(F.lit(0.0), F.max(value)).alias("log10_max"),
         F.coalesce(F.bool_or("own alarm"), F.lit(False)).alias("alarm"),
-        F.lit(1).alias("rows"),
+        F.when(F.count(n) > F.max(n), 2).otherwise(1).alias("rows"),  # more steps than the latest says there were
     ]
 
 
@@ -122,7 +123,9 @@ def _check(valued: DataFrame, evidence: str) -> int:
     if told is None or not told["streams"]:
         raise ValueError("df must hold at least one stream, got none")
     if told["twice"] is not None:
-        raise ValueError(f"df must hold one row for each stream, got {_shown(told['twice'])} in several")
+        raise ValueError(
+            f"df must hold one row for each stream, or each step once, got more of {_shown(told['twice'])}"
+        )
     if told["wrong"] is not None:
         got, of = told["wrong"]["value"], _shown(told["wrong"]["key"])
         raise ValueError(f"{given} must be a number below inf for each stream, got {got} for {of}")
@@ -142,13 +145,15 @@ def _found(valued: DataFrame, count: int, alpha: float) -> int:
     least = _of_series(lambda values: _least(values, count, alpha), "long", F.col("value"))
     width = -(-count // BLOCKS)
     counts = strong.select(least.alias("least")).groupBy("least").count()
-    counts = counts.withColumn("block", F.floor((F.col("least") - 1) / width).cast("int")).persist()
+    counts = counts.withColumn("block", F.expr(f"int((least - 1) div {width})")).persist()
     try:
         totals = np.zeros(BLOCKS + 1, np.int64)
         for block, total in counts.groupBy("block").agg(F.sum("count")).collect():
             totals[block + 1] = total
-        before = F.element_at(F.array(*(F.lit(total) for total in np.cumsum(totals)[:-1].tolist())), F.col("block") + 1)
-        running = before + F.sum("count").over(Window.partitionBy("block").orderBy("least"))
+        before = ", ".join(f"{total}L" for total in np.cumsum(totals)[:-1].tolist())
+        running = F.expr(f"element_at(array({before}), block + 1)") + F.sum("count").over(
+            Window.partitionBy("block").orderBy("least")
+        )
         reached = counts.withColumn("running", running).where("running >= least").agg(F.max("running")).first()
     finally:
         counts.unpersist()

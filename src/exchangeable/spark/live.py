@@ -79,12 +79,13 @@ def monitor_streams(
     _check_columns(recipe.measure, rows, features)
     kind = next(field.dataType for field in df.schema.fields if field.name == order)
     times = "" if isinstance(kind, WHOLE) else kind.simpleString()
-    extra = f"{buckets} buckets of keys of {_word(rows)}, order of {times or 'whole numbers'}"
+    columns = f"key {key!r}, order {order!r}, features {features!r}, label {label!r}"
+    extra = f"{buckets} buckets of keys of {_word(rows)}, order of {times or 'whole numbers'}; columns {columns}"
     monitors = Monitors(recipe, seed=seed, contiguous=gaps and not times, most=most, extra=extra)
     found = _transformed(_placed(rows, recipe.measure, buckets), monitors, fail=bad == "fail", order=times)
     names = _names(key, order, found.columns)
-    columns = [F.col("key"), _uncounted(F.col("order"), kind), *(F.col(name) for name in names[2:])]
-    return found.select(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
+    own = [F.col("key"), _uncounted(F.col("order"), kind), *(F.col(name) for name in names[2:])]
+    return found.select(*(column.alias(name) for column, name in zip(own, names, strict=True)))
 
 
 def _transformed(rows: DataFrame, monitors: Monitors, *, fail: bool, order: str) -> DataFrame:

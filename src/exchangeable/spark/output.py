@@ -65,10 +65,11 @@ class Output:
 
     def _flush(self) -> None:
         key, n, value, highest, alarm_at, *more = zip(*self._summaries, strict=True)
-        logs = [pa.array([None if log is None else log / LOG10 for log in column]) for column in (value, highest)]
-        alarm = pa.array([None if log is None else at is not None for log, at in zip(value, alarm_at, strict=True)])
+        logs = [[None if log is None else log / LOG10 for log in column] for column in (value, highest)]
+        alarm = [None if log is None else at is not None for log, at in zip(value, alarm_at, strict=True)]
         whole = [pa.array(column, pa.int64()) for column in (alarm_at, *more)]
-        columns = [pa.array(key, self._key), pa.array(n, pa.int64()), *logs, alarm, *whole]
+        real = [pa.array(column, pa.float64()) for column in logs]
+        columns = [pa.array(key, self._key), pa.array(n, pa.int64()), *real, pa.array(alarm, pa.bool_()), *whole]
         names = self._form.columns
         self._batches.append(pa.RecordBatch.from_arrays(columns[: len(names)], names))
         self._summaries, self._size = [], 0

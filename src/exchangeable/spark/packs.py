@@ -18,19 +18,23 @@ import pyarrow.compute as pc
 from exchangeable.measures.rows import shown
 from exchangeable.protocols import Floats, Integers, many_p
 from exchangeable.pvalues import Given
-from exchangeable.spark.batches import Examples, flags, starts
+from exchangeable.spark.batches import Examples, flags, of_the_row, starts
 from exchangeable.spark.columns import RefusedError
 
 PACKED = "bucket int, events binary"
 QUERY = -1  # a bucket without events, whose state tells what query it belongs to
 ROWS, BYTES = 2**17, 2**24  # that are gathered before they are packed
-ROW_ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # of a score: the row's fault, and not the machine's
+
+
+def large(kind: Any) -> Any:
+    """The same type of text or bytes without a limit of 2 GB for a column."""
+    return {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(kind, kind)
 
 
 def events_schema(key: Any) -> Any:
     """What is packed: no value but ``bad`` is ever null."""
-    columns = {"order": pa.int64(), "x": pa.float64(), "content": pa.int64(), "bad": pa.string()}
-    return pa.schema([pa.field("key", key), *(pa.field(name, kind) for name, kind in columns.items())])
+    columns = {"order": pa.int64(), "x": pa.float64(), "content": pa.int64(), "bad": pa.large_string()}
+    return pa.schema([pa.field("key", large(key)), *(pa.field(name, kind) for name, kind in columns.items())])
 
 
 class Packer:
@@ -64,7 +68,7 @@ class Packer:
         lawful = np.flatnonzero(flags(batch["bad"].is_null()))
         for at in _of_one_width(batch["x"], lawful):
             self._score(batch, at, x, found)
-        bad = _with(batch["bad"].cast(pa.string()), found)
+        bad = _with(batch["bad"].cast(pa.large_string()), found)
         if self.fail and bad.null_count < len(bad):
             raise self._refusal(batch, bad)
         content = batch["content"] if "content" in batch.schema.names else np.zeros(batch.num_rows, np.int64)
@@ -76,7 +80,7 @@ class Packer:
         try:
             x[at] = self._scores(*Examples(batch, at).piece(0, len(at)))
         except ValueError as error:
-            if error.__cause__ is not None and not isinstance(error.__cause__, ROW_ERRORS):
+            if not of_the_row(error):
                 raise
             if len(at) == 1:
                 found[int(at[0])] = " ".join(str(error).removesuffix(" at position 0").split())
@@ -123,7 +127,7 @@ def _with(bad: Any, found: dict[int, str]) -> Any:
     sentences = bad.to_pylist()
     for place, sentence in found.items():
         sentences[place] = sentence
-    return pa.array(sentences, pa.string())
+    return pa.array(sentences, pa.large_string())
 
 
 def refused(key: Any, order: str | None, sentence: str) -> RefusedError:
@@ -152,7 +156,7 @@ def orderless(bad: Any) -> Any:
 
 def _by_bucket(parts: list[Any]) -> Any:
     """Rows ``bucket, events``, one for each bucket."""
-    events = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
+    events = _one(pa.Table.from_batches(parts))
     bucket = events["bucket"].to_numpy()
     by = np.argsort(bucket, kind="stable")
     events, bucket = events.drop_columns(["bucket"]).take(pa.array(by)), bucket[by]
@@ -176,7 +180,15 @@ def packed(batch: Any) -> bytes:
 def opened(packs: Iterable[bytes], schema: Any) -> Any:
     """The batches as one."""
     batches = [pa.ipc.read_record_batch(pa.py_buffer(pack), schema) for pack in packs]
-    return pa.Table.from_batches(batches, schema).combine_chunks().to_batches()[0]
+    return _one(pa.Table.from_batches(batches, schema))
+
+
+def _one(table: Any) -> Any:
+    """All rows as one batch. Arrow may leave several where a column is too large for one: never take only the first."""
+    batches = table.combine_chunks().to_batches()
+    if len(batches) != 1:
+        raise RuntimeError(f"the {table.num_rows} events of a bucket must fit in one batch, got {len(batches)} batches")
+    return batches[0]
 
 
 class Unpacker:
@@ -184,9 +196,10 @@ class Unpacker:
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
+        self.packed = pa.schema([field.with_type(large(field.type)) for field in schema])
 
     def unpacked(self, batches: Iterable[Any]) -> Iterator[Any]:
         """For ``mapInArrow``."""
         for batch in batches:
             for pack in batch["rows"]:
-                yield pa.ipc.read_record_batch(pack.as_buffer(), self.schema)
+                yield pa.ipc.read_record_batch(pack.as_buffer(), self.packed).cast(self.schema)

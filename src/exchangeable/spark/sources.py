@@ -92,7 +92,7 @@ def quoted(name: str) -> str:
 def _settings(kind: str, lenient: bool, options: Mapping[str, str] | None) -> dict[str, str]:
     settings = {} if kind == "parquet" else {"mode": "PERMISSIVE" if lenient else "FAILFAST"}
     if kind == "csv":
-        settings |= {"header": "true", "enforceSchema": "false"}
+        settings |= {"header": "true", "enforceSchema": "false", "columnPruning": "false"}  # so that all is checked
     return settings | dict(options or {})
 
 

@@ -57,7 +57,7 @@ def pvalues(
     so that retries and speculation change nothing. A row that is not lawful, or two of one order, are refused.
 
     Work O(n^2 d) spread over all cores, by a matrix product in each. To every executor go the table once (8 d bytes an
-    example, as files) and 16 bytes an example in each of log2(n / block) rounds; back to the driver come on
+    example, as files) and 16 bytes an example in each of 1 + log2(n / block) rounds; back to the driver come on
     exchangeable data some 25 bytes an example and round. The driver needs about 0.5 kB an example, a Python worker
     200 MB, if ``block`` is left to `block_size`: 24 d + 1200 bytes for each of its rows.
 
@@ -78,7 +78,7 @@ def pvalues(
         if first is None:
             return _frame(df, order, kind, [], np.empty(0))
         width = first[0].shape[1]
-        size = block or block_size(n, width, context.defaultParallelism)
+        size = min(n, block or block_size(n, width, context.defaultParallelism))
         blocks = [_sent(context, each.encode(), held) for each in _blocks(chain([first], parts), size, width)]
         ranks = _ranks(context, blocks, sum(map(len, places)), width, size)
     return _frame(df, order, kind, places, from_ranks(ranks, seed=seed))
@@ -190,6 +190,8 @@ def _check(rows: Any, last: Any, width: int, wanted: int) -> None:
     same = np.flatnonzero(pc.equal(place[1:], place[:-1]).to_numpy(zero_copy_only=False))
     if same.size:
         raise _refused(place[int(same[0])], "rows must each have an order of their own, got two of this")
+    if not pc.all(pc.less(place[:-1], place[1:]), min_count=0).as_py():
+        raise RuntimeError("Spark must hand over the rows in their order, but did not")
     if width != wanted:
         raise _refused(rows["order"][0], f"x must hold {wanted} numbers, as many as the first row, got {width}")
 

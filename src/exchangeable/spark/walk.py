@@ -23,7 +23,7 @@ from exchangeable.monitors.rows import Steps
 from exchangeable.protocols import Floats, Integers, many_p
 from exchangeable.pvalues import Given
 from exchangeable.spark import batches as of
-from exchangeable.spark.batches import Examples, Flags, Groups, Held
+from exchangeable.spark.batches import Examples, Flags, Groups, Held, of_the_row
 from exchangeable.spark.columns import RefusedError
 from exchangeable.spark.output import Form, Output
 
@@ -268,6 +268,8 @@ class Walker:
         try:
             path = monitor.extend(X, y)
         except ValueError as error:
+            if not of_the_row(error):
+                raise
             if stop - first == 1:
                 self._refuse(stream, examples, first, str(error))
                 return
@@ -312,7 +314,7 @@ class Walker:
 class Crowd:
     """Many short streams at once, if their measure ranks scores that are fixed, or they are p-values already."""
 
-    def __init__(self, monitors: Monitors, measure: Value | Frozen | Given) -> None:
+    def __init__(self, monitors: Monitors, measure: Any) -> None:
         self.monitors = monitors
         self.measure = measure
         self.restarts = monitors.recipe.on_alarm == "restart"
@@ -321,7 +323,7 @@ class Crowd:
     def of(cls, recipe: Recipe) -> Crowd | None:
         """None where it has to be one stream after the other."""
         measure, own = recipe.monitor.measure, recipe.monitor
-        if not isinstance(measure, (Value, Frozen, Given)):
+        if type(measure) not in (Value, Frozen, Given):  # not one of the user's own that is like them
             return None
         fixed = Given() if isinstance(measure, Given) else Value()  # to rank scores, or bins, is to rank numbers
         twin = Monitor(fixed, copy.deepcopy(own.martingale.bet), own.alarm, on_alarm=own.on_alarm)
@@ -336,7 +338,7 @@ class Crowd:
             if isinstance(self.measure, Given):
                 return many_p(examples.numbers[at])
             if isinstance(self.measure, Value) or self.measure.score is None:
-                return self.measure.scores(examples.numbers[at])
+                return np.asarray(self.measure.scores(examples.numbers[at]))
             return np.concatenate([self._scored(examples, *part) for part in zip(first, first + lengths, strict=True)])
         except ValueError:
             return None
@@ -345,7 +347,7 @@ class Crowd:
         """By the user's function, which sees one stream at a time, as it would by itself."""
         if not examples.even(first, stop):
             raise ValueError("x must hold rows of one width")
-        return self.measure.scores(*examples.piece(first, stop))  # type: ignore[union-attr]
+        return np.asarray(self.measure.scores(*examples.piece(first, stop)))
 
     def play(self, keys: list[Any], lengths: Integers, scores: Floats) -> tuple[Steps, list[tuple[Standing, int]]]:
         """The steps of streams of these lengths, and where each stands in the end."""

@@ -134,7 +134,8 @@ def monitor(
 
     Rows have a `kind`: step; or duplicate, late, gap, conflict, bad, full, which were not bet on. Read the output by
     Spark, which knows what is committed. A second start with the same checkpoint goes on where the first one ended.
-    SIGINT and SIGTERM stop after the micro-batch. With --available-now the exit code is that of `spark test`.
+    SIGINT and SIGTERM stop it; a micro-batch that was not over is done again by the next start. With --available-now
+    the exit code is 1 if some stream has changed, by e-BH on highest evidence, which holds whenever one looks.
     """
     choice = Choice(measure.value, None, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     scores = reference_scores(choice, reference, bins)
@@ -162,7 +163,7 @@ def monitor(
         with _progress(spark):
             _wait(writer.start())
         if available_now:
-            report(spark.read.parquet(output), rate, format, output)
+            report(spark.read.parquet(output), rate, "adjusted", format, output)
 
 
 @contextmanager

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 LISTED = 20  # streams that are named in words
 
 
-def report(rows: DataFrame, rate: float, format: Format, output: str) -> None:  # noqa: A002
+def report(rows: DataFrame, rate: float, evidence: str, format: Format, output: str) -> None:  # noqa: A002
     """What was found among all streams, on stdout; and the exit code."""
-    record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate)
-    write(json.dumps(record, default=bytes.hex) if format is Format.json else f"{output}: {_words(record)}")
+    record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate, evidence)
+    write(
+        json.dumps(record, default=lambda name: bytes(name).hex())
+        if format is Format.json
+        else f"{output}: {_words(record)}"
+    )
     if record["n_rejected"]:
         raise RejectedError
 
@@ -37,23 +41,26 @@ def _alarms(rows: DataFrame) -> dict[str, Any]:
     return {"n_streams": streams, "n_rejected": alarms, "rate": None}
 
 
-def _discoveries(rows: DataFrame, rate: float) -> dict[str, Any]:
+def _discoveries(rows: DataFrame, rate: float, evidence: str) -> dict[str, Any]:
     """The streams that have changed, by e-BH; at most so many of them by name."""
     from pyspark.sql import functions as F
 
     from exchangeable.spark import fleet_report
     from exchangeable.spark.sources import quoted
 
-    report = fleet_report(rows, rate)
+    report = fleet_report(rows, rate, evidence=evidence)
     streams, found, threshold = report.agg(
         F.count("*"), F.count(F.when(F.col("found"), 1)), F.max("log10_threshold")
     ).first() or (0, 0, math.nan)
-    first = report.where("found").orderBy(F.desc("log10_martingale"), quoted(report.columns[0])).limit(LISTED)
-    named = first.select(F.col(quoted(report.columns[0])).alias("stream"), "n", "log10_martingale").collect()
+    first = report.where("found").orderBy(F.desc("log10_evidence"), quoted(report.columns[0])).limit(LISTED)
+    named = first.select(
+        F.col(quoted(report.columns[0])).alias("stream"), "n", "log10_martingale", "log10_evidence"
+    ).collect()
     return {
         "n_streams": streams,
         "n_rejected": found,
         "rate": rate,
+        "evidence": evidence,
         "log10_threshold": threshold,
         "first": [row.asDict() for row in named],
     }
@@ -71,8 +78,7 @@ def _words(record: dict[str, Any]) -> str:
     if not found:
         return f"NONE of {streams} has changed, as far as the evidence goes, at a false discovery rate of {level}."
     rows = [
-        f"  {row['stream']!r}: evidence {capital(row['log10_martingale'])} after {row['n']:,}"
-        for row in record["first"]
+        f"  {row['stream']!r}: evidence {capital(row['log10_evidence'])} after {row['n']:,}" for row in record["first"]
     ]
     more = [f"  and {found - len(rows):,} more: `fleet_report` names them all"] * (found > len(rows))
     return "\n".join(

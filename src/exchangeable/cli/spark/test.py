@@ -98,7 +98,9 @@ def test(
     """
     named = measure.value if measure is not None else _usual(label, features)
     choice = Choice(named, neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
-    recipe, read = choice.monitor(), pairs("--option", option)
+    recipe, read = parts(choice.monitor()), pairs("--option", option)
+    if measure is None and neighbours is None:
+        recipe["measure"] = None  # as it is with the columns that there are
     with cluster(master, conf) as spark:
         from exchangeable.spark import sources, test_streams
 
@@ -106,12 +108,12 @@ def test(
         frame = sources.table(spark, place, kind, lenient=bad is Bad.report, options=read)
         frame = sources.ordered(frame, order, order_as.value)
         rows = test_streams(
-            frame, key, order, columns(features), label, **parts(recipe), seed=seed, bad=bad.value, steps=steps,
+            frame, key, order, columns(features), label, **recipe, seed=seed, bad=bad.value, steps=steps,
             partitions=partitions,
         )  # fmt: skip
         with stages(spark):
             rows.write.parquet(output)
-        report(spark.read.parquet(output), rate, format, output)
+        report(spark.read.parquet(output), rate, "current", format, output)
 
 
 def _usual(label: str | None, features: str) -> str:
