@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 BINS = 64
 SKIPPED, TIMED = 2, 3  # micro-batches: the first has every key, the second warms up
-FLEETS = [(1_000, 100_000, 64), (10_000, 100_000, 64), (100_000, 100_000, 64), (100_000, 100_000, 512)]
-FLEETS += [(100_000, 100_000, 2048), (1_000_000, 500_000, 512)]  # keys, events of a micro-batch, buckets
+FLEETS = [(1_000, 100_000, 128), (10_000, 100_000, 128), (100_000, 100_000, 128), (100_000, 100_000, 512)]
+FLEETS += [(100_000, 100_000, 2048)]  # keys, events of a micro-batch, buckets; others as arguments: 1000000,500000,128
 CORES = 2
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # not the executors' to import

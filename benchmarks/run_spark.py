@@ -26,10 +26,10 @@ def heading() -> str:
 
 def main() -> None:
     sections = [heading()]
-    for bench in (bench_spark_streams, bench_spark_live, bench_tiles):
+    for bench in (bench_spark_streams, bench_tiles, bench_spark_live):
         sections.append(bench.main())
         print(sections[-1], flush=True)
-    Path(__file__).with_name("SPARK.md").write_text("\n".join(sections), encoding="utf-8")
+        Path(__file__).with_name("SPARK.md").write_text("\n".join(sections), encoding="utf-8")
 
 
 if __name__ == "__main__":
