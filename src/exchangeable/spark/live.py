@@ -40,7 +40,7 @@ def monitor_streams(
     on_alarm: str = "latch",
     seed: int = 0,
     bad: str = "fail",
-    buckets: int = 512,
+    buckets: int = 128,
     most: int = 4096,
     gaps: bool = True,
 ) -> DataFrame:

@@ -120,7 +120,7 @@ def monitor(
     format: Printed = Format.text,  # noqa: A002
     buckets: Annotated[
         int, typer.Option(min=1, help="That keys are kept in; fixed for a checkpoint.", rich_help_panel=CLUSTER)
-    ] = 512,
+    ] = 128,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Take what is there, then end.", rich_help_panel=CLUSTER)
     ] = False,
