@@ -64,7 +64,7 @@ def monitor_streams(
     ``measure`` is one of bounded memory: `Value` (the default: one column of numbers), `Frozen` with bins (scores, or
     ``features`` and ``label`` of a model, which scores each row by itself), or `Given` (a column of p-values). The pool
     of `Value` holds up to ``most`` distinct numbers, 10 bytes each; the step that fills it is the last of that key.
-    The default bet, `CompositeJumper`, keeps 0.2 kB a key; others are lawful, but `Adaptive` keeps 100 kB.
+    The default bet, `CompositeJumper`, makes it 0.3 kB a key beside the pool; others are lawful, `Adaptive` 73 kB.
 
     Keys are hashed into ``buckets``, each with one state in Spark's RocksDB store, which is read and written whole in
     each micro-batch that has events of the bucket: so many that a state stays at 0.1 to 4 MB. Recipe, seed and buckets
