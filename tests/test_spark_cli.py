@@ -121,6 +121,19 @@ def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, t
     assert here(*command).code == 1  # nothing was lost
 
 
+def test_a_torn_line_in_a_stream_of_json_is_reported(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    table = [(key, seq, x) for key, seq, x in rows(20) if key == "a"]
+    with write_jsonl(tmp_path / "in" / "1.jsonl", table).open("a") as file:
+        file.write('{"device": "a", "se\n')
+    places = ("--output", "out", "--checkpoint", "kept")
+    done = here("spark", "monitor", "in", *WORDS, *places, "--available-now", "--buckets", 2, "--bad", "report")
+    assert done.code == 0
+    written = spark.read.parquet(str(tmp_path / "out"))
+    steps = [row["p"] for row in written.where("kind = 'step'").orderBy("n").collect()]
+    assert steps == ex.PValues(measures.Value(), seed=stream_seed(0, "a")).extend(readings("a", 20)).tolist()
+    assert [row["kind"] for row in written.where("kind != 'step'").collect()] == ["bad"]
+
+
 def test_pvalues_of_a_table(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     X, y = generator.normal(size=(60, 2)), generator.integers(0, 2, 60)
