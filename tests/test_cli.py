@@ -19,6 +19,7 @@ import pytest
 import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, cli, measures
+from exchangeable.results.method import asks
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the paper's datasets are not on this machine")
@@ -89,8 +90,8 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     said = json.loads(done.out)
     assert list(said) == [
         "file", "n", "n_features", "measure", "neighbours", "bet", "epsilon", "alarm", "alpha", "threshold", "period",
-        "on_alarm", "log10_martingale", "log10_max", "rejected", "rejected_at", "changepoint", "alarms", "changepoints",
-        "seed", "guarantee",
+        "on_alarm", "scale", "log10_martingale", "log10_max", "rejected", "rejected_at", "changepoint", "alarms",
+        "changepoints", "seed", "guarantee",
     ]  # fmt: skip
     assert (said["file"], said["n"], said["n_features"], said["seed"]) == ("data.csv", 400, 3, 3)
     assert (said["measure"], said["neighbours"]) == ("nearest-neighbour", 1)
@@ -174,7 +175,8 @@ def columns_of(path: Path) -> dict[str, Any]:
 
 def test_every_measure_is_read_and_explained() -> None:
     assert set(cli.READINGS) == set(catalogue.MEASURES) == set(TAKEN)
-    assert len({reading.asks for reading in cli.READINGS.values()}) == len(cli.READINGS)
+    assert all(asks(measure) for measure in cli.READINGS)
+    assert len({asks(measure) for measure in cli.READINGS}) == len(cli.READINGS)
 
 
 @pytest.mark.parametrize("measure", catalogue.MEASURES)
@@ -189,7 +191,7 @@ def test_every_measure_has_a_name(run: Run, tmp_path: Path, measure: str) -> Non
     assert (said["measure"], said["n_features"]) == (measure, len(features))
     assert said["neighbours"] == (1 if measure.startswith("nearest-") else None)
     text = run("test", file, "--measure", measure, *options, "--alpha", "1e-200")
-    assert cli.READINGS[measure].asks in text.out
+    assert asks(measure) in text.out
     assert ("2 classes" in text.out) is (label == "kind")
     assert f"{len(features)} feature{'s' if len(features) > 1 else ''}" in text.out.splitlines()[0]
 
@@ -622,7 +624,12 @@ def test_notes_on_what_is_seldom_meant(run: Run, tmp_path: Path) -> None:
     noted = run("test", "d.csv", "--label", "kind", "--format", "json")
     assert "note: column 'id' only ever rises" in noted.err
     assert "note: column 'income' spreads" in noted.err
-    assert json.loads(noted.out)["n"] == 60
+    assert "were divided by their deviation" in noted.err
+    assert (json.loads(noted.out)["n"], json.loads(noted.out)["scale"]) == (60, "deviation")
+    plain = run("test", "d.csv", "--label", "kind", "--format", "json", "--scale", "none")
+    assert "note: column 'income' spreads" in plain.err
+    assert "decides all distances" in plain.err
+    assert json.loads(plain.out)["scale"] == "none"
     assert run("test", "d.csv", "--label", "kind", "--drop", "id", "--drop", "income").err == ""
 
 
@@ -630,7 +637,7 @@ def test_a_note_on_classes_that_may_be_numbers(run: Run, tmp_path: Path) -> None
     rng = np.random.default_rng(2)
     (tmp_path / "d.csv").write_text("a,y\n" + "".join(f"{rng.normal()},{rng.integers(90)}\n" for _ in range(120)))
     noted = run("test", "d.csv", "--label", "y")
-    assert "classes; if the label is a number, --measure nearest-residual fits it" in noted.err
+    assert "classes; if the label is a number, the measure nearest-residual fits it" in noted.err
     assert run("test", "d.csv", "--label", "y", "--measure", "nearest-residual").err == ""
 
 
@@ -660,7 +667,7 @@ def test_shift(run: Run, tmp_path: Path, kind: str) -> None:
     said = verdict(run, "shift", "d.csv", "--label", "kind", "--alpha", 0.02, "--seed", 1)
     found = ex.shift_test(X, y, alpha=0.02, seed=1)
     assert list(said) == [
-        "file", "n", "n_features", "n_classes", "alpha", "threshold", "verdict", "rejected", "label", "concept",
+        "file", "n", "n_features", "n_classes", "scale", "alpha", "threshold", "verdict", "rejected", "label", "concept",
         "seed", "guarantee",
     ]  # fmt: skip
     assert (said["file"], said["n"], said["n_features"], said["n_classes"]) == ("d.csv", 400, 2, 2)

@@ -2,7 +2,8 @@
 
     example --Measure--> rank --theta--> p --Bet--> log f(p) --sum--> log S --Alarm--> bool
 
-Enter where you stand: with examples (``Monitor``), with p-values (``Martingale``), with evidence (``alarms``).
+``test`` does it all for a table. Or enter where you stand: with examples (``Monitor``), with p-values (``Martingale``),
+with evidence (``alarms``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from exchangeable.shift import Shift, shift_test
 
 if TYPE_CHECKING:
     from exchangeable import certificate, datasets, fleet, paper, plots, snapshot
+    from exchangeable.results import Result, check_split, test
     from exchangeable.snapshot import load, save
 
 __all__ = [
@@ -29,11 +31,13 @@ __all__ = [
     "Path",
     "Rank",
     "Ranks",
+    "Result",
     "Shift",
     "Step",
     "alarms",
     "bets",
     "certificate",
+    "check_split",
     "datasets",
     "fleet",
     "load",
@@ -43,6 +47,7 @@ __all__ = [
     "save",
     "shift_test",
     "snapshot",
+    "test",
     "thetas",
 ]
 __version__ = "0.1.0"
@@ -53,4 +58,6 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name in {"load", "save"}:
         return getattr(import_module(f"{__name__}.snapshot"), name)
+    if name in {"Result", "check_split", "test"}:
+        return getattr(import_module(f"{__name__}.results"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -35,11 +35,13 @@ def growth(
     thresholds: Sequence[float] = THRESHOLDS,
     changepoints: Sequence[int] = (),
     title: str = "",
+    start: int = 0,
     ax: Axes | None = None,
 ) -> Axes:
     """Capital against the number of examples, on a log scale, with the thresholds drawn; ``paths`` holds log S.
 
-    A thin upright line marks each of the ``changepoints``, numbers of examples before a change.
+    A thin upright line marks each of the ``changepoints``, numbers of examples before a change. ``start`` is how many
+    examples came before the first bet.
 
     >>> ax = growth({"a quiet stream": [0.1, -0.2, 0.3]}, title="Evidence against exchangeability")
     >>> ax.get_xlabel()
@@ -48,7 +50,7 @@ def growth(
     ax = ax or axes()
     for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
         values = np.concatenate([[0.0], np.asarray(log_value, np.float64)]) / math.log(10.0)
-        ax.plot(np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
+        ax.plot(start + np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
     for i, changepoint in enumerate(changepoints):
         name = "_" if i else "where a change seems to begin"  # one entry of the legend for all
         ax.axvline(changepoint, color="#888888", linewidth=0.8, linestyle=":", zorder=0, label=name)

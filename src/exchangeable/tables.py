@@ -48,16 +48,28 @@ Batches = Generator[Any, None, None]
 Labels = Literal["classes", "numbers", "none"]
 
 
+class Group(NamedTuple):
+    """One column of the user's: the features `start` to `stop - 1` are made of it, several if it is categorical."""
+
+    name: str
+    start: int
+    stop: int
+    categorical: bool
+
+
 class Table(NamedTuple):
-    """A table ready for a measure: `n x d` finite numbers, `n` labels, `d` names, and the file's name, printable.
+    """A table ready for a measure: `n x d` finite numbers, `n` labels, `d` names, and its own name, printable.
 
     The labels are scalars where they are classes, an array where they are numbers, and None where there are none.
+    `groups` tells which columns the features come from, and `label` is the name of the labels.
     """
 
     X: NDArray[np.float64]
     y: list[object] | NDArray[np.float64] | None
     features: list[str]
     name: str
+    groups: list[Group]
+    label: str | None = None
 
 
 class TableError(Exception):
@@ -98,13 +110,13 @@ def read(
     ...     _ = file.write_text("weight,coat,kind\\n4.5,red,cat\\n30,grey,dog\\n5,red,cat\\n")
     ...     table = read(file, label="kind", categorical=["coat"])
     >>> table.features, table.y
-    (['weight', 'coat=red', 'coat=grey'], ['cat', 'dog', 'cat'])
+    (['weight', 'coat=grey', 'coat=red'], ['cat', 'dog', 'cat'])
     """
     name, wanted = _printable(Path(path).name), _Wanted(labels, width, categorical, drop)
     with _told(name):
         source = _open(Path(path), label, header, encoding, max_rows, wanted)
-        X, features, y = _collect(source, wanted, max_rows)
-    return Table(X, y, features, name)
+        X, features, groups, y = _collect(source, wanted, max_rows)
+    return Table(X, y, features, name, groups, None if y is None else _printable(str(source.label)))
 
 
 def read_fleet(
@@ -388,7 +400,10 @@ def _to_floats(column: Any) -> NDArray[np.float64]:
 
 
 class _Categories:
-    """One categorical feature: a column of 0 and 1 for each value, in order of first appearance."""
+    """One categorical feature: a column of 0 and 1 for each value, in the order of their names.
+
+    Not in that of their appearance: distances would depend on it in the last digit.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -404,10 +419,15 @@ class _Categories:
             raise TableError(f"column {_shown(self.name)} holds {law}")
 
     def names(self) -> list[str]:
-        return [f"{self.name}={value}" for value in self.codes]
+        return [f"{self.name}={value}" for value in self._ordered()]
 
     def fill(self, X: NDArray[np.float64]) -> None:
-        X[np.arange(len(self.rows)), self.rows] = 1
+        place = np.empty(len(self.codes), np.intp)
+        place[[self.codes[value] for value in self._ordered()]] = np.arange(len(self.codes))
+        X[np.arange(len(self.rows)), place[self.rows]] = 1
+
+    def _ordered(self) -> list[object]:
+        return sorted(self.codes, key=lambda value: (type(value).__name__, str(value)))
 
 
 class _Classes:
@@ -455,7 +475,7 @@ def _scalars(column: Any, name: str, start: int) -> list[object]:
 
 def _collect(
     source: _Source, wanted: _Wanted, max_rows: int
-) -> tuple[NDArray[np.float64], list[str], list[object] | NDArray[np.float64] | None]:
+) -> tuple[NDArray[np.float64], list[str], list[Group], list[object] | NDArray[np.float64] | None]:
     """Read all batches; every column sees its rows once and keeps only what it makes of them."""
     features = _choose(source.schema.names, source.label, wanted)
     encoded = set(wanted.categorical)
@@ -492,14 +512,18 @@ def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source,
     return rows
 
 
-def _assemble(columns: Sequence[_Numbers | _Categories], rows: int) -> tuple[NDArray[np.float64], list[str]]:
+def _assemble(
+    columns: Sequence[_Numbers | _Categories], rows: int
+) -> tuple[NDArray[np.float64], list[str], list[Group]]:
     names = [column.names() for column in columns]
     X = np.zeros((rows, sum(map(len, names))))
+    groups: list[Group] = []
     end = 0
     for column, own in zip(columns, names, strict=True):
         column.fill(X[:, end : end + len(own)])
+        groups.append(Group(column.name, end, end + len(own), isinstance(column, _Categories)))
         end += len(own)
-    return X, [name for own in names for name in own]
+    return X, [name for own in names for name in own], groups
 
 
 # ---------------------------------------------------------------------------------------------------------- the fleet

@@ -8,8 +8,7 @@ from __future__ import annotations
 from exchangeable.cli import alert, certify, demo, fetch, fleet, reproduce, serve, shift, spark, test, token, watch
 from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.program import app, flowed, main
-from exchangeable.cli.shift import SHIFTS
-from exchangeable.cli.verdict import NAMED, Verdict, capital, words
+from exchangeable.results.verdict import NAMED, SHIFTS, Verdict, capital, words
 
 __all__ = ["NAMED", "READINGS", "SHIFTS", "Choice", "Verdict", "app", "capital", "main", "words"]
 

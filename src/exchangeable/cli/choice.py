@@ -17,47 +17,20 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """What a measure makes of a table: the kind of labels, what it asks and cannot see, and when it takes long."""
+    """What a measure makes of a table: the kind of labels, how many rows before it takes long, how many features."""
 
     labels: Labels
-    asks: str
     max_rows: int = 100_000
     width: int | None = None
 
 
 READINGS: Mapping[str, Reading] = {
-    "nearest-neighbour": Reading(
-        "classes",
-        "It asks whether examples lie nearer to their own class than to others as much as before; a shift of all "
-        "classes together can escape it, and --measure nearest-distance may see it.",
-    ),
-    "nearest-distance": Reading(
-        "none",
-        "It asks whether examples lie as near to their nearest neighbours as before; it looks at the features alone, "
-        "so what happens to labels escapes it, and so can a change among examples that stay where others were.",
-    ),
-    "nearest-residual": Reading(
-        "numbers",
-        "It asks whether labels differ from those of the most similar examples as before; a change of the features "
-        "alone can escape it, and --measure nearest-distance may see it.",
-    ),
-    "value": Reading(
-        "none",
-        "It asks whether the numbers of this one column are as large, and follow one another, as before; it sees no "
-        "other column.",
-        max_rows=10_000_000,
-        width=1,
-    ),
-    "conditional-nearest-neighbour": Reading(
-        "classes",
-        "It compares each example with its own class only, so how often each class comes plays no part, and a shift of "
-        "all classes together can escape it.",
-    ),
-    "conditional-nearest-distance": Reading(
-        "classes",
-        "It asks whether examples lie as near to others of their own class as before; how often each class comes plays "
-        "no part.",
-    ),
+    "nearest-neighbour": Reading("classes"),
+    "nearest-distance": Reading("none"),
+    "nearest-residual": Reading("numbers"),
+    "value": Reading("none", max_rows=10_000_000, width=1),
+    "conditional-nearest-neighbour": Reading("classes"),
+    "conditional-nearest-distance": Reading("classes"),
 }
 
 
@@ -79,16 +52,6 @@ class Choice(NamedTuple):
         parts = self._measure() if measure is None else measure, self._bet(), self._alarm()
         monitor: ex.Monitor = usage(lambda: ex.Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm))
         return monitor
-
-    def filled(self, monitor: ex.Monitor) -> Choice:
-        """The same with the defaults of its monitor filled in; None is then for what has no meaning here."""
-        bet, alarm = monitor.martingale.bet, monitor.alarm
-        return self._replace(
-            neighbours=self.neighbours or (1 if self.measure.startswith("nearest-") else None),
-            epsilon=bet.epsilon if isinstance(bet, bets.Power) else None,
-            alpha=getattr(alarm, "alpha", None),
-            period=getattr(alarm, "period", None),
-        )
 
     def _measure(self) -> Measure:
         make: Callable[..., Measure] = catalogue.MEASURES[self.measure]

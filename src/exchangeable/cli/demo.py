@@ -10,8 +10,8 @@ import typer
 import exchangeable as ex
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.output import check_picture, draw, shown, write
-from exchangeable.cli.verdict import judge, words
 from exchangeable.cli.walk import walk
+from exchangeable.results.verdict import judge, words
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Floats
@@ -33,6 +33,6 @@ def demo(
         monitor = choice.monitor()
         path = walk(monitor, X[order], y[order], f"digits {name}")
         paths[f"digits {name}"] = path.log_value
-        write(f"\nDigits {name}\n{words(judge(path, monitor, choice, 'digits', X.shape[1]))}")
+        write(f"\nDigits {name}\n{words(judge(path, monitor, X.shape[1], 'digits'))}")
     draw(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
     write(f"\nThe figure is in {shown(out)}")

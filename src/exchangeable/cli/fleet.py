@@ -13,7 +13,7 @@ import exchangeable as ex
 from exchangeable.cli.failures import RejectedError, usage
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import shown, write
-from exchangeable.cli.verdict import capital
+from exchangeable.results.verdict import capital
 
 LISTED = 20  # streams of a fleet that are named in words
 

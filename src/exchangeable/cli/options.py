@@ -31,6 +31,21 @@ class Format(StrEnum):
     json = "json"
 
 
+class Columns(StrEnum):
+    """Whether each column has a say in the verdict."""
+
+    each = "each"
+    none = "none"
+
+
+class ScaleName(StrEnum):
+    """What is done to the features before they are compared."""
+
+    auto = "auto"
+    none = "none"
+    deviation = "deviation"
+
+
 def listed(names: Iterable[str]) -> str:
     """For a help page, where the parser's own list breaks names in two."""
     return ", ".join(names)
@@ -52,6 +67,24 @@ Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", ric
 Seed = Annotated[int, typer.Option(help="Of the random tie-breaking.", rich_help_panel=HOW)]
 Plot = Annotated[
     Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT)
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(help="Write a report of verdict, figures and what changed (.html).", rich_help_panel=RESULT),
+]
+EachColumn = Annotated[
+    Columns,
+    typer.Option(
+        help="each: look at every column, and the label, by itself too; half of alpha is shared by them.",
+        rich_help_panel=HOW,
+    ),
+]
+Scale = Annotated[
+    ScaleName,
+    typer.Option(
+        help="Divide each numeric column by its deviation over the whole table; auto: where one outweighs the rest.",
+        rich_help_panel=TABLE,
+    ),
 ]
 Printed = Annotated[Format, typer.Option(help="How to print it.", rich_help_panel=RESULT)]
 Measure = Annotated[

@@ -17,7 +17,10 @@ from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from exchangeable.results import Result
+
 PICTURES = (".png", ".svg", ".pdf")
+REPORTS = (".html", ".htm")
 
 
 def write(text: str) -> None:
@@ -49,13 +52,30 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
 def check_picture(path: Path | None) -> None:
     """Before the work: can the picture be drawn, and is there a place for it?"""
-    if path is None:
-        return
-    if path.suffix.lower() not in PICTURES:
-        raise Failure(f"{shown(path)} must end in one of {', '.join(PICTURES)}", USAGE)
+    if path is not None:
+        _check_place(path, PICTURES)
+
+
+def check_report(path: Path | None) -> None:
+    """The same for a report."""
+    if path is not None:
+        _check_place(path, REPORTS)
+
+
+def _check_place(path: Path, suffixes: tuple[str, ...]) -> None:
+    if path.suffix.lower() not in suffixes:
+        law = f"end in one of {', '.join(suffixes)}" if len(suffixes) > 2 else f"end in {' or '.join(suffixes)}"
+        raise Failure(f"{shown(path)} must {law}", USAGE)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise Failure(f"{shown(path)} cannot be written: its folder does not exist or is read-only", UNDECIDED)
     ex.plots.axes()
+
+
+def save_report(result: Result, path: Path) -> None:
+    """Write the report, with a progress bar: it looks at each feature."""
+    with progress_bars() as progress:
+        result.explain(progress=progress)
+    result.save_html(path)
 
 
 def draw(ax: Axes, path: Path) -> None:

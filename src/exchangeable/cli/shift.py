@@ -11,7 +11,7 @@ import typer
 import exchangeable as ex
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.failures import RejectedError
-from exchangeable.cli.notes import described, note, title
+from exchangeable.cli.notes import note
 from exchangeable.cli.options import (
     HOW,
     TABLE,
@@ -24,26 +24,16 @@ from exchangeable.cli.options import (
     NoHeader,
     Plot,
     Printed,
+    Scale,
+    ScaleName,
     Seed,
 )
 from exchangeable.cli.output import check_picture, draw, write
-from exchangeable.cli.verdict import capital
+from exchangeable.results.verdict import SHIFTS, capital
 
 if TYPE_CHECKING:
     from exchangeable.shift import Evidence
     from exchangeable.tables import Table
-
-
-SHIFTS = {
-    "label shift": "LABEL SHIFT: the order of the labels matters: their proportions change, or they come sorted or in "
-    "a pattern. No convincing evidence that examples of a class change.",
-    "concept shift": "CONCEPT SHIFT: examples of a class are not what they were before. No convincing evidence that "
-    "the order of the labels matters.",
-    "both": "LABEL SHIFT AND CONCEPT SHIFT: the order of the labels matters (their proportions change, or they come "
-    "sorted or in a pattern), and examples of a class are not what they were before.",
-    "neither found": "NEITHER FOUND: no convincing evidence that the order of the labels matters, or that examples of "
-    "a class change.",
-}
 
 
 def shift(
@@ -60,12 +50,15 @@ def shift(
         float,
         typer.Option(help="Largest acceptable chance of ever a false report, for either shift.", rich_help_panel=HOW),
     ] = 0.01,
+    scale: Scale = ScaleName.auto,
     seed: Seed = 0,
     plot: Plot = None,
     format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Tell apart whether the classes come in other proportions (label shift) or look different (concept shift)."""
     from exchangeable import tables
+    from exchangeable.results.notes import described, notes, title
+    from exchangeable.results.scaling import scaled
 
     check_picture(plot)
     Choice(alpha=alpha, seed=seed).monitor()  # are they lawful? Before the work
@@ -78,24 +71,26 @@ def shift(
         encoding=encoding,
         max_rows=max_rows,
     )
-    note(table)
-    found = ex.shift_test(table.X, table.y or (), alpha=alpha, seed=seed)
+    X, done = scaled(table, scale.value)
+    note(notes(table, done))
+    found = ex.shift_test(X, table.y or (), alpha=alpha, seed=seed)
     if plot is not None:
         paths = {"labels": found.label.log_value, "examples given their labels": found.concept.log_value}
-        draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=title(table)), plot)
-    record = _shift_record(found, table, seed)
+        draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=title(table.name)), plot)
+    record = _shift_record(found, table, done, seed)
     write(json.dumps(record) if format is Format.json else f"{described(table)}\n{_shift_words(found)}")
     if record["rejected"]:
         raise RejectedError
 
 
-def _shift_record(found: ex.Shift, table: Table, seed: int) -> dict[str, Any]:
+def _shift_record(found: ex.Shift, table: Table, scale: str, seed: int) -> dict[str, Any]:
     """What `exchangeable shift --format json` prints."""
     return {
         "file": table.name,
         "n": len(table.X),
         "n_features": table.X.shape[1],
         "n_classes": len(set(table.y or ())),
+        "scale": scale,
         "alpha": found.alpha,
         "threshold": 1.0 / found.alpha,
         "verdict": found.verdict,

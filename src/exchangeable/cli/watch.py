@@ -35,6 +35,7 @@ from exchangeable.cli.options import (
     listed,
 )
 from exchangeable.cli.scores import ONE_NUMBER, reference_scores, uncatalogued
+from exchangeable.results.method import Method
 
 if TYPE_CHECKING:
     from exchangeable.monitor import Monitor
@@ -148,7 +149,13 @@ def watch(
     kept = None
     if state is not None:
         table = {"reference": _digest(scores), "bins": None if scores is None else bins or BINS}
-        record = {**choice.filled(monitor)._asdict(), **table, "features": features, "label": label}
+        record = {
+            **Method.of(monitor)._asdict(),
+            "measure": choice.measure,
+            **table,
+            "features": features,
+            "label": label,
+        }
         kept = watching.StateFile(state, record)
     with _told():
         if _run(file, monitor, reader, kept, watching.Shown(every, alarms_only, quiet), save_every):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from exchangeable.cli.failures import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write
-from exchangeable.cli.verdict import capital
+from exchangeable.results.verdict import capital
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,0 +1,100 @@
+"""MLflow: a result in the experiment tracker, next to the model that it speaks of."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from exchangeable.results import Result
+
+POINTS = 1000  # of the path, at most: MLflow takes as many at a time
+
+
+def log_result(
+    result: Result, *, prefix: str = "exchangeable", figure: bool = True, report: bool = True, path: bool = False
+) -> None:
+    """Log a result of `exchangeable.test` or `check_split` to the active run of MLflow.
+
+    - parameters and metrics as ``settings`` and ``figures`` have them, each as ``prefix/name``;
+    - artifacts in the folder ``prefix``: ``verdict.txt``; with ``figure`` the picture ``growth.png``; with ``report``
+      ``result.json`` and ``report.html``, which tells what changed and may take as long as some tests more;
+    - with ``path`` the log10 of the capital as the metric ``prefix/log10_path``, its step the number of examples,
+      thinned evenly to 1000 points at most (the last one is there).
+
+    Everything is made before anything is logged. Two results in one run need two prefixes: MLflow's parameters cannot
+    be changed.
+
+    >>> import exchangeable as ex
+    >>> result = ex.test([3.0, 1.0, 2.0, 5.0, 4.0])
+    >>> import mlflow                               # doctest: +SKIP
+    >>> with mlflow.start_run():                    # doctest: +SKIP
+    ...     log_result(result)
+    """
+    mlflow = _mlflow()
+    run = mlflow.active_run()
+    if run is None:
+        raise ValueError("a run of MLflow must be active (with mlflow.start_run(): ...), got none")
+    with tempfile.TemporaryDirectory() as folder:
+        _write(result, Path(folder), figure, report)
+        mlflow.log_params({f"{prefix}/{name}": value for name, value in settings(result).items()})
+        mlflow.log_metrics({f"{prefix}/{name}": value for name, value in figures(result).items()})
+        if path:
+            mlflow.MlflowClient().log_batch(run.info.run_id, metrics=_steps(mlflow, result, f"{prefix}/log10_path"))
+        mlflow.log_artifacts(folder, prefix)
+
+
+def settings(result: Result) -> dict[str, Any]:
+    """What was tested, and how: the parameters of the run.
+
+    >>> import exchangeable as ex
+    >>> settings(ex.test([3.0, 1.0, 2.0, 5.0, 4.0]))
+    {'measure': 'value', 'bet': 'adaptive', 'alpha': 0.01, 'seed': 0, 'scale': 'none', 'n': 5, 'n_features': 1}
+    """
+    return {name: getattr(result, name) for name in ("measure", "bet", "alpha", "seed", "scale", "n", "n_features")}
+
+
+def figures(result: Result) -> dict[str, float]:
+    """What was found: the metrics of the run. What is missing or infinite is left out, since MLflow may change it.
+
+    >>> import exchangeable as ex
+    >>> list(figures(ex.test([3.0, 1.0, 2.0, 5.0, 4.0])))
+    ['rejected', 'log10_martingale', 'log10_max']
+    >>> figures(ex.test([float(i) for i in range(50)]))["rejected_at"]
+    10.0
+    """
+    names = ("rejected", "log10_martingale", "log10_max", "rejected_at", "changepoint")
+    found = {name: getattr(result, name) for name in names}
+    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def _write(result: Result, folder: Path, figure: bool, report: bool) -> None:
+    (folder / "verdict.txt").write_text(f"{result}\n", encoding="utf-8")
+    if figure:
+        result.plot().figure.savefig(folder / "growth.png")  # type: ignore[union-attr]
+    if report:
+        (folder / "result.json").write_text(result.to_json(), encoding="utf-8")
+        result.save_html(folder / "report.html")
+
+
+def _steps(mlflow: Any, result: Result, name: str) -> list[Any]:
+    """Points of the path as MLflow's metrics; those at minus infinity (bankruptcy) are left out."""
+    steps, log10 = result.path.n, result.path.log_value / math.log(10.0)
+    chosen = np.unique(np.linspace(0, len(steps) - 1, min(POINTS, len(steps))).astype(np.int64))
+    now = int(time.time() * 1000)
+    return [
+        mlflow.entities.Metric(name, float(log10[i]), now, int(steps[i])) for i in chosen if math.isfinite(log10[i])
+    ]
+
+
+def _mlflow() -> Any:
+    try:
+        import mlflow
+    except ImportError as error:
+        raise ImportError("this adapter needs MLflow: pip install 'exchangeable[mlflow]'") from error
+    return mlflow

@@ -1,0 +1,184 @@
+"""One call: does the order of this table matter? Can these two tables be pooled?"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.alarms import Ville
+from exchangeable.bets import Adaptive
+from exchangeable.martingale import Martingale
+from exchangeable.measures import Conditional, NearestDistance, NearestNeighbour, NearestResidual, Value
+from exchangeable.monitor import Monitor
+from exchangeable.protocols import Bet, Measure
+from exchangeable.pvalues import Given, PValues, thetas
+from exchangeable.results.frames import Labels, assemble, gather, join
+from exchangeable.results.lines import Line, lines_of
+from exchangeable.results.lines import columns as every_column
+from exchangeable.results.result import Parts, Result, Split, examples
+from exchangeable.results.scaling import scaled
+from exchangeable.tables import Table
+
+HALF = 0.5  # of alpha is for the columns
+MANY = 64  # columns that are looked at unasked: pixels and embeddings have more, and mean little one by one
+SHUFFLES = 2**32 - 1  # the stream of random numbers that shuffles the two sets
+
+
+def test(
+    data: Any,
+    label: Any = None,
+    *,
+    measure: Measure | None = None,
+    bet: Bet | None = None,
+    alpha: float = 0.01,
+    seed: int = 0,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    scale: str = "auto",
+    columns: str = "auto",
+) -> Result:
+    """Does the order of these examples matter? A test of exchangeability in one call.
+
+    On exchangeable data, whatever their distribution, the chance of a rejection is at most ``alpha``.
+
+    - ``data``: a pandas, Polars or Arrow frame or series, a NumPy array (columns x0, x1, ...), a SciPy sparse matrix, a
+      mapping of columns, a list of rows. Their order is what is tested: do not shuffle or sort first.
+    - ``label``: the name of a column, or one label for each row; none if left out. Text, booleans and few whole
+      numbers are classes; other numbers are real-valued. ``categorical=["y"]`` makes classes of a column of numbers.
+    - Columns of text and categories, and those named in ``categorical``, are one-hot encoded; those in ``drop`` are
+      left out.
+    - ``scale``: "deviation" divides each numeric column by its standard deviation over the whole table, "none" leaves
+      them, and "auto" does so where one would outweigh the rest. No scaling touches the promise: it is blind to order.
+    - ``measure``: by default `NearestNeighbour` for classes, `NearestResidual` for real-valued labels,
+      `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Both must be
+      fresh, and neither is changed.
+
+    - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
+      lost among whole examples. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
+      promise stays. "none" looks at whole examples only; "auto" is "each" for 2 to 64 columns if no measure is given.
+
+    Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours; and n bets for each column.
+
+    >>> result = test({"size": [1.0, 2.0, 1.5, 1.2] * 20, "colour": ["red", "blue"] * 40})
+    >>> result.rejected, result.measure, result.n_features
+    (False, 'nearest-distance', 3)
+
+    Reference: Fedorova et al. (2012).
+    """
+    gathered = gather(data, label, categorical=categorical, drop=drop)
+    table = assemble(gathered, labels=_labels(measure))
+    parts = _parts(table, measure, bet)
+    X, done = scaled(table, scale)
+    monitor = Monitor(*copy.deepcopy(parts), Ville(alpha), seed=seed)
+    path = monitor.extend(examples(parts.measure, X), table.y)
+    found = _lines(table, columns, measure, parts.bet, seed)
+    frames = {"library": gathered.library, "index": gathered.index}
+    return Result(table, X, path, monitor, parts, columns=found, scale=done, **frames)
+
+
+def check_split(
+    train: Any,
+    test: Any,
+    label: Any = None,
+    *,
+    measure: Measure | None = None,
+    bet: Bet | None = None,
+    alpha: float = 0.01,
+    seed: int = 0,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    scale: str = "auto",
+    columns: str = "auto",
+) -> Result:
+    """Can these two sets be pooled? A test of whether they are a random split of one.
+
+    Both are shuffled, so that their own order plays no part. The larger fills the pool of the measure, without bets;
+    then the examples of the smaller come one by one and are bet on. If the division was random, the whole sequence is
+    exchangeable, and the chance of a rejection is at most ``alpha``.
+
+    Arguments are those of `exchangeable.test`; ``label`` is a column of both, or a pair of sequences. Categories that
+    only one of the two has are categories. In the result ``path`` and ``frame()`` tell of the smaller set, in the order
+    of the bets. Time and memory are the measure's.
+
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(300, 2)), rng.normal(size=(100, 2))
+    >>> check_split(a, b).rejected, check_split(a, b + [0.0, 3.0]).rejected
+    (False, True)
+    """
+    labels = (label, label) if label is None or isinstance(label, (str, int)) else tuple(label)
+    if len(labels) != 2:
+        raise ValueError(f"label must name a column of both sets, or be a pair of sequences, got {len(labels)} parts")
+    options: dict[str, Any] = {"categorical": categorical, "drop": drop}
+    sets = [gather(train, labels[0], name="train", **options), gather(test, labels[1], name="test", **options)]
+    names = ("train", "test") if sets[0].rows >= sets[1].rows else ("test", "train")
+    first, second = sorted(sets, key=lambda one: -one.rows)  # stable
+    order = _shuffled(first.rows, second.rows, seed)
+    table = _reordered(assemble(join(first, second), labels=_labels(measure), name="train and test"), order)
+    parts = _parts(table, measure, bet)
+    X, done = scaled(table, scale)
+    split = Split(*names, order[first.rows :] - first.rows)
+    own = copy.deepcopy(parts)
+    p = PValues(own.measure, seed=seed).extend(examples(own.measure, X), table.y)[first.rows :]
+    path = Monitor(Given(), own.bet, Ville(alpha), start=first.rows).extend(p)
+    monitor = Monitor(own.measure, own.bet, Ville(alpha), seed=seed, start=first.rows)
+    found = _lines(table, columns, measure, parts.bet, seed, first.rows)
+    return Result(
+        table, X, path, monitor, parts, columns=found, scale=done, start=first.rows, split=split, library=second.library
+    )
+
+
+def _shuffled(first: int, second: int, seed: int) -> NDArray[np.int64]:
+    """A random order within each of two sets: by the seed, from a stream that no theta comes from."""
+    keys = thetas(seed, 0, first + second, SHUFFLES)
+    return np.concatenate([np.argsort(keys[:first], kind="stable"), first + np.argsort(keys[first:], kind="stable")])
+
+
+def _reordered(table: Table, order: NDArray[np.int64]) -> Table:
+    y: Any = table.y
+    y = [y[i] for i in order.tolist()] if isinstance(y, list) else None if y is None else y[order]
+    return table._replace(X=table.X[order], y=y)
+
+
+def _lines(table: Table, asked: str, measure: Measure | None, bet: Bet, seed: int, start: int = 0) -> list[Line]:
+    """The columns that have a say, with half of the weight."""
+    if asked not in ("auto", "each", "none"):
+        raise ValueError(f"columns must be 'auto', 'each' or 'none', got {asked!r}")
+    found = every_column(table)
+    if asked == "none" or (asked == "auto" and (measure is not None or not 2 <= len(found) <= MANY)):
+        return []
+    return lines_of(found, bet, share=HALF, seed=seed, start=start)
+
+
+def _labels(measure: Measure | None) -> Labels | None:
+    """What the measure takes the labels for, if it is known."""
+    if isinstance(measure, NearestResidual):
+        return "numbers"
+    return "classes" if isinstance(measure, (NearestNeighbour, Conditional)) else None
+
+
+def _parts(table: Table, measure: Measure | None, bet: Bet | None) -> Parts:
+    """Fresh parts that fit the table."""
+    if measure is None:
+        measure = _default(table)
+    if getattr(measure, "n", 0):
+        raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
+    if isinstance(measure, Value) and len(table.features) != 1:
+        raise ValueError(f"measure Value must be given one column of numbers, got {len(table.features)} features")
+    if isinstance(measure, (NearestNeighbour, NearestResidual, Conditional)) and table.y is None:
+        raise ValueError(f"label must be given for the measure {type(measure).__name__}, got None")
+    bet = Martingale(Adaptive() if bet is None else bet).bet  # refuses what is no bet
+    return Parts(copy.deepcopy(measure), copy.deepcopy(bet))
+
+
+def _default(table: Table) -> Measure:
+    if table.y is None:
+        alone = len(table.features) == 1 and not table.groups[0].categorical
+        return Value() if alone else NearestDistance()
+    return NearestNeighbour() if isinstance(table.y, list) else NearestResidual()
+
+
+test.__test__ = False  # type: ignore[attr-defined]  # pytest must not take it for one of its own

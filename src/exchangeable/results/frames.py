@@ -1,0 +1,383 @@
+"""What a user holds in memory, as a table ready for a measure: pandas, Polars, Arrow, NumPy, SciPy sparse.
+
+Nothing is guessed and nothing is repaired: a missing value, or one that float64 cannot hold, is a `ValueError` that
+names the row (the first is 0) and the column.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.measures.rows import LARGEST, numbers, shown
+from exchangeable.protocols import Floats
+from exchangeable.tables import MAX_CATEGORIES, WHOLE, Group, Table
+
+CELLS = 2**28  # of a sparse matrix that are held as numbers: 2 GiB
+CLASSES, SMALL = 20, 5  # whole numbers are classes if there are at most so many, in so many examples each on average
+ROW_INDEX = "Unnamed: "  # what pandas calls an index saved with the data
+
+Labels = Literal["classes", "numbers"]
+
+
+class Column(NamedTuple):
+    """A column with its name: numbers, or categories as a list of scalars."""
+
+    name: str
+    values: Floats | list[Any]
+
+    @property
+    def categorical(self) -> bool:
+        """Whether it holds categories."""
+        return isinstance(self.values, list)
+
+
+class Gathered(NamedTuple):
+    """The columns of one set of examples, its labels, and what its frames are made of."""
+
+    features: list[Column]
+    target: Column | None
+    classes: bool  # whether the labels were declared to be classes
+    library: str
+    index: Any  # of a pandas frame
+
+    @property
+    def rows(self) -> int:
+        """How many examples there are."""
+        return len(self.features[0].values)
+
+
+def gather(
+    data: Any, label: Any = None, *, categorical: Sequence[str] = (), drop: Sequence[str] = (), name: str = "data"
+) -> Gathered:
+    """Admit data and labels, or say in one sentence why not; ``label`` names a column, or holds a label for each row.
+
+    >>> [column.name for column in gather({"a": [1.0, 2.0], "b": ["u", "v"]}, "b").features]
+    ['a']
+    """
+    encoded, left_out = _names("categorical", categorical), _names("drop", drop)
+    columns, library, index = _columns(data, encoded, left_out)
+    features, target = _labelled(columns, label)
+    if not features:
+        raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
+    gathered = Gathered(features, target, target is not None and target.name in encoded, library, index)
+    if not gathered.rows:
+        raise ValueError(f"{name} must have at least one row, got none")
+    if target is not None and len(target.values) != gathered.rows:
+        raise ValueError(f"label must hold one label for each row, got {len(target.values)} for {gathered.rows} rows")
+    return gathered
+
+
+def join(first: Gathered, second: Gathered) -> Gathered:
+    """One set behind the other, column by column.
+
+    >>> join(gather([1.0, 2.0]), gather([3.0])).features[0].values
+    array([1., 2., 3.])
+    """
+    other = {column.name: column for column in second.features}
+    odd = {column.name for column in first.features} ^ set(other)
+    if odd:
+        raise ValueError(f"both sets must have the same columns, got {_listed(sorted(odd))} in one of them only")
+    features = [_joined(column, other[column.name]) for column in first.features]
+    if first.target is None or second.target is None:
+        return first._replace(features=features)
+    return first._replace(features=features, target=_joined(first.target, second.target))
+
+
+def _joined(first: Column, second: Column) -> Column:
+    if first.categorical != second.categorical:
+        law = "must hold numbers in both sets, or text or categories in both"
+        raise ValueError(f"column {shown(first.name)} {law}, got one of each")
+    if isinstance(first.values, list):
+        return Column(first.name, [*first.values, *second.values])
+    return Column(first.name, np.concatenate([first.values, second.values]))
+
+
+def assemble(gathered: Gathered, *, labels: Labels | None = None, name: str = "the data") -> Table:
+    """A table ready for a measure. O(n d).
+
+    ``labels`` says what the labels are; if it does not, text, booleans and what was declared are classes, and so are
+    whole numbers of which there are few (two, or at most 20, each five times on average).
+
+    Numbers are features as they are; categories become columns of 0 and 1, one for each, in the order of their names:
+    not that of their appearance, on which distances would depend in the last digit.
+
+    >>> assemble(gather({"size": [1.0, 2.0], "coat": ["red", "grey"]})).features
+    ['size', 'coat=grey', 'coat=red']
+    """
+    features, target, rows = gathered.features, gathered.target, gathered.rows
+    if rows < 2:
+        raise ValueError(f"{name} must have at least two rows, got {rows}")
+    y = None if target is None else _target(target, labels, gathered.classes)
+    codes = [sorted(set(column.values), key=_by_name) if column.categorical else None for column in features]
+    widths = [1 if own is None else len(own) for own in codes]
+    X, names, groups, end = np.zeros((rows, sum(widths))), list[str](), list[Group](), 0
+    for column, own, width in zip(features, codes, widths, strict=True):
+        _write(X[:, end : end + width], column, own)
+        names += [column.name] if own is None else [f"{column.name}={category}" for category in own]
+        groups.append(Group(column.name, end, end + width, own is not None))
+        end += width
+    return Table(X, y, names, name, groups, None if target is None else target.name)
+
+
+def _by_name(category: Any) -> tuple[str, str]:
+    return type(category).__name__, str(category)
+
+
+def _write(X: Floats, column: Column, categories: list[Any] | None) -> None:
+    if categories is None:
+        X[:, 0] = column.values
+    else:
+        place = {category: i for i, category in enumerate(categories)}
+        X[np.arange(len(X)), [place[category] for category in column.values]] = 1.0
+
+
+# ------------------------------------------------------------------------------------------------------- kinds of data
+
+
+def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tuple[list[Column], str, Any]:
+    """The columns that are not left out, the name of the library that they came in, and the index of a pandas frame."""
+    import narwhals as nw
+
+    if _is_sparse(data):
+        return _array(_dense(data), categorical, drop), "pyarrow", None
+    if isinstance(data, Mapping) or (isinstance(data, list) and data and isinstance(data[0], Mapping)):
+        data = _arrow(data)
+    if isinstance(data, (str, bytes)):
+        raise ValueError(f"data must be a frame or an array, got the text {shown(data)}; read a file first")
+    try:
+        frame = nw.from_native(data, pass_through=True, allow_series=True)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"data must be a frame that narwhals can read, got: {reason}") from error
+    if isinstance(frame, nw.LazyFrame):
+        raise ValueError("data must be in memory, got a lazy frame; collect() it first")
+    if isinstance(frame, nw.Series):
+        frame = frame.alias(frame.name if frame.name not in (None, "") else "value").to_frame()
+    if not isinstance(frame, nw.DataFrame):
+        return _array(data, categorical, drop), "pyarrow", None
+    native = frame.to_native()
+    names = [str(column) for column in frame.columns]
+    _check_names(names, categorical, drop)
+    kept = [(name, frame.get_column(own)) for name, own in zip(names, frame.columns, strict=True) if name not in drop]
+    columns = [_series(name, series, name in categorical) for name, series in kept]
+    return columns, str(frame.implementation).lower(), getattr(native, "index", None)
+
+
+def _arrow(data: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.table(dict(data)) if isinstance(data, Mapping) else pa.Table.from_pylist(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(f"data must hold columns of one length and type, got: {str(error).splitlines()[0]}") from None
+
+
+def _is_sparse(data: Any) -> bool:
+    return type(data).__module__.split(".")[0] == "scipy" and hasattr(data, "tocsc")
+
+
+def _dense(data: Any) -> NDArray[np.float64]:
+    """Columns without any entry change no distance, and are left out."""
+    matrix = data.tocsc()
+    if matrix.ndim != 2:
+        raise ValueError(f"data must be two-dimensional, got {matrix.ndim} dimensions")
+    used = np.diff(matrix.indptr) > 0
+    width = max(1, int(used.sum()))
+    if matrix.shape[0] * width > CELLS:
+        law = f"a sparse matrix must fill at most {CELLS:,} cells when it is written out"
+        raise ValueError(f"{law}, got {matrix.shape[0]:,} x {width:,}; reduce its columns first")
+    X = np.zeros(matrix.shape)
+    X[:, used] = matrix[:, used].toarray()
+    return X
+
+
+def _array(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> list[Column]:
+    """Columns x0, x1, ... of an array or of a list of rows; one of a list of numbers."""
+    law = "be a frame, or an array of numbers with rows of one length"
+    if data is None:
+        raise ValueError(f"data must {law}, got None")
+    X = numbers("data", data, law)
+    if X.ndim not in (1, 2) or (X.ndim == 2 and X.shape[1] == 0):
+        raise ValueError(f"data must have one or two dimensions, and a column, got shape {X.shape}")
+    X = X[:, np.newaxis] if X.ndim == 1 else X
+    names = [f"x{i}" for i in range(X.shape[1])]
+    _check_names(names, categorical, drop)
+    bad = np.argwhere(~(np.abs(X) <= LARGEST))
+    if len(bad):
+        row, column = bad[0].tolist()
+        _refuse(row, names[column], X[row, column])
+    kept = [(name, values) for name, values in zip(names, X.T, strict=True) if name not in drop]
+    return [Column(name, values.tolist() if name in categorical else values) for name, values in kept]
+
+
+def _series(name: str, series: Any, categorical: bool) -> Column:
+    """A column of a frame, by its type: numbers, or categories."""
+    import narwhals as nw
+
+    kind = series.dtype
+    if categorical or kind in (nw.String, nw.Categorical, nw.Enum):
+        return Column(name, _categories(name, series.to_list()))
+    if kind == nw.Object:
+        return Column(name, _mixed(name, series.to_list()))
+    if not (kind.is_numeric() or kind == nw.Boolean):
+        law = f"only numbers, booleans and text are allowed: convert it, or leave it out with drop=[{name!r}]"
+        raise ValueError(f"column {shown(name)} is of type {kind}; {law}")
+    missing = series.is_null().to_numpy()
+    if missing.any():
+        _refuse(int(missing.argmax()), name, None)
+    values = series.to_numpy()
+    if values.dtype.kind == "O":  # decimals
+        values = np.array([float(value) for value in values])
+    if values.dtype.kind in "iu" and ((values > WHOLE) | (values < -WHOLE)).any():
+        row = int(((values > WHOLE) | (values < -WHOLE)).argmax())
+        _refuse(row, name, values[row], "is beyond 2**53, where float64 loses digits; rescale the column")
+    floats = np.ascontiguousarray(values, dtype=np.float64)
+    bad = ~(np.abs(floats) <= LARGEST)
+    if bad.any():
+        _refuse(int(bad.argmax()), name, values[int(bad.argmax())])
+    return Column(name, floats)
+
+
+def _mixed(name: str, values: list[Any]) -> list[Any]:
+    """Python objects: text throughout is categorical, whatever else is refused."""
+    for row, value in enumerate(values):
+        if not isinstance(value, (str, bool, np.bool_)):
+            if _missing(value):
+                _refuse(row, name, value)
+            law = f"Python objects must be text; name the column in categorical=[{name!r}], or make it numbers"
+            raise ValueError(f"row {row}, column {shown(name)}: {law}, got {shown(value)}")
+    return values
+
+
+def _categories(name: str, values: list[Any]) -> list[Any]:
+    for row, value in enumerate(values):
+        if _missing(value):
+            _refuse(row, name, value)
+        if not isinstance(value, Hashable):
+            raise ValueError(f"row {row}, column {shown(name)}: a category must be one value, got {shown(value)}")
+    if len(set(values)) > MAX_CATEGORIES:
+        law = f"must hold at most {MAX_CATEGORIES} categories; leave it out with drop=[{name!r}]"
+        raise ValueError(f"column {shown(name)} {law}, got {len(set(values)):,}")
+    return values
+
+
+def _missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal to itself
+        return True
+
+
+def _refuse(row: int, name: str, value: Any, fault: str | None = None) -> None:
+    if fault is None and _missing(value):
+        fault = "is missing; every value must be present, in every column that is used"
+    elif fault is None and abs(float(value)) == math.inf:
+        fault = "is not finite; every number must be"
+    elif fault is None:
+        fault = f"is beyond {LARGEST:g}, where squared distances overflow; rescale the column"
+    value = value.item() if isinstance(value, np.generic) else value
+    raise ValueError(f"row {row}, column {shown(name)}: {shown(value)} {fault}")
+
+
+# ------------------------------------------------------------------------------------------------------- which columns
+
+
+def _names(option: str, names: Any) -> frozenset[str]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"{option} must be a list of columns, got {shown(names)}")
+    return frozenset(map(str, names))
+
+
+def _check_names(names: list[str], categorical: frozenset[str], drop: frozenset[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise ValueError(f"data must have columns of different names, got {shown(twice)} twice")
+    _check_known("categorical", categorical, names)
+    _check_known("drop", drop, names)
+    if categorical & drop:
+        raise ValueError(f"column {shown(min(categorical & drop))} is named by categorical and drop; choose one")
+    for name in set(names) - drop:
+        if name.startswith(ROW_INDEX) and name.removeprefix(ROW_INDEX).isdecimal():
+            law = f"give it a name, or leave it out with drop=[{name!r}]"
+            raise ValueError(f"column {shown(name)} has no name of its own, as a saved row index has; {law}")
+
+
+def _check_known(option: str, wanted: Iterable[str], names: Sequence[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"{option} must name columns of data, got {shown(name)}; they are {_listed(names)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _labelled(columns: list[Column], label: Any) -> tuple[list[Column], Column | None]:
+    """The columns without the label, and the label, which names one of them or is brought along."""
+    if label is None:
+        return columns, None
+    if isinstance(label, (str, int)):
+        _check_known("label", [str(label)], [column.name for column in columns])
+        target = next(column for column in columns if column.name == str(label))
+        return [column for column in columns if column is not target], target
+    given = label.to_list() if hasattr(label, "to_list") else label.tolist() if hasattr(label, "tolist") else label
+    if not isinstance(given, Iterable):
+        raise ValueError(f"label must name a column, or hold one label for each row, got {shown(label)}")
+    values = list(given)
+    name = getattr(label, "name", None)
+    for row, value in enumerate(values):
+        if _missing(value):
+            _refuse(row, "label", value)
+        if np.ndim(value) or not isinstance(value, Hashable):
+            raise ValueError(f"label must hold one label for each row, got {shown(value)} at row {row}")
+    return columns, Column(str(name) if name else "label", _plain(values))
+
+
+def _plain(values: list[Any]) -> Floats | list[Any]:
+    """Numbers as an array, unless they are booleans, text or something else."""
+    real = all(isinstance(value, (int, float, np.integer, np.floating)) for value in values)
+    if not real or any(isinstance(value, (bool, np.bool_)) for value in values) or not values:
+        return values
+    array = np.array(values, np.float64)
+    if not (np.abs(array) <= LARGEST).all():
+        row = int((~(np.abs(array) <= LARGEST)).argmax())
+        _refuse(row, "label", values[row])
+    return array
+
+
+# -------------------------------------------------------------------------------------------------- labels and features
+
+
+def _target(column: Column, labels: Labels | None, declared: bool) -> list[object] | Floats:
+    """The labels: a list of classes, or an array of numbers."""
+    values = column.values
+    kind = labels or ("classes" if declared or not _looks_real(values) else "numbers")
+    if kind == "numbers":
+        if isinstance(values, list):
+            raise ValueError(f"label {shown(column.name)} must hold numbers, got {shown(values[0])}")
+        return values
+    classes = values if isinstance(values, list) else [_whole(value) for value in values.tolist()]
+    if len(set(classes)) == 1:
+        law = "must hold at least two classes, since they are compared; leave it out to look at the features alone"
+        raise ValueError(f"label {shown(column.name)} {law}, got only {shown(classes[0])}")
+    if len(set(classes)) == len(classes) and labels is None:
+        law = "must hold classes, some of them more than once"
+        raise ValueError(f"label {shown(column.name)} {law}, got {len(classes)} different ones in {len(classes)} rows")
+    return classes
+
+
+def _whole(value: float) -> object:
+    return int(value) if value.is_integer() else value
+
+
+def _looks_real(values: Floats | list[Any]) -> bool:
+    if isinstance(values, list):
+        return False
+    kinds = len(np.unique(values))
+    return bool((values != np.floor(values)).any()) or kinds > CLASSES or (kinds > 2 and SMALL * kinds > len(values))

@@ -1,0 +1,43 @@
+"""A table in a line, and what is lawful about it and yet seldom meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from exchangeable.results.scaling import WIDE, widest
+from exchangeable.results.verdict import FEW
+from exchangeable.tables import Table
+
+SMALL = 5  # examples in a typical class; where there are fewer, the label may well be a number
+
+
+def notes(table: Table, scale: str) -> Iterator[str]:
+    """What is lawful and yet seldom meant: row numbers among the features, a number as class; and what was scaled."""
+    for group in table.groups:
+        column = table.X[:, group.start]
+        if not group.categorical and len(column) >= FEW and (np.diff(column) > 0.0).all():
+            remedy = "; drop it unless it is meant" if len(table.groups) > 1 else ""
+            yield f"column {group.name!r} only ever rises, as a row number does{remedy}"
+    if isinstance(table.y, list) and len(table.y) >= FEW and SMALL * len(set(table.y)) > len(table.y):
+        yield f"there are {len(set(table.y)):,} classes; if the label is a number, the measure nearest-residual fits it"
+    outweighs = widest(table)
+    if outweighs is not None:
+        remedy = "so numeric columns were divided by their deviation over the whole table"
+        if scale == "none":
+            remedy = "and decides all distances; scale by deviation, or drop it"
+        yield f"column {outweighs!r} spreads over {WIDE:g} times as far as most, {remedy}"
+
+
+def described(table: Table) -> str:
+    """The table in one line."""
+    n, d = table.X.shape
+    labels = f", labels {table.label!r}" if table.label is not None and not isinstance(table.y, list) else ""
+    classes = f", {len(set(table.y)):,} classes" if isinstance(table.y, list) else labels
+    return f"{table.name}: {n:,} examples, {d:,} feature{'s' if d > 1 else ''}{classes}"
+
+
+def title(name: str) -> str:
+    """Of its figure."""
+    return f"{name}: evidence against exchangeability".replace("$", r"\$")  # no formulas

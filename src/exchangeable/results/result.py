@@ -1,0 +1,358 @@
+"""What a test of a whole table found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from exchangeable import plots
+from exchangeable.measures import Value
+from exchangeable.monitor import Monitor
+from exchangeable.protocols import Bet, Floats, Measure, Path
+from exchangeable.pvalues import Given
+from exchangeable.results.lines import WHOLE, Line, joint
+from exchangeable.results.notes import described, notes, title
+from exchangeable.results.verdict import Verdict, judge, words
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+
+    from exchangeable.results.explanation import Explanation
+    from exchangeable.tables import Table
+
+DIGITS = 12  # of an amount; more its logarithm does not hold
+DRAWN = 4  # columns in a figure, at most
+PROMISE = "If the two sets are a random split of one, the chance of a rejection is at most {:g}."
+SAFE = 700.0  # exp of it, and of its negative, is a normal float64
+
+
+class Parts(NamedTuple):
+    """Measure and bet as they were before the first example."""
+
+    measure: Measure
+    bet: Bet
+
+    @classmethod
+    def of(cls, monitor: Monitor) -> Parts:
+        """Copies of those of a monitor that has seen nothing yet."""
+        measure, bet = copy.deepcopy((monitor.measure, monitor.martingale.bet))
+        if isinstance(measure, Given):
+            raise ValueError("a result is made of examples, got p-values that were brought along")
+        return cls(measure, bet)
+
+
+class Split(NamedTuple):
+    """Two sets that were put behind one another: which rows came in which order."""
+
+    first: str  # the name of the set that fills the pool
+    second: str  # the name of the set that is bet on
+    rows: Any  # of the second set, in the order of the bets
+
+
+class Result:
+    """The verdict on a table, and the way to it.
+
+    Made by `exchangeable.test` and `exchangeable.check_split`. ``print(result)`` says it in words; a notebook shows it
+    as a card. The capital lives in logs (``log10_martingale``); amounts are given as numbers where float64 can hold
+    them, and as `decimal.Decimal` beyond.
+
+    >>> import exchangeable as ex
+    >>> X = np.random.default_rng(0).normal(size=300)
+    >>> X[150:] += 1.0
+    >>> result = ex.test(X)
+    >>> result.rejected, result.rejected_at, result.changepoint
+    (True, 217, 149)
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        X: Floats,
+        path: Path,
+        monitor: Monitor,
+        parts: Parts,
+        *,
+        columns: Sequence[Line] = (),
+        scale: str = "none",
+        start: int = 0,
+        split: Split | None = None,
+        library: str = "pyarrow",
+        index: Any = None,
+    ) -> None:
+        self.table = table
+        self.X = X  # as compared: scaled, if so
+        self.columns = list(columns)  # that have a say in the verdict
+        whole = Line(WHOLE, "examples", 1.0 - sum(line.weight for line in columns), path.log_value)
+        self.lines = [whole, *columns]
+        self.path = _together(path, self.lines, monitor) if columns else path
+        self.monitor = monitor
+        self.parts = parts
+        self.start = start  # examples at the beginning that nothing was bet on
+        self.split = split
+        self.verdict: Verdict = judge(self.path, monitor, X.shape[1], table.name, scale)
+        if split is not None:
+            promise = PROMISE.format(self.alpha)
+            self.verdict = self.verdict._replace(changepoint=None, changepoints=[], guarantee=promise)
+        self._library, self._index = library, index
+        self._explained: dict[Any, Explanation] = {}
+
+    # ------------------------------------------------------------------ figures
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the alarm sounded: exchangeability is rejected at level ``alpha``."""
+        return self.verdict.rejected
+
+    @property
+    def rejected_at(self) -> int | None:
+        """The example (from 1) at which the alarm sounded first."""
+        return self.verdict.rejected_at
+
+    @property
+    def changepoint(self) -> int | None:
+        """How many examples came before the change: an estimate; ``explain().change`` has its uncertainty."""
+        return self.verdict.changepoint
+
+    @property
+    def log10_martingale(self) -> float:
+        """Log of the capital after the last example: of the martingale of whole examples."""
+        return self.verdict.log10_martingale
+
+    @property
+    def log10_max(self) -> float:
+        """Log of its highest capital so far, at least 0."""
+        return self.verdict.log10_max
+
+    @property
+    def e_value(self) -> float | Decimal:
+        """The capital of that martingale after the last example: on exchangeable data it is 1 on average."""
+        return amount(float(self.path.log_value[-1]))
+
+    @property
+    def anytime_p(self) -> float | Decimal:
+        """One over the highest evidence: a p-value of the verdict that may be looked at after every example.
+
+        On exchangeable data the chance that it is *ever* at most a, however long one watches, is at most a. Where
+        columns have a say, the evidence is the weighted maximum of all martingales.
+        """
+        return amount(-max(0.0, float(joint(self.lines).max())))
+
+    @property
+    def rejected_by(self) -> list[str]:
+        """What alone brings enough evidence to reject, the most first: "whole examples", or columns by their names."""
+        if self.alpha is None:
+            return [WHOLE] * self.rejected
+        level = -math.log(self.alpha)
+        found = [line for line in self.lines if line.reached(level) is not None]
+        ranked = sorted(found, key=lambda line: -float(line.log_value.max()) - math.log(line.weight))
+        return [line.name for line in ranked]
+
+    @property
+    def n(self) -> int:
+        """How many examples there are."""
+        return len(self.X)
+
+    @property
+    def n_features(self) -> int:
+        """How many numbers an example has, categories written out."""
+        return int(self.X.shape[1])
+
+    @property
+    def features(self) -> list[str]:
+        """The columns of the data that were looked at."""
+        return [group.name for group in self.table.groups]
+
+    @property
+    def measure(self) -> str:
+        """The name of the measure."""
+        return self.verdict.measure
+
+    @property
+    def bet(self) -> str:
+        """The name of the bet."""
+        return self.verdict.bet
+
+    @property
+    def alpha(self) -> float | None:
+        """The level of the alarm, where it has one."""
+        return self.verdict.alpha
+
+    @property
+    def seed(self) -> int:
+        """The seed of the tie-breaking."""
+        return self.verdict.seed
+
+    @property
+    def scale(self) -> str:
+        """What was done to the features: "none" or "deviation"."""
+        return self.verdict.scale
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in words."""
+        return self.verdict.guarantee
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is lawful about the data and yet seldom meant."""
+        return list(notes(self.table, self.scale))
+
+    # ------------------------------------------------------------------ in other forms
+
+    def __str__(self) -> str:
+        noted = [f"Note: {sentence}." for sentence in self.notes]
+        return "\n".join([described(self.table), words(self.verdict, self.lines, self.sets), *noted])
+
+    def __repr__(self) -> str:
+        said = "rejected" if self.rejected else "not rejected"
+        return f"<Result: {said}, log10_martingale={self.log10_martingale:.4g}, n={self.n}, measure={self.measure}>"
+
+    def frame(self, library: str | None = None) -> Any:
+        """One row an example bet on: p-value, log10 of the capital, and whether the alarm is on.
+
+        In the library of the data, with the index of a pandas frame; of arrays an Arrow table. ``library`` may name
+        another: "pandas", "polars" or "pyarrow". O(n).
+        """
+        import narwhals as nw
+
+        columns: dict[str, Any] = {
+            "n": self.path.n,
+            "p": self.path.p,
+            "log10_martingale": self.path.log_value / math.log(10.0),
+            "alarm": self.path.alarm,
+        }
+        if self.split is not None:
+            columns = {"row": np.asarray(self.split.rows), **columns}
+        chosen: Any = library or self._library
+        try:
+            native = nw.from_dict(columns, backend=chosen).to_native()
+        except (ModuleNotFoundError, ValueError, TypeError) as error:
+            law = "library must be 'pandas', 'polars' or 'pyarrow', and installed"
+            raise ValueError(f"{law}, got {chosen!r}") from error
+        if chosen == "pandas" and self._index is not None and self.split is None:
+            native.index = self._index
+        return native
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """The growth of the evidence, with the level of the alarm and where a change seems to begin."""
+        level = () if self.verdict.threshold is None else (self.verdict.threshold,)
+        return plots.growth(
+            self.curves(),
+            thresholds=level,
+            changepoints=self.verdict.changepoints,
+            title=title(self.table.name),
+            start=self.start,
+            ax=ax,
+        )
+
+    def explain(
+        self,
+        *,
+        confidence: float = 0.95,
+        features: Sequence[str] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Explanation:
+        """What changed, and when: the change point with an interval, each feature by itself, labels, odd examples.
+
+        ``confidence`` is that of the interval; ``features`` names the columns to look at (all), chosen before looking:
+        the fewer, the less evidence each must bring. ``progress`` is told what is done of how much. A test for each
+        feature and one more of the whole table, backwards; what was asked before is kept.
+        """
+        from exchangeable.results.explanation import explain
+
+        key = (confidence, None if features is None else tuple(features))
+        if key not in self._explained:
+            self._explained[key] = explain(self, confidence, features, progress or _silent)
+        return self._explained[key]
+
+    def record(self) -> dict[str, Any]:
+        """All that is in ``to_json``, as plain data."""
+        amounts = {"e_value": self.e_value, "anytime_p": self.anytime_p}
+        return {
+            **self.verdict._asdict(),
+            **{name: value if isinstance(value, float) else None for name, value in amounts.items()},
+            "features": self.features,
+            "label": self.table.label,
+            "columns_tested": len(self.columns),
+            "rejected_by": self.rejected_by,
+            "notes": self.notes,
+        }
+
+    def to_json(self) -> str:
+        """The verdict as JSON; an amount that float64 cannot hold is null, and its log10 is there."""
+        return json.dumps(self.record())
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, one file that needs no other: verdict, figures, what changed, method, how to cite."""
+        from exchangeable.results.report import save
+
+        save(self, path)
+
+    def _repr_html_(self) -> str:
+        from exchangeable.results.report import card
+
+        return card(self)
+
+    @property
+    def sets(self) -> tuple[str, str] | None:
+        """The names of the two sets that were compared, if so."""
+        return None if self.split is None else (self.split.first, self.split.second)
+
+    def curves(self) -> dict[str, Floats]:
+        """The log evidence to draw: of the martingale, or, weighted, of whole examples and the strongest columns."""
+        if not self.columns:
+            return {self.bet: self.path.log_value}
+        strongest = sorted(self.columns, key=lambda line: -float(line.log_value.max()))[:DRAWN]
+        chosen = [self.lines[0], *(line for line in strongest if line.name in (strongest[0].name, *self.rejected_by))]
+        return {line.name: line.log_value + math.log(line.weight) for line in chosen}
+
+    def examples(self) -> Floats:
+        """The examples as the measure takes them."""
+        return examples(self.parts.measure, self.X)
+
+    def fresh(self) -> Parts:
+        """Measure and bet as before the first example."""
+        return copy.deepcopy(self.parts)
+
+
+def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
+    """The path with the alarm of all lines, and the low of the one that sounded first (the one with most evidence)."""
+    alarm = monitor.alarm.extend(joint(lines))  # type: ignore[attr-defined]
+    if not alarm.any():
+        return path._replace(alarm=alarm)
+    at = int(alarm.argmax()) + 1
+    loudest = max(lines, key=lambda line: float(line.log_value[at - 1]) + math.log(line.weight))
+    lowest = path.lowest.copy()
+    alarm[at - 1 :] = True
+    lowest[at - 1 :] = path.n[0] - 1 + loudest.lowest(at)
+    return path._replace(alarm=alarm, lowest=lowest)
+
+
+def examples(measure: Measure, X: Floats) -> Floats:
+    """As the measure takes them: numbers alone are one column as such."""
+    return X[:, 0] if isinstance(measure, Value) else X
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Nobody watches the progress."""
+
+
+def amount(log: float) -> float | Decimal:
+    """The number with this natural logarithm: a float where that is a normal one, or else a decimal.
+
+    >>> amount(0.0), amount(-math.inf), amount(3000.0)
+    (1.0, 0.0, Decimal('7.64620098905E+1302'))
+    """
+    if -SAFE <= log <= SAFE or log == -math.inf:
+        return math.exp(log)
+    wide = Context(prec=DIGITS + 15, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    return Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN).plus(wide.exp(Decimal(log)))

@@ -1,0 +1,61 @@
+"""For the tests of a project: a check that data is still exchangeable, next to the other assertions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from exchangeable.results import test
+from exchangeable.results.notes import described
+
+if TYPE_CHECKING:
+    from exchangeable.protocols import Bet, Measure
+    from exchangeable.results import Result
+
+
+def assert_exchangeable(
+    data: Any,
+    label: Any = None,
+    *,
+    measure: Measure | None = None,
+    bet: Bet | None = None,
+    alpha: float = 0.01,
+    seed: int = 0,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    scale: str = "auto",
+) -> Result:
+    """Fail, with the verdict in words, where the order of these examples matters; or else return the result.
+
+    Arguments are those of `exchangeable.test`. It passes or fails the same way each time for the same data and seed;
+    of exchangeable data sets, at most the part ``alpha`` fails. Passing proves nothing: a test can refute
+    exchangeability, never confirm it. Data that cannot be tested raises ValueError, not AssertionError.
+
+    >>> assert_exchangeable([3.0, 1.0, 2.0, 5.0, 4.0]).n
+    5
+    >>> assert_exchangeable([float(i) for i in range(50)])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    AssertionError: REJECTED at level 1 %: the order of these examples matters...
+    """
+    __tracebackhide__ = True  # pytest then points at the line that called
+    result = test(
+        data,
+        label,
+        measure=measure,
+        bet=bet,
+        alpha=alpha,
+        seed=seed,
+        categorical=categorical,
+        drop=drop,
+        scale=scale,
+    )
+    if result.rejected:
+        raise AssertionError(_said(result))
+    return result
+
+
+def _said(result: Result) -> str:
+    """The words of the result, the verdict first, since summaries of tests show the beginning only."""
+    table = described(result.table)
+    return str(result).removeprefix(f"{table}\n") + f"\nTested: {table}."

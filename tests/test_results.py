@@ -1,0 +1,438 @@
+"""One call: what goes in, what comes out, and that its promise is kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from scipy.stats import binomtest
+
+import exchangeable as ex
+from exchangeable import alarms, bets, measures
+from exchangeable.protocols import Floats
+from exchangeable.results.frames import assemble, gather
+from exchangeable.results.lines import Line, joint
+from exchangeable.results.method import Method, named
+from exchangeable.results.result import amount
+from exchangeable.results.scaling import scaled
+
+LN10 = math.log(10.0)
+
+
+def mixed(n: int = 120, seed: int = 0) -> dict[str, list[Any]]:
+    """Numbers, categories, classes and a real-valued label."""
+    rng = np.random.default_rng(seed)
+    return {
+        "size": rng.normal(size=n).tolist(),
+        "count": rng.integers(0, 5, n).tolist(),
+        "coat": rng.choice(["red", "grey", "blue"], n).tolist(),
+        "wild": (rng.random(n) < 0.5).tolist(),
+        "kind": rng.choice(["cat", "dog"], n).tolist(),
+        "price": rng.normal(size=n).tolist(),
+    }
+
+
+# ------------------------------------------------------------------ kinds of data
+
+FRAMES = {
+    "pandas": pd.DataFrame,
+    "pandas categorical": lambda data: pd.DataFrame(data).astype({"coat": "category", "kind": "category"}),
+    "pandas nullable": lambda data: pd.DataFrame(data).convert_dtypes(),
+    "pandas objects": lambda data: pd.DataFrame(data).astype({"coat": object}),
+    "polars": pl.DataFrame,
+    "polars categorical": lambda data: pl.DataFrame(data).with_columns(pl.col("coat").cast(pl.Categorical)),
+    "pyarrow": pa.table,
+    "mapping": dict,
+    "rows": lambda data: pa.table(data).to_pylist(),
+}
+
+
+@pytest.mark.parametrize("label", ["kind", "price", None])
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+def test_every_kind_of_frame_gives_the_same_numbers(make: Any, label: str | None) -> None:
+    data = mixed()
+    drop = [name for name in ("kind", "price") if name != label]
+    result = ex.test(make(data), label, drop=drop, seed=3)
+    coat = np.array(data["coat"])
+    X = np.column_stack(
+        [data["size"], data["count"], *(coat == c for c in ("blue", "grey", "red")), data["wild"]]
+    ).astype(float)
+    measure = {"kind": measures.NearestNeighbour, "price": measures.NearestResidual, None: measures.NearestDistance}
+    path = ex.Monitor(measure[label](), seed=3).extend(X, None if label is None else data[label])
+    assert np.array_equal(result.path.p, path.p)
+    assert result.log10_martingale == path.log_value[-1] / LN10
+    assert result.measure == named(measure[label]())
+    assert result.table.features == ["size", "count", "coat=blue", "coat=grey", "coat=red", "wild"]
+    assert (result.features, result.n, result.n_features) == (["size", "count", "coat", "wild"], 120, 6)
+
+
+def test_arrays_lists_and_sparse_matrices() -> None:
+    X = np.where(np.random.default_rng(0).random((80, 5)) < 0.3, 1.5, 0.0)
+    X[:, 2] = 0.0
+    y = ["a", "b"] * 40
+    whole = ex.test(X, y).path
+    for data in (X.tolist(), pd.DataFrame(X), sparse.csr_matrix(X), sparse.csc_array(X), sparse.coo_matrix(X)):
+        for given, plain in zip(ex.test(data, y).path[:3], whole[:3], strict=True):
+            assert np.array_equal(given, plain)
+    assert ex.test(X).table.features == ["x0", "x1", "x2", "x3", "x4"]
+
+
+def test_one_column_of_numbers_is_ranked_as_such() -> None:
+    x = np.random.default_rng(0).normal(size=50)
+    path = ex.Monitor(measures.Value()).extend(x)
+    for data in (x, x.tolist(), pd.Series(x), pl.Series(x), pd.DataFrame({"a": x}), x[:, np.newaxis]):
+        result = ex.test(data)
+        assert (result.measure, result.columns) == ("value", [])
+        assert np.array_equal(result.path.log_value, path.log_value)
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ([0, 1] * 30, "classes"),
+        ([0, 1, 2] * 20, "classes"),
+        ([True, False] * 30, "classes"),
+        (list("ab") * 30, "classes"),
+        (np.arange(60), "numbers"),
+        ([float(i % 30) for i in range(60)], "numbers"),
+        ([0.5, 1.5] * 30, "numbers"),
+    ],
+)
+def test_what_labels_are_taken_for(label: Any, kind: str) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = ex.test(X, label).table.y
+    assert isinstance(y, list) == (kind == "classes")
+    assert ex.test(pd.DataFrame({"a": X[:, 0], "y": label}), "y").measure == ex.test(X, label).measure
+
+
+def test_classes_may_be_declared_and_a_measure_decides() -> None:
+    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=60), "y": np.arange(60) // 2})
+    assert ex.test(frame, "y").measure == "nearest-residual"
+    assert ex.test(frame, "y", categorical=["y"]).measure == "nearest-neighbour"
+    assert isinstance(ex.test(frame, "y", measure=measures.NearestNeighbour()).table.y, list)
+    few = pd.DataFrame({"a": frame["a"], "y": [0, 1] * 30})
+    assert not isinstance(ex.test(few, "y", measure=measures.NearestResidual()).table.y, list)
+
+
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "NaN": ({"a": [1.0, math.nan]}, {}, r"row 1, column 'a': nan is missing"),
+    "null": (pl.DataFrame({"a": [1, None]}), {}, r"row 1, column 'a': None is missing"),
+    "pandas NA": (pd.DataFrame({"a": pd.array([1, None], "Int64")}), {}, r"row 1, column 'a': None is missing"),
+    "infinite": (np.array([1.0, math.inf]), {}, r"row 1, column 'x0': .*inf.* is not finite"),
+    "huge": ({"a": [1.0, 1e200]}, {}, r"row 1, column 'a': .*1e\+200.* is beyond 1e\+150"),
+    "beyond 2**53": ({"a": [1, 2**60]}, {}, r"row 1, column 'a': .* is beyond 2\*\*53"),
+    "missing category": ({"a": ["u", None]}, {}, r"row 1, column 'a': None is missing"),
+    "a date": (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 2)}), {}, "column 'a' is of type Datetime"),
+    "lists": (pl.DataFrame({"a": [[1], [2]]}), {}, "column 'a' is of type List"),
+    "objects": (pd.DataFrame({"a": [1, "x"]}), {}, r"row 0, column 'a': Python objects must be text"),
+    "ragged": ([[1.0], [1.0, 2.0]], {}, "data must be a frame, or an array of numbers"),
+    "text": ("data.csv", {}, "got the text 'data.csv'; read a file first"),
+    "nothing": (None, {}, "data must be a frame"),
+    "no rows": (np.empty((0, 2)), {}, "data must have at least one row"),
+    "one row": ([[1.0, 2.0]], {}, "the data must have at least two rows, got 1"),
+    "no columns": (np.empty((3, 0)), {}, "must have one or two dimensions, and a column"),
+    "a cube": (np.zeros((2, 2, 2)), {}, "must have one or two dimensions"),
+    "lazy": (pl.LazyFrame({"a": [1.0, 2.0]}), {}, "got a lazy frame; collect"),
+    "unknown label": ({"a": [1.0, 2.0]}, {"label": "y"}, "label must name columns of data, got 'y'; they are 'a'"),
+    "unknown drop": ({"a": [1.0, 2.0]}, {"drop": ["y"]}, "drop must name columns"),
+    "unknown category": ({"a": [1.0, 2.0]}, {"categorical": ["y"]}, "categorical must name columns"),
+    "drop text": ({"a": [1.0, 2.0]}, {"drop": "a"}, "drop must be a list of columns"),
+    "both": ({"a": [1.0, 2.0]}, {"drop": ["a"], "categorical": ["a"]}, "named by categorical and drop"),
+    "nothing left": ({"a": [1.0, 2.0]}, {"drop": ["a"]}, "at least one feature column"),
+    "two names": (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), {}, "narwhals can read, got: .*unique column"),
+    "a row index": ({"Unnamed: 0": [0, 1], "a": [1.0, 2.0]}, {}, "as a saved row index has"),
+    "few labels": ([1.0, 2.0, 3.0], {"label": ["a", "b"]}, "one label for each row, got 2 for 3 rows"),
+    "a label missing": ([1.0, 2.0], {"label": ["a", None]}, "row 1, column 'label': None is missing"),
+    "labels of lists": ([1.0, 2.0], {"label": [[1], [2]]}, "one label for each row, got"),
+    "one class": ([1.0, 2.0], {"label": ["a", "a"]}, "at least two classes"),
+    "names as classes": ({"a": [1.0, 2.0], "y": ["u", "v"]}, {"label": "y"}, "some of them more than once"),
+    "text as numbers": ([1.0, 2.0], {"label": ["a", "b"], "measure": measures.NearestResidual()}, "must hold numbers"),
+    "no label": ([[1.0, 2.0]] * 3, {"measure": measures.NearestNeighbour()}, "label must be given"),
+    "two columns": ([[1.0, 2.0]] * 3, {"measure": measures.Value()}, "one column of numbers, got 2"),
+    "many categories": ({"a": [f"c{i}" for i in range(1001)]}, {}, "at most 1000 categories"),
+    "alpha": ([1.0, 2.0], {"alpha": 2}, "alpha must lie in"),
+    "seed": ([1.0, 2.0], {"seed": -1}, "seed must be"),
+    "scale": ([1.0, 2.0], {"scale": "wide"}, "scale must be one of"),
+    "columns": ([1.0, 2.0], {"columns": "all"}, "columns must be 'auto', 'each' or 'none'"),
+    "a bet": ([1.0, 2.0], {"bet": "plugin"}, "bet must"),
+    "sparse": (sparse.csr_matrix(([1.0] * 40_000, ([0] * 40_000, range(40_000))), (9_000, 40_000)), {}, "sparse"),
+}
+
+
+@pytest.mark.parametrize(("data", "options", "said"), BAD.values(), ids=BAD)
+def test_refusals_are_one_sentence(data: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        ex.test(data, **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_left_out_is_not_looked_at() -> None:
+    data = pd.DataFrame({"a": [1.0, 2.0, 4.0], "when": pd.to_datetime(["2020-01-01"] * 3), "b": [1.0, math.nan, 2.0]})
+    assert ex.test(data, drop=["when", "b"]).features == ["a"]
+
+
+def test_measures_and_bets_that_are_given_are_not_changed() -> None:
+    measure, bet = measures.NearestDistance(2), bets.Plugin()
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    results = [ex.test(X, measure=measure, bet=bet) for _ in range(2)]
+    assert (measure.n, results[0].log10_martingale) == (0, results[1].log10_martingale)
+    assert (results[0].measure, results[0].bet, results[0].verdict.neighbours) == ("nearest-distance", "plugin", 2)
+    measure.update([0.0, 0.0])
+    with pytest.raises(ValueError, match="measure must be fresh, got one that has seen 1 examples"):
+        ex.test(X, measure=measure)
+
+
+# ------------------------------------------------------------------ scaling
+
+
+def test_scaling_is_blind_to_order_and_to_units() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b": 1e5 * rng.normal(size=60) + 7.0, "c": list("uvw") * 20})
+    table = assemble(gather(frame))
+    X, done = scaled(table, "auto")
+    assert done == "deviation"
+    assert np.allclose(X[:, :2].std(axis=0), 1.0)
+    assert np.array_equal(X[:, 2:], table.X[:, 2:])
+    order = rng.permutation(60)
+    assert np.array_equal(scaled(assemble(gather(frame.iloc[order])), "auto")[0], X[order])
+    assert scaled(table, "none") == (table.X, "none") or scaled(table, "none")[1] == "none"
+    even = assemble(gather(frame.assign(b=frame["b"] / 1e5)))
+    assert scaled(even, "auto")[1] == "none"
+    assert scaled(even, "deviation")[1] == "deviation"
+
+
+def test_constant_columns_and_extremes_are_scaled() -> None:
+    X = np.column_stack([np.ones(9), np.arange(9.0) * 1e149, np.arange(9.0) * 1e-200, np.arange(9.0)])
+    made, done = scaled(assemble(gather(X)), "auto")
+    assert done == "deviation"
+    assert np.isfinite(made).all()
+    assert np.allclose(made[:, 1:].std(axis=0), 1.0)
+    assert (made[:, 0] == 1.0).all()
+
+
+# ------------------------------------------------------------------ the verdict
+
+
+def shifted(n: int = 300, d: int = 4, by: float = 2.0, seed: int = 0) -> Floats:
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    X[n // 2 :, 1] += by
+    return X
+
+
+def test_the_plain_test_is_the_monitor() -> None:
+    X = shifted(by=6.0)
+    result = ex.test(X, columns="none", alpha=0.05, seed=2)
+    monitor = ex.Monitor(measures.NearestDistance(), alarm=alarms.Ville(0.05), seed=2)
+    path = monitor.extend(X)
+    for one, other in zip(result.path, path, strict=True):
+        assert np.array_equal(one, other)
+    assert (result.rejected, result.rejected_at, result.changepoint) == (True, monitor.alarm_at, monitor.changepoint)
+    assert result.log10_max == path.log_value.max() / LN10
+    assert result.e_value == math.exp(path.log_value[-1])
+    assert result.anytime_p == math.exp(-path.log_value.max())
+    assert (result.guarantee, result.alpha, result.seed) == (monitor.guarantee, 0.05, 2)
+    assert result.rejected_by == ["whole examples"]
+
+
+def test_columns_have_a_say() -> None:
+    X = shifted()
+    result = ex.test(X, alpha=0.02, seed=5)
+    paths = [ex.Martingale(bets.Adaptive()).extend(result.path.p)]
+    for k in range(4):
+        p = ex.PValues(measures.Value(), seed=5, stream=16 + k).extend(X[:, k])
+        paths.append(ex.Martingale(bets.Adaptive()).extend(p))
+    levels = np.log([2.0 / 0.02, *[8.0 / 0.02] * 4])
+    reached = [next((i + 1 for i, v in enumerate(path) if v >= c), None) for path, c in zip(paths, levels, strict=True)]
+    first = min(at for at in reached if at is not None)
+    assert reached[2] == first
+    assert (result.rejected, result.rejected_at) == (True, first)
+    assert result.changepoint == int(np.argmin([0.0, *paths[2][: first - 1]]))
+    assert result.rejected_by[0] == "x1"
+    assert np.isclose(float(result.anytime_p), 8.0 * math.exp(-paths[2].max()))
+    assert result.log10_martingale == paths[0][-1] / LN10
+    assert result.path.alarm.tolist() == [i + 1 >= first for i in range(300)]
+
+
+def test_which_columns_have_a_say() -> None:
+    rng = np.random.default_rng(0)
+    wide, y = rng.normal(size=(20, 65)), [0, 1] * 10
+    assert len(ex.test(wide[:, :64]).columns) == 64
+    assert len(ex.test(wide).columns) == 0
+    assert len(ex.test(wide[:, :64], y).columns) == 0  # the label is the 65th
+    assert len(ex.test(wide, columns="each").columns) == 65
+    assert [line.name for line in ex.test(wide[:, :1], y).columns] == ["x0", "label"]
+    assert ex.test(wide[:, :2], measure=measures.NearestDistance()).columns == []
+    assert len(ex.test(wide[:, :2], measure=measures.NearestDistance(), columns="each").columns) == 2
+    assert math.isclose(sum(line.weight for line in ex.test(wide[:, :7]).lines), 1.0)
+
+
+def test_the_joint_evidence_is_the_weighted_maximum() -> None:
+    lines = [Line("a", "examples", 0.5, np.array([1.0, -math.inf])), Line("b", "numbers", 0.25, np.array([9.0, 0.0]))]
+    assert joint(lines).tolist() == [9.0 + math.log(0.25), math.log(0.25)]
+    assert Line("a", "numbers", 1.0, np.array([-1.0, -1.0, 5.0])).lowest(3) == 2
+    assert Line("a", "numbers", 1.0, np.array([3.0, 4.0])).lowest(2) == 0
+
+
+@pytest.mark.parametrize("log", [-5.0, 0.0, 700.0, -700.0])
+def test_amounts_that_float64_holds(log: float) -> None:
+    assert amount(log) == math.exp(log)
+
+
+def test_amounts_beyond_float64_are_exact_to_the_last_digit_that_is_known() -> None:
+    assert amount(-math.inf) == 0.0
+    large, small = amount(3000.0 * LN10), amount(-3000.0 * LN10)
+    assert isinstance(large, Decimal)
+    assert abs(large / Decimal(10) ** 3000 - 1) < Decimal("1e-11")
+    assert abs(large * small - 1) < Decimal("1e-10")
+    assert amount(1e9) > amount(1e9 - 1.0) > 10**300
+    X = np.concatenate([np.zeros(3000), np.ones(9000)]) + 1e-3 * np.random.default_rng(0).random(12_000)
+    result = ex.test(X)
+    assert result.log10_max > 320
+    assert isinstance(result.anytime_p, Decimal)
+    assert 0 < result.anytime_p < Decimal("1e-320")
+    record = json.loads(result.to_json())
+    assert (record["anytime_p"], record["rejected"]) == (None, True)
+    assert record["log10_max"] == result.log10_max
+
+
+def test_the_frame_is_in_the_library_of_the_data() -> None:
+    data = mixed(30)
+    frame = pd.DataFrame(data, index=[f"row {i}" for i in range(30)])
+    made = ex.test(frame, "kind").frame()
+    assert isinstance(made, pd.DataFrame)
+    assert list(made.index) == list(frame.index)
+    assert list(made.columns) == ["n", "p", "log10_martingale", "alarm"]
+    polars, arrow = ex.test(pl.DataFrame(data), "kind").frame(), ex.test(np.arange(9.0)).frame()
+    assert isinstance(polars, pl.DataFrame)
+    assert isinstance(arrow, pa.Table)
+    assert polars["p"].to_list() == made["p"].tolist()
+    assert isinstance(ex.test(np.arange(9.0)).frame("pandas"), pd.DataFrame)
+    with pytest.raises(ValueError, match="library must be"):
+        ex.test(np.arange(9.0)).frame("excel")
+
+
+def test_words_and_record() -> None:
+    found, quiet = ex.test(shifted()), ex.test(shifted(by=0.0))
+    assert "REJECTED at level 1 %" in str(found)
+    assert "x1 10^" in str(found)
+    assert "NOT REJECTED at level 1 %" in str(quiet)
+    assert "(the alarm is at 200); of 4 columns looked at one by one (each at 800)" in str(quiet)
+    for result in (found, quiet):
+        record = json.loads(result.to_json())
+        assert record["rejected"] == result.rejected
+        assert record["guarantee"] == result.guarantee
+        assert repr(result).startswith(f"<Result: {'' if result.rejected else 'not '}rejected, log10_martingale=")
+    rising = ex.test(pd.DataFrame({"id": range(60), "a": np.random.default_rng(0).normal(size=60)}))
+    assert any("only ever rises" in note for note in rising.notes)
+    assert "Note: column 'id' only ever rises" in str(rising)
+
+
+def test_the_names_of_parts_are_those_of_the_command_line() -> None:
+    from exchangeable import catalogue
+
+    for names in (catalogue.MEASURES, catalogue.BETS, catalogue.ALARMS):
+        assert all(named(make()) == name for name, make in names.items())  # type: ignore[attr-defined]
+    assert Method.of(ex.Monitor(bet=bets.Power(0.5)))[2:4] == ("power", 0.5)
+
+
+def test_plot() -> None:
+    pytest.importorskip("matplotlib")
+    ax = ex.test(shifted()).plot()
+    assert [line.get_label() for line in ax.lines][:2] == ["whole examples", "x1"]
+    assert ax.get_title() == "the data: evidence against exchangeability"
+
+
+# ------------------------------------------------------------------ two sets
+
+
+def test_a_random_split_is_a_permutation_and_bets_on_the_smaller_set() -> None:
+    rng = np.random.default_rng(0)
+    train, test = rng.normal(size=(90, 3)), rng.normal(size=(40, 3))
+    for sets, names in (((train, test), ("train", "test")), ((test, train), ("test", "train"))):
+        result = ex.check_split(*sets, seed=4)
+        assert (result.start, result.n, len(result.path.n)) == (90, 130, 40)
+        assert result.split is not None
+        assert result.sets == ((names[0], names[1]) if names[0] == "train" else ("test", "train"))
+        assert sorted(map(tuple, result.X.tolist())) == sorted(map(tuple, np.vstack(sets).tolist()))
+        assert np.array_equal(result.X[90:], test[result.split.rows])
+        assert sorted(result.split.rows) == list(range(40))
+        p = ex.PValues(measures.NearestDistance(), seed=4).extend(result.X)[90:]
+        assert np.array_equal(result.path.p, p)
+        assert (result.changepoint, result.verdict.changepoints) == (None, [])
+
+
+def test_a_split_by_value_is_found_and_told() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=400), "c": rng.choice(list("uv"), 400), "y": rng.choice(list("01"), 400)}
+    )
+    late = frame[300:].assign(c="new")
+    same, other = ex.check_split(frame[:300], frame[300:], "y"), ex.check_split(frame[:300], late, "y")
+    assert (same.rejected, other.rejected, other.rejected_by) == (False, True, ["c"])
+    assert "random part of train and test together" in str(other)
+    assert "no convincing evidence that train and test differ" in str(same)
+    assert other.explain().changed == ["c"]
+    assert "share of new: 0 % -> 100 %" in str(other.explain())
+    assert next(iter(other.frame().columns)) == "row"
+    assert "random split of one" in other.guarantee
+
+
+def test_sets_must_fit_together() -> None:
+    a, b = pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}), pd.DataFrame({"b": [1, 2], "a": [3.0, 4.0]})
+    assert ex.check_split(a, b).features == ["a", "b"]
+    with pytest.raises(ValueError, match="same columns, got 'c' in one of them only"):
+        ex.check_split(a, b.assign(c=1))
+    with pytest.raises(ValueError, match="numbers in both sets, or text or categories in both"):
+        ex.check_split(a, b.assign(a=["u", "v"]))
+    with pytest.raises(ValueError, match="a pair of sequences, got 3 parts"):
+        ex.check_split(a, b, [1, 2, 3])
+    assert ex.check_split(a.to_numpy(), b.to_numpy(), (["u", "v"], ["u", "u"])).measure == "nearest-neighbour"
+    assert ex.check_split(a, b[:1]).n == 3
+
+
+# ------------------------------------------------------------------ the promise
+
+
+def rejections(kind: str, runs: int, alpha: float) -> int:
+    """How often exchangeable data of this kind is rejected."""
+    count = 0
+    for seed in range(runs):
+        rng = np.random.default_rng([7, seed])
+        y = rng.choice(["u", "v"], 60)
+        frame = pd.DataFrame(
+            {
+                "a": 300.0 * rng.normal(size=60) + 200.0 * (y == "u"),
+                "b": rng.integers(0, 3, 60),
+                "c": rng.choice(list("xyz"), 60),
+            }
+        )
+        if kind == "split":
+            result = ex.check_split(
+                frame[:40].assign(y=y[:40]), frame[40:].assign(y=y[40:]), "y", alpha=alpha, seed=seed
+            )
+        else:
+            labels = {"classes": y, "numbers": rng.normal(size=60), "none": None}[kind]
+            result = ex.test(frame, labels, alpha=alpha, seed=seed)
+        count += result.rejected
+    return count
+
+
+@pytest.mark.parametrize("kind", ["classes", "numbers", "none", "split"])
+def test_false_rejections_are_rare(kind: str) -> None:
+    count = rejections(kind, 250, 0.2)
+    assert binomtest(count, 250, 0.2, alternative="greater").pvalue > 1e-3
+
+
+def test_a_split_does_not_see_the_order_within_the_sets() -> None:
+    x = np.sort(np.random.default_rng(0).permutation(np.arange(400.0)))
+    odd, even = x[::2], x[1::2]  # each sorted, and alike
+    assert ex.test(odd).rejected
+    assert not ex.check_split(odd, even).rejected
