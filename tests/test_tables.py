@@ -140,16 +140,28 @@ def test_drop(tmp_path: Path) -> None:
     assert read(put(tmp_path, "a,b,y\nred,2,u\n,4,v\nx,6,u\n"), label="y", drop=["a"]).X.tolist() == [[2], [4], [6]]
 
 
-def test_categories_in_order_of_appearance(tmp_path: Path) -> None:
+def test_categories_in_the_order_of_their_names(tmp_path: Path) -> None:
     path = put(tmp_path, "n,colour,y\n1,red,u\n2,blue,v\n3,red,u\n4,NA,v\n")
     table = read(path, label="y", categorical=["colour"])
-    assert table.features == ["n", "colour=red", "colour=blue", "colour=NA"]
-    assert table.X.tolist() == [[1, 1, 0, 0], [2, 0, 1, 0], [3, 1, 0, 0], [4, 0, 0, 1]]
+    assert table.features == ["n", "colour=NA", "colour=blue", "colour=red"]
+    assert table.X.tolist() == [[1, 0, 0, 1], [2, 0, 1, 0], [3, 0, 0, 1], [4, 1, 0, 0]]
+    assert table.groups == [("n", 0, 1, False), ("colour", 1, 4, True)]
+    assert table.label == "y"
+
+
+def test_rows_in_another_order_are_the_same_rows(tmp_path: Path) -> None:
+    lines = [f"{i},{colour},{'uv'[i % 2]}\n" for i, colour in enumerate(["red", "NA", "blue", "red", "grey"])]
+    tables = [
+        read(put(tmp_path, "n,colour,y\n" + "".join(rows)), label="y", categorical=["colour"])
+        for rows in (lines, lines[::-1])
+    ]
+    assert tables[0].features == tables[1].features
+    assert tables[0].X.tolist() == tables[1].X[::-1].tolist()  # so that distances are, to the last bit
 
 
 def test_numbers_may_be_categories(tmp_path: Path) -> None:
     table = read(put(tmp_path, "n,y\n7,u\n3,v\n7,u\n"), label="y", categorical=["n"])
-    assert (table.features, table.X.tolist()) == (["n=7", "n=3"], [[1, 0], [0, 1], [1, 0]])
+    assert (table.features, table.X.tolist()) == (["n=3", "n=7"], [[0, 1], [1, 0], [0, 1]])
 
 
 def test_many_columns_few_rows(tmp_path: Path) -> None:
@@ -858,8 +870,9 @@ def test_parquet_types(tmp_path: Path) -> None:
 def test_parquet_categories(tmp_path: Path, values: Any, names: list[str]) -> None:
     path = parquet_file(tmp_path, c=values, y=values)
     table = read(path, label="y", categorical=["c"])
-    assert table.features == names
-    assert table.X.tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert table.features == sorted(names)
+    assert (table.X[:, 0] == (np.array([1, 0, 1]) == (sorted(names)[0] == names[0]))).all()
+    assert (table.X.sum(axis=1) == 1).all()
     assert [f"c={value}" for value in table.y or ()] == [names[0], names[1], names[0]]
 
 

@@ -24,6 +24,7 @@ def assert_exchangeable(
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     scale: str = "auto",
+    columns: str = "auto",
 ) -> Result:
     """Fail, with the verdict in words, where the order of these examples matters; or else return the result.
 
@@ -49,6 +50,7 @@ def assert_exchangeable(
         categorical=categorical,
         drop=drop,
         scale=scale,
+        columns=columns,
     )
     if result.rejected:
         raise AssertionError(_said(result))

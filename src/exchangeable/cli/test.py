@@ -107,8 +107,9 @@ def test(
     X, done = scaled(table, scale.value)
     note(notes(table, done))
     parts = Parts.of(monitor)
-    path = walk(monitor, X[:, 0] if reading.width == 1 else X, table.y, table.name)
-    result = Result(table, X, path, monitor, parts, columns=_lines(columns, table, parts, seed), scale=done)
+    ranked = X[:, 0] if reading.width == 1 else X
+    path = walk(monitor, ranked, table.y, table.name)
+    result = Result(table, X, ranked, path, monitor, parts, columns=_lines(columns, table, parts, seed), scale=done)
     if plot is not None:
         draw(result.plot(), plot)
     if report is not None:

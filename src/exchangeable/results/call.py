@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,14 @@ from numpy.typing import NDArray
 from exchangeable.alarms import Ville
 from exchangeable.bets import Adaptive
 from exchangeable.martingale import Martingale
-from exchangeable.measures import Conditional, NearestDistance, NearestNeighbour, NearestResidual, Value
+from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Bet, Measure
+from exchangeable.protocols import Bet, Floats, Measure, is_measure
 from exchangeable.pvalues import Given, PValues, thetas
-from exchangeable.results.frames import Labels, assemble, gather, join
+from exchangeable.results.frames import Gathered, Labels, assemble, gather, join
 from exchangeable.results.lines import Line, lines_of
 from exchangeable.results.lines import columns as every_column
-from exchangeable.results.result import Parts, Result, Split, examples
+from exchangeable.results.result import Parts, Result, Split
 from exchangeable.results.scaling import scaled
 from exchangeable.tables import Table
 
@@ -64,20 +65,21 @@ def test(
     Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours; and n bets for each column.
 
     >>> result = test({"size": [1.0, 2.0, 1.5, 1.2] * 20, "colour": ["red", "blue"] * 40})
-    >>> result.rejected, result.measure, result.n_features
-    (False, 'nearest-distance', 3)
+    >>> result.rejected, result.rejected_by, result.measure
+    (True, ['size', 'colour'], 'nearest-distance')
 
     Reference: Fedorova et al. (2012).
     """
     gathered = gather(data, label, categorical=categorical, drop=drop)
     table = assemble(gathered, labels=_labels(measure))
-    parts = _parts(table, measure, bet)
     X, done = scaled(table, scale)
+    ranking, given = _ranking(table, X, measure, [gathered])
+    parts = Parts(ranking, _bet(bet))
     monitor = Monitor(*copy.deepcopy(parts), Ville(alpha), seed=seed)
-    path = monitor.extend(examples(parts.measure, X), table.y)
+    path = monitor.extend(given, table.y)
     found = _lines(table, columns, measure, parts.bet, seed)
     frames = {"library": gathered.library, "index": gathered.index}
-    return Result(table, X, path, monitor, parts, columns=found, scale=done, **frames)
+    return Result(table, X, given, path, monitor, parts, columns=found, scale=done, **frames)
 
 
 def check_split(
@@ -116,19 +118,20 @@ def check_split(
     sets = [gather(train, labels[0], name="train", **options), gather(test, labels[1], name="test", **options)]
     names = ("train", "test") if sets[0].rows >= sets[1].rows else ("test", "train")
     first, second = sorted(sets, key=lambda one: -one.rows)  # stable
+    plain = assemble(join(first, second), labels=_labels(measure), name="train and test")
+    X, done = scaled(plain, scale)
+    ranking, given = _ranking(plain, X, measure, [first, second])
     order = _shuffled(first.rows, second.rows, seed)
-    table = _reordered(assemble(join(first, second), labels=_labels(measure), name="train and test"), order)
-    parts = _parts(table, measure, bet)
-    X, done = scaled(table, scale)
+    table, X, given = _reordered(plain, order), X[order], given[order]
+    parts = Parts(ranking, _bet(bet))
     split = Split(*names, order[first.rows :] - first.rows)
     own = copy.deepcopy(parts)
-    p = PValues(own.measure, seed=seed).extend(examples(own.measure, X), table.y)[first.rows :]
+    p = PValues(own.measure, seed=seed).extend(given, table.y)[first.rows :]
     path = Monitor(Given(), own.bet, Ville(alpha), start=first.rows).extend(p)
     monitor = Monitor(own.measure, own.bet, Ville(alpha), seed=seed, start=first.rows)
     found = _lines(table, columns, measure, parts.bet, seed, first.rows)
-    return Result(
-        table, X, path, monitor, parts, columns=found, scale=done, start=first.rows, split=split, library=second.library
-    )
+    options = {"scale": done, "start": first.rows, "split": split, "library": second.library}
+    return Result(table, X, given, path, monitor, parts, columns=found, **options)
 
 
 def _shuffled(first: int, second: int, seed: int) -> NDArray[np.int64]:
@@ -160,18 +163,37 @@ def _labels(measure: Measure | None) -> Labels | None:
     return "classes" if isinstance(measure, (NearestNeighbour, Conditional)) else None
 
 
-def _parts(table: Table, measure: Measure | None, bet: Bet | None) -> Parts:
-    """Fresh parts that fit the table."""
-    if measure is None:
-        measure = _default(table)
+def _ranking(table: Table, X: Floats, measure: Measure | None, sets: Sequence[Gathered]) -> tuple[Measure, Floats]:
+    """A fresh measure that fits the table, and what it is to be given.
+
+    A fitted model or a function scores the features as the user has them, once; its scores are then ranked.
+    """
+    measure = _default(table) if measure is None else copy.deepcopy(measure)
+    if not is_measure(measure):
+        raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
     if getattr(measure, "n", 0):
         raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
-    if isinstance(measure, Value) and len(table.features) != 1:
-        raise ValueError(f"measure Value must be given one column of numbers, got {len(table.features)} features")
     if isinstance(measure, (NearestNeighbour, NearestResidual, Conditional)) and table.y is None:
         raise ValueError(f"label must be given for the measure {type(measure).__name__}, got None")
-    bet = Martingale(Adaptive() if bet is None else bet).bet  # refuses what is no bet
-    return Parts(copy.deepcopy(measure), copy.deepcopy(bet))
+    inner = measure.measure if isinstance(measure, Conditional) else measure
+    if isinstance(inner, Frozen) and inner.score is not None:
+        scores = _scores(inner, table.y, sets)
+        return (Conditional(Frozen()) if isinstance(measure, Conditional) else Frozen()), scores
+    if not isinstance(inner, (Value, Frozen)):
+        return measure, X
+    if X.shape[1] != 1:
+        raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {X.shape[1]}")
+    return measure, X[:, 0]
+
+
+def _scores(measure: Frozen, y: Any, sets: Sequence[Gathered]) -> Floats:
+    ends = np.cumsum([0, *(one.rows for one in sets)]).tolist()
+    labels = [None if y is None else y[start:stop] for start, stop in pairwise(ends)]
+    return np.concatenate([measure.scores(one.native, own) for one, own in zip(sets, labels, strict=True)])
+
+
+def _bet(bet: Bet | None) -> Bet:
+    return copy.deepcopy(Martingale(Adaptive() if bet is None else bet).bet)  # which refuses what is no bet
 
 
 def _default(table: Table) -> Measure:

@@ -181,7 +181,7 @@ def _backwards(result: Result, progress: Progress) -> list[Line]:
     """The same test on the table from its end."""
     measure, bet = result.fresh()
     y = None if result.table.y is None else result.table.y[::-1]
-    p = PValues(measure, seed=result.seed, stream=BACKWARDS).extend(result.examples()[::-1], y)
+    p = PValues(measure, seed=result.seed, stream=BACKWARDS).extend(result.given[::-1], y)
     whole = result.lines[0]._replace(log_value=Martingale(bet).extend(p))
     if not result.columns:
         return [whole]

@@ -90,8 +90,9 @@ def capital(
         sounds = np.asarray(verdict.alarms, np.int64)
         place = sounds * DOTS // (int(path.n[-1]) + 1)
         sounds = sounds[np.flatnonzero(np.diff(place, prepend=-1))]
-        heights = _within(ax, together[sounds - result.start - 1])
-        ax.plot(sounds, heights, "o", color=ALARM, markersize=7.0, clip_on=False, zorder=5)
+        if len(sounds):
+            heights = _within(ax, together[sounds - result.start - 1])
+            ax.plot(sounds, heights, "o", color=ALARM, markersize=7.0, clip_on=False, zorder=5)
         alarms = "one alarm" if len(verdict.alarms) == 1 else f"{len(verdict.alarms) or 'no'} alarms"
         return svg(ax, f"Evidence after each of {len(path.n):,} examples, on a log scale, with {alarms}")
 
@@ -134,7 +135,7 @@ def histograms(periods: Mapping[str, Floats]) -> list[str]:
         for ax in pictures:
             _calm(ax)
             ax.set(xlabel="p-value", xlim=(0.0, 1.0), ylim=(0.0, highest))
-        said = [f"Histogram of the {len(p):,} p-values {name}" for name, p in periods.items()]
+        said = [f"Histogram of the p-values of {name}" for name, p in periods.items()]
         return [svg(ax, text) for ax, text in zip(pictures, said, strict=True)]
 
 

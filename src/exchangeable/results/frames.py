@@ -44,7 +44,12 @@ class Gathered(NamedTuple):
     target: Column | None
     classes: bool  # whether the labels were declared to be classes
     library: str
-    index: Any  # of a pandas frame
+    native: Any  # the features as they were given, for a model that wants them so
+
+    @property
+    def index(self) -> Any:
+        """Of a pandas frame."""
+        return getattr(self.native, "index", None) if self.library == "pandas" else None
 
     @property
     def rows(self) -> int:
@@ -61,11 +66,12 @@ def gather(
     ['a']
     """
     encoded, left_out = _names("categorical", categorical), _names("drop", drop)
-    columns, library, index = _columns(data, encoded, left_out)
+    columns, library, frame = _columns(data, encoded, left_out)
     features, target = _labelled(columns, label)
     if not features:
         raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
-    gathered = Gathered(features, target, target is not None and target.name in encoded, library, index)
+    native = _native(frame, features)
+    gathered = Gathered(features, target, target is not None and target.name in encoded, library, native)
     if not gathered.rows:
         raise ValueError(f"{name} must have at least one row, got none")
     if target is not None and len(target.values) != gathered.rows:
@@ -141,7 +147,7 @@ def _write(X: Floats, column: Column, categories: list[Any] | None) -> None:
 
 
 def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tuple[list[Column], str, Any]:
-    """The columns that are not left out, the name of the library that they came in, and the index of a pandas frame."""
+    """The columns that are not left out, the name of the library that they came in, and the frame, if it is one."""
     import narwhals as nw
 
     if _is_sparse(data):
@@ -161,12 +167,21 @@ def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tu
         frame = frame.alias(frame.name if frame.name not in (None, "") else "value").to_frame()
     if not isinstance(frame, nw.DataFrame):
         return _array(data, categorical, drop), "pyarrow", None
-    native = frame.to_native()
     names = [str(column) for column in frame.columns]
     _check_names(names, categorical, drop)
     kept = [(name, frame.get_column(own)) for name, own in zip(names, frame.columns, strict=True) if name not in drop]
     columns = [_series(name, series, name in categorical) for name, series in kept]
-    return columns, str(frame.implementation).lower(), getattr(native, "index", None)
+    return columns, str(frame.implementation).lower(), frame
+
+
+def _native(frame: Any, features: Sequence[Column]) -> Any:
+    """The features alone, as they were given: of a frame these columns, or else an array."""
+    import narwhals as nw
+
+    if frame is None:
+        return np.column_stack([np.asarray(column.values) for column in features])
+    names = {column.name for column in features}
+    return frame.select([nw.col(own) for own in frame.columns if str(own) in names]).to_native()
 
 
 def _arrow(data: Any) -> Any:

@@ -410,13 +410,13 @@ def periods(result: Result) -> dict[str, Floats]:
     """The p-values before and after the first change point, or in thirds; all of them where they are few."""
     path, verdict = result.path, result.verdict
     if result.split is not None or len(path.n) < FEW:
-        return {f"of all {len(path.n):,} examples bet on": path.p}
+        return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": path.p}
     if not verdict.changepoints or not SHOWN <= verdict.changepoints[0] <= len(path.n) - SHOWN:
         cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
     else:
         restart = verdict.alarms[:1] if verdict.on_alarm == "restart" else []
         cuts = sorted({0, verdict.changepoints[0], *restart, len(path.n)})
-    return {f"of examples {a + 1:,} to {b:,}": path.p[a:b] for a, b in pairwise(cuts)}
+    return {f"examples {a + 1:,} to {b:,}": path.p[a:b] for a, b in pairwise(cuts)}
 
 
 def _pvalues(result: Result) -> str:
@@ -424,11 +424,12 @@ def _pvalues(result: Result) -> str:
     restarted = result.verdict.on_alarm == "restart" and bool(result.verdict.alarms)
     titles = list(parts)
     if len(parts) == 2:
-        titles = [f"Before the change, {titles[0]}", f"After it, {titles[1]}"]
+        titles = [f"Before the change: {titles[0]}", f"After it: {titles[1]}"]
     elif restarted and len(parts[titles[0]]) == result.changepoint:
-        titles = [f"Before the first change, {titles[0]}", f"Up to the alarm, {titles[1]}", f"Anew, {titles[2]}"]
+        said = ("Before the change", "Up to the alarm", "Begun anew")
+        titles = [f"{when}: {title}" for when, title in zip(said, titles, strict=False)]
     drawn = [
-        f"<figure><h3>{title[0].upper()}{title[1:]}</h3>{picture}</figure>"
+        f"<figure><h3>{_upper(title)}</h3>{picture}</figure>"
         for title, picture in zip(titles, figures.histograms(parts), strict=True)
     ]
     return _section(
@@ -476,7 +477,7 @@ def _odd(explanation: Explanation, result: Result | None) -> str:
 
 
 def _example(title: str, odd: Odd, result: Result | None) -> str:
-    cells = [f'<td class="num">{odd.n:,}</td>', f'<td class="num">{odd.p:.4g}</td>']
+    cells = [f'<td class="num">{odd.n:,}</td>', f'<td class="num">{odd.p:{".4g" if odd.p < 0.5 else ".6g"}}</td>']
     if result is not None and result.split is not None:
         cells.append(f'<td class="num">{int(result.split.rows[odd.n - result.start - 1]):,}</td>')
     if result is not None and result.table.y is not None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exchangeable import plots
-from exchangeable.measures import Value
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Given
@@ -77,6 +76,7 @@ class Result:
         self,
         table: Table,
         X: Floats,
+        given: Floats,
         path: Path,
         monitor: Monitor,
         parts: Parts,
@@ -89,7 +89,8 @@ class Result:
         index: Any = None,
     ) -> None:
         self.table = table
-        self.X = X  # as compared: scaled, if so
+        self.X = X  # scaled, if so
+        self.given = given  # what the measure was given: X, one column of numbers, or scores
         self.columns = list(columns)  # that have a say in the verdict
         whole = Line(WHOLE, "examples", 1.0 - sum(line.weight for line in columns), path.log_value)
         self.lines = [whole, *columns]
@@ -315,10 +316,6 @@ class Result:
         chosen = [self.lines[0], *(line for line in strongest if line.name in (strongest[0].name, *self.rejected_by))]
         return {line.name: line.log_value + math.log(line.weight) for line in chosen}
 
-    def examples(self) -> Floats:
-        """The examples as the measure takes them."""
-        return examples(self.parts.measure, self.X)
-
     def fresh(self) -> Parts:
         """Measure and bet as before the first example."""
         return copy.deepcopy(self.parts)
@@ -335,11 +332,6 @@ def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
     alarm[at - 1 :] = True
     lowest[at - 1 :] = path.n[0] - 1 + loudest.lowest(at)
     return path._replace(alarm=alarm, lowest=lowest)
-
-
-def examples(measure: Measure, X: Floats) -> Floats:
-    """As the measure takes them: numbers alone are one column as such."""
-    return X[:, 0] if isinstance(measure, Value) else X
 
 
 def _silent(what: str, done: int, total: int) -> None:
