@@ -1,6 +1,7 @@
 # make demo    set up a virtual environment, install, run the demo
 # make test    set up everything the tests need, run them all
-# make check   style, types, architecture, doctests, and the wheel in an empty environment
+# make check   style, types, architecture, doctests, the documentation, and the wheel in an empty environment
+# make docs    the documentation as a site, into site/
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
 # make spark   the same on Apache Spark: writes benchmarks/SPARK.md
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
@@ -8,7 +9,7 @@
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
-# make pictures  the pictures of the page in the documentation
+# make pictures  the pictures in the documentation
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
 
 PYTHON ?= python3
@@ -23,7 +24,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest wheel bench spark validity recipes power detection page pictures paper clean
+.PHONY: demo test check style types doctest docs wheel bench spark validity recipes power detection page pictures paper clean
 
 demo: $(VENV)/.demo
 	$(BIN)/exchangeable demo
@@ -32,7 +33,7 @@ test: $(VENV)/.tools $(VENV)/.test
 	$(BIN)/python scripts/build_page.py
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: style types doctest wheel
+check: style types doctest docs wheel
 
 style: $(VENV)/.check
 	$(BIN)/ruff check .
@@ -45,6 +46,9 @@ types: $(VENV)/.check
 doctest: $(VENV)/.test
 	$(BIN)/python -m pytest -p no:cacheprovider --doctest-modules --doctest-glob=README.md src README.md
 	@rm -f latency.state
+
+docs: $(VENV)/.check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 wheel: $(VENV)/.tools $(VENV)/.check
 	sh scripts/check-wheel $(BIN)/python
@@ -72,6 +76,7 @@ page: | $(BIN)/python
 
 pictures: $(VENV)/.tools $(VENV)/.test
 	$(BIN)/python scripts/page_pictures.py
+	$(BIN)/python scripts/docs_pictures.py
 
 paper: $(VENV)/.demo
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper

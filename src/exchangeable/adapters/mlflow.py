@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,23 +54,29 @@ def settings(result: Result) -> dict[str, Any]:
     """What was tested, and how: the parameters of the run.
 
     >>> import exchangeable as ex
-    >>> settings(ex.test([3.0, 1.0, 2.0, 5.0, 4.0]))
-    {'measure': 'value', 'bet': 'adaptive', 'alpha': 0.01, 'seed': 0, 'scale': 'none', 'n': 5, 'n_features': 1}
+    >>> settings(ex.test([3.0, 1.0, 2.0, 5.0, 4.0]))  # doctest: +NORMALIZE_WHITESPACE
+    {'measure': 'value', 'bet': 'adaptive', 'alpha': 0.01, 'seed': 0, 'scale': 'none', 'n': 5, 'n_features': 1,
+     'columns_tested': 0}
     """
-    return {name: getattr(result, name) for name in ("measure", "bet", "alpha", "seed", "scale", "n", "n_features")}
+    names = ("measure", "bet", "alpha", "seed", "scale", "n", "n_features")
+    return {**{name: getattr(result, name) for name in names}, "columns_tested": len(result.columns)}
 
 
 def figures(result: Result) -> dict[str, float]:
-    """What was found: the metrics of the run. What is missing or infinite is left out, since MLflow may change it.
+    """What was found: the metrics of the run.
+
+    ``log10_anytime_p`` is that of the verdict, at most log10 of alpha where it is a rejection; ``log10_martingale`` and
+    ``log10_max`` are those of whole examples. What is missing or infinite is left out, since MLflow may change it.
 
     >>> import exchangeable as ex
     >>> list(figures(ex.test([3.0, 1.0, 2.0, 5.0, 4.0])))
-    ['rejected', 'log10_martingale', 'log10_max']
+    ['rejected', 'log10_martingale', 'log10_max', 'log10_anytime_p']
     >>> figures(ex.test([float(i) for i in range(50)]))["rejected_at"]
     10.0
     """
     names = ("rejected", "log10_martingale", "log10_max", "rejected_at", "changepoint")
     found = {name: getattr(result, name) for name in names}
+    found["log10_anytime_p"] = float(Decimal(result.anytime_p).log10())
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Steps = tuple[Floats, Floats]  # examples seen, and log10 of the evidence
 COLUMNS = 1000  # of the widest picture; each keeps its lowest and its highest point
 MARKED = 40  # change points that are drawn
-DOTS = 300  # places for dots
+DOTS = 120  # places for dots
 BINS = 20  # of a histogram of p-values
 EDGE = 0.01  # of the interval of p-values, whose height does not decide that of the picture
 LN10 = math.log(10.0)

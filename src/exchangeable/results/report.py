@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -103,12 +104,19 @@ def document(result: Result, explanation: Explanation) -> str:
         f'<meta name="color-scheme" content="light dark">\n'
         f"<title>{name}: a test of exchangeability</title>\n<style>\n{_style()}</style>\n</head>\n"
         f'<body class="xch page">\n<header class="top"><strong>Test of exchangeability</strong> '
-        f'<span class="muted">{_text(described(result.table), SENTENCE)}</span></header>\n<main>\n'
+        f'<span class="muted">{_described(result)}</span></header>\n<main>\n'
         + "\n".join(part for part in parts if part)
         + f'\n</main>\n<footer class="foot small">Written by exchangeable {_version()}. '
         "The figures are those of the test; only the pictures are thinned to what a screen can show.</footer>\n"
         "</body>\n</html>\n"
     )
+
+
+def _described(result: Result) -> str:
+    """The table in one line, its names cut."""
+    table = result.table
+    label = None if table.label is None else _plain(table.label)
+    return _text(described(table._replace(name=_plain(table.name), label=label)), OWN)
 
 
 def card(result: Result) -> str:
@@ -179,9 +187,7 @@ def _style() -> str:
 
 
 def _version() -> str:
-    import exchangeable
-
-    return exchangeable.__version__
+    return str(sys.modules["exchangeable"].__version__)
 
 
 def _section(title: str, *content: str) -> str:
@@ -206,10 +212,17 @@ class Said(NamedTuple):
     headline: str
     lead: list[str]
     meaning: list[tuple[str, str]]  # Means, Does not mean, Promised
+    names: dict[str, str]  # as HTML, and what the sentences have in their place
+
+    def html(self, sentence: str) -> str:
+        """A sentence for the page."""
+        text = _power(_text(sentence, OWN).replace("10^-inf", "0"))
+        return re.sub(r"@\d+@", lambda place: self.names.get(place[0], place[0]), text)
 
 
 def _said(result: Result) -> Said:
-    lines = [line._replace(name=_plain(line.name)) for line in result.lines]  # so that no name can break a line
+    lines = [line._replace(name=f"@{i}@") for i, line in enumerate(result.lines)]  # no name can break a sentence
+    names = {own.name: _name(line.name) for own, line in zip(lines, result.lines, strict=True)}
     first, *others = words(result.verdict, lines, result.sets).split("\n")
     headline, dot, rest = first.partition(". ")
     lead, meaning = [rest] if rest else [], []
@@ -219,7 +232,7 @@ def _said(result: Result) -> Said:
             meaning.append((title, sentence))
         else:
             lead.append(line)
-    return Said(headline + dot.strip(), lead, meaning)
+    return Said(headline + dot.strip(), lead, meaning, names)
 
 
 def _marked(headline: str) -> str:
@@ -228,7 +241,7 @@ def _marked(headline: str) -> str:
 
 
 def _lead(said: Said) -> str:
-    return "".join(f'<p class="lead">{_power(_text(line, OWN))}</p>' for line in said.lead)
+    return "".join(f'<p class="lead">{said.html(line)}</p>' for line in said.lead)
 
 
 def _verdict(result: Result) -> str:
@@ -365,13 +378,21 @@ def _row(i: int, feature: FeatureEvidence, level: float, widest: float) -> str:
     where = f"at example {feature.rejected_at:,}" if feature.rejected_at is not None else "yes"
     named = f'<span class="yes">{where}</span>' if feature.named else '<span class="muted">no</span>'
     kind = "" if feature.kind in ("numbers", feature.name) else f' <span class="small">{_text(feature.kind)}</span>'
-    difference = _text(re.sub(r"(?<=[\d%fn]) -> (?=[-\din])", " → ", feature.difference), 2 * NAME)
     bar = f'<span class="bar"><b style="width:{_width(feature.log10_max, widest)}"></b>{_tick(level, widest)}</span>'
     return (
         f'<tr{" class=named" * feature.named}><td class="num muted">{i}</td>'
         f'<th scope="row">{_name(feature.name)}{kind}</th><td class="num">{_amount(feature.log10_max)}</td>'
-        f'<td class="bars">{bar}</td><td class="nowrap">{named}</td><td><bdi>{difference}</bdi></td></tr>'
+        f'<td class="bars">{bar}</td><td class="nowrap">{named}</td><td>{_difference(feature.difference)}</td></tr>'
     )
+
+
+def _difference(said: str) -> str:
+    """Before and after; a name in it, of a category, is kept apart, or its direction might turn the numbers around."""
+    share = re.fullmatch(r"share of (.*): (\S+ %) -> (\S+ %)", said, re.DOTALL)
+    if share is None:
+        return _text(said, SENTENCE).replace(" -&gt; ", " → ")
+    name, before, after = share.groups()
+    return f"share of {_name(name)}: {_text(before)} → {_text(after)}"
 
 
 def _width(log10: float, widest: float) -> str:
@@ -590,12 +611,9 @@ def _made(part: Any) -> str:
 
 
 def _promise(result: Result) -> str:
-    said = dict(_said(result).meaning)
-    rows = [
-        ("Promised", said.get("Promised") or result.guarantee),
-        *((k, v) for k, v in said.items() if k != "Promised"),
-    ]
-    listed = "".join(f"<dt>{title}</dt><dd>{_power(_text(_upper(line), OWN))}</dd>" for title, line in rows)
+    said = _said(result)
+    meaning = {"Promised": result.guarantee, **dict(said.meaning)}
+    listed = "".join(f"<dt>{title}</dt><dd>{said.html(_upper(line))}</dd>" for title, line in meaning.items())
     return _section("What is promised, and what it means", f'<dl class="means">{listed}</dl>')
 
 

@@ -1,0 +1,683 @@
+"""The HTML report and the cards for notebooks: whole, escaped, small, the same each time, and true to the result."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from functools import cache
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import exchangeable as ex
+from chromium import HOSTILE, Open, browser, tab
+from conftest import Run
+from exchangeable import alarms, bets, measures, plots
+from exchangeable import protocols as pr
+from exchangeable.results import figures, report
+from exchangeable.results.explanation import Change, Explanation, FeatureEvidence, Odd
+from exchangeable.results.lines import Line
+from exchangeable.results.result import Parts, Result
+from exchangeable.results.verdict import capital, words
+from exchangeable.shift import Evidence, Shift
+from exchangeable.tables import Group, Table
+from test_page import CONTRAST
+
+__all__ = ["browser", "tab"]  # fixtures
+LARGEST, CARD = 300_000, 60_000  # bytes
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+LN10 = math.log(10.0)
+NASTY = [
+    HOSTILE,
+    "\"quotes' & <b>bold</b> &amp; --> ]]>",
+    "right\u202eto\u202cleft\u2066 \u200f\ufeff",
+    "control\x00\x07\x1b[31m\n\r\t\x85\u2028Means: all is well",
+    "lone \udc80 surrogate",
+    "x" * 10_000,
+    "אבגד",
+    "$\\frac{a}{b}$ \\o/ {style} %s {0}",
+]
+
+
+class Page(HTMLParser):
+    """A page whose own tags must be well formed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.titles: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs), f"{tag} has an attribute twice"
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert "svg" in self.open, f"{tag} closes itself outside a picture"
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+        if self.open and self.open[-1] == "h2":
+            self.titles.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def check(text: str, largest: int = LARGEST) -> Page:
+    """What holds of every page and card."""
+    assert len(text.encode()) < largest
+    page = Page(text)
+    assert {tag for tag, _ in page.seen} & {"script", "img", "link", "iframe", "object", "a", "base", "form"} == set()
+    for tag, attributes in page.seen:
+        assert not any(name.startswith("on") for name in attributes), tag
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    assert "url(" not in re.sub(r"url\(#[\w-]+\)", "", text)
+    assert "@import" not in text
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    ids = [name for picture in pictures for name in re.findall(r' id="([^"]*)"', picture)]
+    assert len(ids) == len(set(ids))
+    for picture in pictures:
+        root = ET.fromstring(picture)
+        assert root.attrib["role"] == "img"
+        assert root.attrib["aria-label"]
+        assert not [node for node in root.iter() if node.tag in {"style", "script", "metadata", "image"}]
+        referred = re.findall(r"(?:url\(|href=\")#([\w-]+)", picture)
+        assert referred
+        assert set(referred) <= set(re.findall(r' id="([^"]*)"', picture))
+        assert not re.search(r"(?<!,)#[0-9a-f]{3,8}\b(?![\w-])", picture), "a colour that does not follow the page"
+        assert not re.search(r"nan|inf\b|Infinity", picture)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]", text)
+    return page
+
+
+# ------------------------------------------------------------------------------------------------------------ the cases
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def moved() -> Any:
+    X = rng().normal(size=(400, 3))
+    X[240:, 1] += 1.5
+    return X
+
+
+@cache
+def rejected() -> Result:
+    """Classes, two columns of numbers and one of categories; something changes."""
+    draw = rng()
+    y = draw.choice(["cat", "dog"], 400, p=[0.6, 0.4])
+    size = draw.normal(size=400) + 2.0 * (y == "dog") + 2.0 * (np.arange(400) > 250)
+    coat = np.where(draw.random(400) < 0.5 + 0.3 * (np.arange(400) > 250), "grey", "red")
+    data = {"size": size, "coat": coat.tolist(), "age": draw.normal(size=400), "kind": y.tolist()}
+    return ex.test(data, "kind")
+
+
+@cache
+def quiet() -> Result:
+    return ex.test(rng().normal(size=(300, 4)))
+
+
+@cache
+def column() -> Result:
+    return ex.test(moved()[:, 1])
+
+
+@cache
+def real() -> Result:
+    X = moved()
+    return ex.test(X, X[:, 0] + X[:, 1] * (np.arange(400) > 200), scale="deviation")
+
+
+@cache
+def split() -> Result:
+    X = moved()
+    return ex.check_split(X[:240], X[240:], (["a", "b"] * 120, ["a", "b"] * 80))
+
+
+@cache
+def wide() -> Result:
+    X = rng().normal(size=(150, 30))
+    X[70:, 4] += 3.0
+    return ex.test(X, bet=bets.SimpleMixture())
+
+
+def told(path: pr.Path, monitor: ex.Monitor, bet: pr.Bet | None = None, name: str = "the data") -> Result:
+    """A result of a path that is given."""
+    X = rng().normal(size=(len(path.n), 1))
+    table = Table(X, None, ["x0"], name, [Group("x0", 0, 1, False)])
+    return Result(table, X, X[:, 0], path, monitor, Parts(measures.Value(), bet or bets.SimpleMixture()))
+
+
+def a_path(log_value: Any, alarm: pr.Alarm | None = None) -> pr.Path:
+    values = np.asarray(log_value, np.float64)
+    sounds = (alarms.Ville() if alarm is None else alarm).extend(values) if np.isfinite(values).all() else values > 4.7  # type: ignore[attr-defined]
+    n = np.arange(1, len(values) + 1)
+    return pr.Path(n, 1.0 - rng().random(len(values)), values, np.maximum.accumulate(sounds), 0 * n, "A promise.")
+
+
+@cache
+def bankrupt() -> Result:
+    values = np.concatenate([np.linspace(0.0, 5.0, 60), np.full(60, -math.inf)])
+    return told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
+
+
+@cache
+def enormous() -> Result:
+    values = np.linspace(0.0, 1300.0 * LN10, 200)
+    return told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
+
+
+@cache
+def cusum() -> Result:
+    monitor = ex.Monitor(measures.Value(), bets.SimpleMixture(), alarms.Cusum(1000))
+    X = moved()[:, 1]
+    return told(monitor.extend(X), monitor)
+
+
+@cache
+def restarts() -> Result:
+    X = np.concatenate([rng().normal(3.0 * (i % 2), 1.0, 120) for i in range(4)])
+    parts = measures.Value(), bets.SimpleMixture(), alarms.Ville(0.05)
+    monitor = ex.Monitor(*parts, on_alarm="restart")
+    return told(monitor.extend(X), monitor)
+
+
+def restarted_last() -> Result:
+    """The very last example raises the alarm, so that the bet has learnt nothing since."""
+    found = restarts()
+    at = found.verdict.alarms[0]
+    monitor = ex.Monitor(measures.Value(), bets.SimpleMixture(), alarms.Ville(0.05), on_alarm="restart")
+    return told(
+        monitor.extend(np.concatenate([rng().normal(0.0, 1.0, 120), rng().normal(3.0, 1.0, 360)])[:at]), monitor
+    )
+
+
+CASES: dict[str, Callable[[], Result]] = {
+    "rejected": rejected,
+    "quiet": quiet,
+    "column": column,
+    "real": real,
+    "split": split,
+    "wide": wide,
+    "two": lambda: ex.test([[1.0, 2.0], [3.0, 4.0]]),
+    "bankrupt": bankrupt,
+    "enormous": enormous,
+    "cusum": cusum,
+    "restarts": restarts,
+    "restarted last": restarted_last,
+    "constant": lambda: ex.test([[1.0]] * 50),
+}
+
+
+@cache
+def written(case: str) -> str:
+    found = CASES[case]()
+    return report.document(found, found.explain())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_kind_of_result_makes_a_page_and_a_card(case: str) -> None:
+    found = CASES[case]()
+    page = check(written(case))
+    assert found.rejected == ("rejected" in _classes(page))
+    check(report.card(found), CARD)
+    check(report.explained(found.explain()), CARD)
+
+
+def _classes(page: Page) -> set[str]:
+    return {name for _, attributes in page.seen for name in (attributes.get("class") or "").split()}
+
+
+def test_a_page_has_its_head() -> None:
+    page = check(written("rejected"))
+    assert written("rejected").startswith("<!DOCTYPE html>")
+    assert ("html", {"lang": "en"}) in page.seen
+    metas = [attributes for tag, attributes in page.seen if tag == "meta"]
+    assert {"charset": "utf-8"} in metas
+    assert {
+        "http-equiv": "Content-Security-Policy",
+        "content": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+    } in metas
+    assert any(one.get("name") == "viewport" for one in metas)
+    assert sum(tag == "h1" for tag, _ in page.seen) == 1
+    assert sum(tag == "title" for tag, _ in page.seen) == 1
+
+
+def test_the_parts_come_in_order() -> None:
+    assert check(written("rejected")).titles == [
+        "Evidence over time",
+        "What changed",
+        "Label shift or concept shift?",
+        "P-values",
+        "The bet as it stands at the end",
+        "The strangest examples",
+        "Method",
+        "What is promised, and what it means",
+        "How to cite",
+    ]
+    assert "Label shift or concept shift?" not in check(written("column")).titles
+    assert "Notes" in check(report.document(rising(), rising().explain())).titles
+
+
+def rising() -> Result:
+    return ex.test(np.column_stack([np.arange(60.0), rng().normal(size=60)]))
+
+
+# ------------------------------------------------------------------------------------------------------- numbers, words
+
+
+def superscripts(text: str) -> str:
+    """Amounts as the page shows them."""
+    return re.sub(r"10\^-?", lambda power: power[0].replace("^", "").replace("-", "−"), text)
+
+
+@pytest.mark.parametrize("case", ["rejected", "quiet", "column", "real", "split", "cusum", "restarts", "enormous"])
+def test_the_words_of_the_verdict_are_all_there(case: str) -> None:
+    found, text = CASES[case](), check(written(case)).text
+    for line in words(found.verdict, found.lines, found.sets).split("\n"):
+        for sentence in re.split(r"(?<=\.) (?=[A-Z])", re.sub(r"^(Means|Does not mean|Promised): .", "", line)):
+            assert superscripts(sentence) in text
+
+
+@pytest.mark.parametrize("case", ["rejected", "quiet", "column", "split", "enormous"])
+def test_the_figures_are_those_of_the_result(case: str) -> None:
+    found, text = CASES[case](), written(case)
+    key = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+    key = {name: re.sub(r"<sup>(.*?)</sup>", r"^\1", value).replace("−", "-") for name, value in key.items()}
+    assert found.verdict.threshold is not None
+    assert float(key["the alarm is at"].replace(",", "")) == pytest.approx(found.verdict.threshold)
+    assert key["level alpha"] == "1 %"
+    assert key["features"] == f"{found.n_features:,}"
+    peak = max(float(line.log_value.max()) / LN10 + math.log10(line.weight) for line in found.lines)
+    assert key["weighted evidence at its peak" if found.columns else "evidence at its peak"] == capital(max(0.0, peak))
+    assert key["p-value, valid at any time"] == capital(-max(0.0, peak))
+    if found.split is None:
+        assert key["examples"] == f"{found.n:,}"
+    else:
+        assert (key["examples, train"], key["examples, test"]) == ("240", "160")
+    if not found.columns:
+        assert key["evidence at its peak"] == capital(found.log10_max)
+        assert key["at the end"] == capital(found.log10_martingale)
+
+
+def test_a_change_is_told_with_its_interval() -> None:
+    found = column()
+    change = found.explain().change
+    assert change is not None
+    assert change.low is not None
+    text = check(written("column")).text
+    assert f"after {change.low:,} to {change.high:,} examples" in text
+    assert f"alarm at example {found.rejected_at:,}" in text
+    assert f"lowest before the alarm, after {found.changepoint:,} examples" in text
+    assert f"Before the change: examples 1 to {found.changepoint:,}" in text
+
+
+def test_features_are_listed_by_evidence() -> None:
+    found = rejected().explain()
+    rows = re.findall(r"<tr[^>]*><td class=\"num muted\">(\d+)</td>(.*?)</tr>", written("rejected"))
+    assert [int(i) for i, _ in rows] == [1, 2, 3, 4]
+    assert any(feature.named for feature in found.features)
+    assert not all(feature.named for feature in found.features)
+    for feature, (_, row) in zip(found.features, rows, strict=True):
+        shown = re.sub(r"<sup>(.*?)</sup>", r"^\1", row)
+        assert f"<bdi>{feature.name}</bdi>" in row
+        assert f'<td class="num">{capital(feature.log10_max)}</td>' in shown
+        assert (f"at example {feature.rejected_at}" in row) == feature.named
+        assert feature.difference.replace("->", "→") in re.sub(r"</?bdi>", "", row)
+    widths = [float(width) for width in re.findall(r'<b style="width:([\d.]+)%"', written("rejected"))]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] == 100.0
+
+
+def test_at_most_fifty_features_are_listed() -> None:
+    many = [FeatureEvidence(f"c{i}", "numbers", 1.0, 0.0, False, None, None, "") for i in range(1000)]
+    text = report.explained(Explanation(None, many, None, [], [], 0.01, 100_000.0, 10))
+    page = check(text, CARD)
+    assert "and 950 more." in page.text
+    assert text.count("<tr>") == 50 + 2  # two heads
+
+
+def test_odd_examples_are_named_with_their_labels() -> None:
+    found = rejected()
+    smallest = found.explain().small[0]
+    assert smallest.p == found.path.p.min()
+    y: Any = found.table.y
+    row = f'<td class="num">{smallest.n:,}</td><td class="num">{smallest.p:.4g}</td><td><bdi>{y[smallest.n - 1]}</bdi>'
+    assert row in written("rejected")
+    two = split()
+    first = two.explain().small[0]
+    assert two.split is not None
+    assert f'<td class="num">{int(two.split.rows[first.n - 241])}</td>' in written("split")
+
+
+def test_a_lost_capital_is_said_and_drawn() -> None:
+    text = check(written("bankrupt")).text
+    assert "The capital was lost at example 61: from there on it is 0." in text
+    assert "<dt>at the end</dt><dd>0</dd>" in written("bankrupt")
+
+
+def test_an_alarm_without_a_level_draws_none() -> None:
+    text = check(written("cusum")).text
+    assert "no level is drawn" in text
+    assert "the alarm, at" not in text
+    assert "alpha" not in check(report.card(cusum()), CARD).text
+    assert "After each alarm the test begins anew with a capital of 1." in check(written("restarts")).text
+
+
+def test_what_repeats_a_result_does() -> None:
+    X = moved()
+    given = {"data": X, "exchangeable": ex, "bets": bets, "measures": measures, "train": X[:240], "test": X[240:]}
+    found = [
+        ex.test(X, measure=measures.NearestDistance(3), bet=bets.Power(0.9), alpha=0.02, seed=5, scale="deviation"),
+        ex.test(X),
+        ex.check_split(X[:240], X[240:], bet=bets.SimpleMixture(), columns="none"),
+    ]
+    for one in found:
+        called = report.repeats(one)
+        assert called is not None
+        assert called in report.document(one, one.explain()).replace("&#x27;", "'")
+        again = eval(called, given)  # our own text
+        assert again.verdict == one.verdict
+        np.testing.assert_array_equal(again.path.log_value, one.path.log_value)
+    unknown = report.repeats(ex.test(X, bet=bets.Kernel(4)))
+    assert unknown is not None
+    assert "bets.Kernel(...)" in unknown
+
+
+# ------------------------------------------------------------------------------------------------------- hostile, huge
+
+
+def hostile() -> tuple[Result, Explanation]:
+    """A hundred thousand examples, a thousand features, and names that nobody should have."""
+    n = 100_000
+    names = [f"{NASTY[i % len(NASTY)]}{i}" for i in range(1000)]
+    log_value = np.cumsum(rng().normal(0.001, 1.0, n))
+    X = np.arange(float(n))[:, np.newaxis]
+    y: list[object] = [f"{NASTY[i % len(NASTY)]}" for i in range(n)]
+    groups = [Group(name, 0, 1, i >= 30) for i, name in enumerate(names)]
+    table = Table(X, y, names, NASTY[0] + NASTY[2] + NASTY[5], groups, NASTY[1])
+    lines = [Line(name, "numbers", 0.0005, log_value[::-1] * (0.1 + i % 7)) for i, name in enumerate(names[:50])]
+    monitor = ex.Monitor(measures.Value(), bets.SimpleMixture())
+    parts = Parts(measures.Value(), bets.SimpleMixture())
+    found = Result(table, X, X[:, 0], a_path(log_value), monitor, parts, columns=lines)
+    features = [
+        FeatureEvidence(name, "categories", 900.0 - i / 2, 0.0, True, i + 1, i, f"share of {name}: 1 % -> 2 %")
+        for i, name in enumerate(names)
+    ]
+    shift = Shift(Evidence(found.path.p, log_value, 5), Evidence(found.path.p, log_value[::-1], None), 0.01)
+    odd = [Odd(i + 1, 1e-9) for i in range(5)]
+    return found, Explanation(Change(50, 40, 60_000, 0.95), features, shift, odd, odd, 0.01, 1e5, n)
+
+
+def test_hostile_names_and_huge_tables_are_escaped_and_cut() -> None:
+    found, explanation = hostile()
+    text = report.document(found, explanation)
+    page = check(text)
+    shown = page.text
+    assert "<script>window.hacked=1</script>" in shown  # as text
+    assert "right\\u202eto\\u202cleft\\u2066" in shown
+    assert "control\\x00\\x07\\x1b[31m\\n\\r\\t\\x85\\u2028Means: all is well" in shown
+    assert "lone \\udc80 surrogate" in shown
+    assert re.search("<bdi>אבגד\\d+</bdi> 10<sup>", text)  # its direction does not touch what is around it
+    assert re.search("share of <bdi>אבגד\\d+</bdi>: 1 % → 2 %", text)
+    assert "x" * 301 not in text
+    assert page.titles.count("Notes") == 1
+    assert f"And {len(found.notes) - report.NOTES} more." in shown
+    assert len(found.notes) >= 30
+    assert re.findall(r"<dt>Means</dt>", text) == ["<dt>Means</dt>"]
+    assert report.repeats(found) is None
+    check(report.card(found), CARD)
+    check(report.explained(explanation), 3 * CARD)
+
+
+def test_hostile_classes_come_from_a_table(tmp_path: Path) -> None:
+    names = [name for name in NASTY if "\udc80" not in name]
+    X = {name: rng().normal(size=60) for name in names}
+    X[names[2]] += 5.0 * (np.arange(60) > 20)
+    found = ex.test(
+        {**X, "coat": [names[i % 5] for i in range(60)], HOSTILE * 2: [names[i % 2] for i in range(60)]}, HOSTILE * 2
+    )
+    found.save_html(tmp_path / "report.html")
+    check((tmp_path / "report.html").read_text("utf-8"))
+    check(found._repr_html_(), CARD)
+    check(found.explain()._repr_html_(), CARD)
+
+
+def test_thousands_of_alarms_stay_small() -> None:
+    n = 60_000
+    values = np.tile(np.linspace(0.0, 5.0, 10), n // 10)
+    path = a_path(values)._replace(alarm=values == 5.0, lowest=np.arange(n) // 10 * 10)
+    found = told(path, ex.Monitor(measures.Value(), bets.SimpleMixture(), on_alarm="restart"))
+    assert len(found.verdict.alarms) == 6000
+    text = check(report.document(found, quiet().explain())).text
+    assert "6,000 alarms, the first at example 10" in text
+    assert f"lowest before each alarm, the first {figures.MARKED}" in text
+    check(report.card(found), CARD)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_thinning_keeps_every_extreme(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    n, columns = int(draw.integers(2, 5000)), int(draw.integers(1, 300))
+    x = np.sort(draw.integers(0, 4 * n, n)).astype(np.float64)
+    x[-1] += 1.0
+    y = np.cumsum(draw.normal(size=n))
+    y[draw.random(n) < 0.01] = -math.inf
+    kept_x, kept_y = figures.thinned(x, y, columns)
+    assert (np.diff(kept_x) >= 0).all()
+    assert set(zip(kept_x, kept_y, strict=True)) <= set(zip(x, y, strict=True))
+    assert (kept_x[0], kept_y[0], kept_x[-1], kept_y[-1]) == (x[0], y[0], x[-1], y[-1])
+    assert len(kept_y) <= max(2 * columns + 2, 2)
+    edges = x[0] + (x[-1] - x[0]) * np.arange(columns + 1) / columns
+    for i, (low, high) in enumerate(pairwise(edges.tolist())):
+        last = i == columns - 1
+        inside, kept = ((v >= low) & ((v < high) | last) for v in (x, kept_x))
+        if inside.any() and not np.isin(x[inside], edges).any():  # a rounding may move what lies on an edge
+            assert (y[inside].min(), y[inside].max()) == (kept_y[kept].min(), kept_y[kept].max())
+
+
+def test_a_spike_of_one_example_in_a_long_path_is_drawn() -> None:
+    values = np.zeros(90_000)
+    values[54_321] = 300.0 * LN10
+    found = told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
+    drawn = figures.capital(found)
+    line = next(path for path in re.findall(r'd="([^"]*)"', drawn) if len(path) > 5000)
+    heights = [float(number) for number in re.findall(r"[ML] [\d.]+ ([\d.]+)", line)]
+    assert 1000 < len(heights) < 3000
+    assert max(heights) - min(heights) > 200.0
+
+
+# ------------------------------------------------------------------------------------------------- the same, and calmly
+
+
+def test_a_result_gives_the_same_bytes_each_time(tmp_path: Path) -> None:
+    found = wide()
+    found.save_html(tmp_path / "a.html")
+    with mpl.rc_context({"axes.facecolor": "black", "font.size": 30.0, "svg.fonttype": "path", "text.usetex": True}):
+        found.save_html(tmp_path / "b.HTM")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.HTM").read_bytes()
+    assert report.card(found) == report.card(found)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "b.HTM"]
+
+
+def test_a_report_leaves_the_settings_of_matplotlib_alone() -> None:
+    before = dict(mpl.rcParams)
+    report.card(quiet())
+    assert dict(mpl.rcParams) == before
+
+
+def test_other_names_are_refused(tmp_path: Path) -> None:
+    for name in ("report.pdf", "report", ".html", "report.html.gz"):
+        with pytest.raises(ValueError, match=r"path must end in \.html or \.htm, got '"):
+            quiet().save_html(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        quiet().save_html(tmp_path / "none" / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "report.html"
+    place.write_text("the old one")
+
+    def fail(*_: object) -> str:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(report, "document", fail)
+    with pytest.raises(RuntimeError):
+        quiet().save_html(str(place))
+    assert place.read_text() == "the old one"
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_without_matplotlib_a_card_has_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    text = report.card(rejected())
+    page = check(text, CARD)
+    assert "<svg" not in text
+    assert "exchangeable[plots]" in page.text
+    assert "REJECTED at level 1 %" in page.text
+    check(report.explained(rejected().explain()), CARD)
+    with pytest.raises(ImportError, match=r"exchangeable\[plots\]"):
+        rejected().save_html(tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_style_of_a_card_does_not_leak() -> None:
+    for text in (report.card(quiet()), report.explained(quiet().explain())):
+        style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+        assert len(style) == 1
+        rules = re.sub(r"/\*.*?\*/", "", style[0], flags=re.DOTALL)
+        selectors = [one.strip() for rule in re.findall(r"([^{}]+)\{", rules) for one in rule.split(",")]
+        assert len(selectors) > 50
+        for selector in selectors:
+            assert selector.startswith("@media") or re.search(r"(^| )\.xch\b", selector), selector
+        assert "<html" not in text
+        assert "<body" not in text
+
+
+def test_the_style_sheet_is_in_the_package_and_knows_every_colour() -> None:
+    style = files("exchangeable.results").joinpath("report.css").read_text("utf-8")
+    for variable in set(figures.PALETTE.values()) | set(re.findall(r"var\((--[\w-]+)", style)):
+        assert style.count(f"{variable}:") == 3, variable  # light, and dark by two ways
+    used = set(re.findall(r"(?<!&)#[0-9a-f]{6}", figures.capital(rejected(), rejected().explain().change)))
+    assert used <= set(figures.PALETTE)
+    assert "#888888" in figures.PALETTE
+    assert plots.COLOURS[0] in figures.PALETTE
+
+
+# --------------------------------------------------------------------------------------------------- the command line
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    place = tmp_path / "moved table.csv"
+    np.savetxt(place, moved(), delimiter=",", header="a,b,c", comments="")
+    return place
+
+
+def test_the_command_line_writes_a_report(run: Run, table: Path, tmp_path: Path) -> None:
+    options = ("--measure", "nearest-distance", "--columns", "each", "--bet", "simple-mixture", "--seed", 3)
+    plain = run("test", table, *options)
+    done = run("test", table, *options, "--report", "out.html")
+    assert (done.code, done.out) == (plain.code, plain.out)
+    assert done.code == 1
+    text = (tmp_path / "out.html").read_text("utf-8")
+    page = check(text)
+    assert "moved table.csv: 400 examples, 3 features" in page.text
+    command = re.findall(r"<pre>(exchangeable test .*?)</pre>", text)[0].replace("&#x27;", "'")
+    assert run(*shlex.split(command)[1:]).out == plain.out
+
+
+def test_the_command_line_writes_a_report_of_what_is_not_rejected(run: Run, table: Path, tmp_path: Path) -> None:
+    done = run("test", table, "--drop", "b", "--measure", "nearest-distance", "--report", "out.htm")
+    assert done.code == 0
+    assert "NOT REJECTED" in check((tmp_path / "out.htm").read_text("utf-8")).text
+
+
+def test_the_command_line_refuses_what_cannot_be_written(run: Run, table: Path, tmp_path: Path) -> None:
+    options = ("test", table, "--measure", "nearest-distance", "--report")
+    wrong = run(*options, "out.pdf")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert ".html or .htm" in wrong.err
+    lost = run(*options, "none/out.html")
+    assert (lost.code, lost.out) == (3, "")
+    assert "folder" in lost.err
+    assert list(tmp_path.iterdir()) == [table]
+
+
+# --------------------------------------------------------------------------------------------------------- in a browser
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_contrast_in_light_and_dark(tab: Open, tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "report.html").write_text(written("rejected"), "utf-8")
+    opened = tab(color_scheme=scheme)
+    opened.page.goto((tmp_path / "report.html").as_uri())
+    ground = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) > 384) == (scheme == "light")
+    texts = opened.page.evaluate(CONTRAST)
+    assert len(texts) > 100
+    assert [one for one in texts if one["ratio"] < 4.5] == []
+    asked, opened.asked = opened.asked, []
+    assert asked == [(tmp_path / "report.html").as_uri()]
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(
+    ("theme", "dark", "scheme"),
+    [
+        ('data-jp-theme-light="false"', True, "light"),
+        ('data-jp-theme-light="true"', False, "dark"),
+        ('class="vscode-dark"', True, "light"),
+        ("", False, "dark"),  # a page that does not follow: the card brings its own ground
+    ],
+)
+def test_a_card_is_readable_in_light_and_dark_notebooks(tab: Open, theme: str, dark: bool, scheme: str) -> None:
+    page = tab(color_scheme=scheme).page
+    colours = "background: #111; color: #eee" if dark else "background: #fff; color: #111"
+    cards = report.card(rejected()) + report.explained(rejected().explain())
+    page.set_content(f'<!DOCTYPE html><body {theme} style="{colours}"><p>the notebook</p>{cards}</body>')
+    texts = page.evaluate(CONTRAST)
+    assert len(texts) > 50
+    assert [one for one in texts if one["ratio"] < 4.5] == []
+    ground = page.evaluate("getComputedStyle(document.querySelector('.xch')).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 384) == (dark or not theme)
+
+
+def test_nothing_is_wider_than_a_telephone_or_dark_on_paper(tab: Open, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(written("wide"), "utf-8")
+    opened = tab(color_scheme="dark", viewport={"width": 380, "height": 700})
+    opened.page.goto((tmp_path / "report.html").as_uri())
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    opened.page.emulate_media(media="print", color_scheme="dark")
+    ground = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == "rgb(255, 255, 255)"
+    assert [one for one in opened.page.evaluate(CONTRAST) if one["ratio"] < 4.5] == []
+    opened.asked = []
