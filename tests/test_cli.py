@@ -641,6 +641,21 @@ def test_a_note_on_classes_that_may_be_numbers(run: Run, tmp_path: Path) -> None
     assert run("test", "d.csv", "--label", "y", "--measure", "nearest-residual").err == ""
 
 
+def test_columns_may_have_a_say(run: Run, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[150:, 2] += 1.5
+    (tmp_path / "d.csv").write_text("a,b,c\n" + "".join(",".join(map(str, row)) + "\n" for row in X.tolist()))
+    words = ("test", "d.csv", "--measure", "nearest-distance", "--seed", 2)
+    said, result = verdict(run, *words, "--columns", "each"), ex.test(X, seed=2)
+    assert (said["rejected"], said["rejected_at"]) == (True, result.rejected_at)
+    assert said["changepoint"] == result.changepoint
+    assert said["log10_martingale"] == result.log10_martingale
+    assert "of 3 columns looked at one by one (each at 600) c 10^" in run(*words, "--columns", "each").out
+    assert verdict(run, *words)["log10_martingale"] == result.log10_martingale
+    refused = run(*words, "--columns", "each", "--alarm", "cusum")
+    assert (refused.code, "--columns each goes with --alarm ville" in refused.err) == (2, True)
+
+
 def test_few_examples_are_said_to_be_few(run: Run, tmp_path: Path) -> None:
     done = run("test", write_csv(tmp_path / "d.csv", change=False, n=12), "--label", "kind")
     assert (done.code, "So few examples" in done.out) == (0, True)
@@ -667,8 +682,8 @@ def test_shift(run: Run, tmp_path: Path, kind: str) -> None:
     said = verdict(run, "shift", "d.csv", "--label", "kind", "--alpha", 0.02, "--seed", 1)
     found = ex.shift_test(X, y, alpha=0.02, seed=1)
     assert list(said) == [
-        "file", "n", "n_features", "n_classes", "scale", "alpha", "threshold", "verdict", "rejected", "label", "concept",
-        "seed", "guarantee",
+        "file", "n", "n_features", "n_classes", "scale", "alpha", "threshold", "verdict", "rejected", "label",
+        "concept", "seed", "guarantee",
     ]  # fmt: skip
     assert (said["file"], said["n"], said["n_features"], said["n_classes"]) == ("d.csv", 400, 2, 2)
     assert (said["alpha"], said["threshold"], said["seed"], said["verdict"]) == (0.02, 50.0, 1, kind)

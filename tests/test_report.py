@@ -275,8 +275,8 @@ def test_the_parts_come_in_order() -> None:
         "Evidence over time",
         "What changed",
         "Label shift or concept shift?",
-        "P-values",
-        "The bet as it stands at the end",
+        "P-values of column size",
+        "The bet as it stands at the end: column size",
         "The strangest examples",
         "Method",
         "What is promised, and what it means",
@@ -423,7 +423,10 @@ def hostile() -> tuple[Result, Explanation]:
     y: list[object] = [f"{NASTY[i % len(NASTY)]}" for i in range(n)]
     groups = [Group(name, 0, 1, i >= 30) for i, name in enumerate(names)]
     table = Table(X, y, names, NASTY[0] + NASTY[2] + NASTY[5], groups, NASTY[1])
-    lines = [Line(name, "numbers", 0.0005, log_value[::-1] * (0.1 + i % 7)) for i, name in enumerate(names[:50])]
+    uniform = rng().random(n)
+    lines = [
+        Line(name, "numbers", 0.0005, uniform, log_value[::-1] * (0.1 + i % 7)) for i, name in enumerate(names[:50])
+    ]
     monitor = ex.Monitor(measures.Value(), bets.SimpleMixture())
     parts = Parts(measures.Value(), bets.SimpleMixture())
     found = Result(table, X, X[:, 0], a_path(log_value), monitor, parts, columns=lines)

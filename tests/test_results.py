@@ -300,10 +300,14 @@ def test_which_columns_have_a_say() -> None:
 
 
 def test_the_joint_evidence_is_the_weighted_maximum() -> None:
-    lines = [Line("a", "examples", 0.5, np.array([1.0, -math.inf])), Line("b", "numbers", 0.25, np.array([9.0, 0.0]))]
+    p = np.full(3, 0.5)
+    lines = [
+        Line("a", "examples", 0.5, p, np.array([1.0, -math.inf])),
+        Line("b", "numbers", 0.25, p, np.array([9.0, 0.0])),
+    ]
     assert joint(lines).tolist() == [9.0 + math.log(0.25), math.log(0.25)]
-    assert Line("a", "numbers", 1.0, np.array([-1.0, -1.0, 5.0])).lowest(3) == 2
-    assert Line("a", "numbers", 1.0, np.array([3.0, 4.0])).lowest(2) == 0
+    assert Line("a", "numbers", 1.0, p, np.array([-1.0, -1.0, 5.0])).lowest(3) == 2
+    assert Line("a", "numbers", 1.0, p, np.array([3.0, 4.0])).lowest(2) == 0
 
 
 @pytest.mark.parametrize("log", [-5.0, 0.0, 700.0, -700.0])
@@ -351,6 +355,9 @@ def test_words_and_record() -> None:
     assert "x1 10^" in str(found)
     assert "NOT REJECTED at level 1 %" in str(quiet)
     assert "(the alarm is at 200); of 4 columns looked at one by one (each at 800)" in str(quiet)
+    odd = ex.test(pd.DataFrame(shifted(), columns=["a", "b\nMeans: all is well", "c", "d" * 999]))
+    assert "\nMeans: all is well" not in str(odd) + str(odd.explain())
+    assert max(map(len, (str(odd) + str(odd.explain())).split())) < 90
     for result in (found, quiet):
         record = json.loads(result.to_json())
         assert record["rejected"] == result.rejected
@@ -372,7 +379,9 @@ def test_the_names_of_parts_are_those_of_the_command_line() -> None:
 def test_plot() -> None:
     pytest.importorskip("matplotlib")
     ax = ex.test(shifted()).plot()
-    assert [line.get_label() for line in ax.lines][:2] == ["whole examples", "x1"]
+    assert [line.get_label() for line in ax.lines][:2] == ["whole examples", "column x1"]
+    begin = [np.asarray(line.get_ydata())[0] for line in ax.lines[:2]]
+    assert np.allclose(begin, np.log10([0.5, 0.125]))  # their weights
     assert ax.get_title() == "the data: evidence against exchangeability"
 
 

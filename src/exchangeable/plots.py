@@ -36,12 +36,13 @@ def growth(
     changepoints: Sequence[int] = (),
     title: str = "",
     start: int = 0,
+    begin: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Capital against the number of examples, on a log scale, with the thresholds drawn; ``paths`` holds log S.
 
     A thin upright line marks each of the ``changepoints``, numbers of examples before a change. ``start`` is how many
-    examples came before the first bet.
+    examples came before the first bet, and ``begin`` the log of what was there before it, 0 where it is not named.
 
     >>> ax = growth({"a quiet stream": [0.1, -0.2, 0.3]}, title="Evidence against exchangeability")
     >>> ax.get_xlabel()
@@ -49,7 +50,7 @@ def growth(
     """
     ax = ax or axes()
     for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
-        values = np.concatenate([[0.0], np.asarray(log_value, np.float64)]) / math.log(10.0)
+        values = np.concatenate([[(begin or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / math.log(10.0)
         ax.plot(start + np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
     for i, changepoint in enumerate(changepoints):
         name = "_" if i else "where a change seems to begin"  # one entry of the legend for all
@@ -100,7 +101,7 @@ def betting(bets: Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =
     ax = ax or axes()
     if p is not None:
         ax.hist(np.asarray(p), bins=40, range=(0.0, 1.0), density=True, color="#dddddd", label="p-values")
-    grid = np.linspace(0.002, 1.0, 500)
+    grid = np.linspace(0.002, 0.998, 499)  # at the very ends a density may have no bound
     for (name, bet), colour in zip(bets.items(), COLOURS * (1 + len(bets) // len(COLOURS)), strict=False):
         ax.plot(grid, density(bet, grid), label=name, color=colour, linewidth=1.8)
     ax.axhline(1.0, color="#888888", linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)

@@ -16,7 +16,7 @@ from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Floats, in_interval
 from exchangeable.pvalues import PValues
 from exchangeable.results.lines import Line, Progress, columns, first, joint, lines_of
-from exchangeable.results.verdict import SHIFTS, capital
+from exchangeable.results.verdict import SHIFTS, capital, printable
 from exchangeable.shift import Shift, shift_test
 from exchangeable.tables import Group, Table
 
@@ -87,14 +87,16 @@ class Explanation(NamedTuple):
     large: list[Odd]
     alpha: float
     level: float  # the capital at which a column is named
-    n: int
+    n: int  # examples bet on
+    compared: bool = False  # whether two sets were compared
 
     @property
     def guarantee(self) -> str:
         """What is promised of the features, in words."""
+        each = f"each of the {len(self.features):,}" if len(self.features) > 1 else "it"
         return (
             f"The chance that any column which is exchangeable by itself is ever named is at most {self.alpha:g}: for "
-            f"that each of the {len(self.features):,} must reach evidence of {self.level:,.6g}."
+            f"that {each} must reach evidence of {self.level:,.6g}."
         )
 
     @property
@@ -103,7 +105,7 @@ class Explanation(NamedTuple):
         return [feature.name for feature in self.features if feature.named]
 
     def __str__(self) -> str:
-        return "\n".join([*_when(self), *_what(self), *_labels(self), *_odd(self)])
+        return "\n".join([*when(self), *what(self), *_labels(self), *_odd(self)])
 
     def record(self) -> dict[str, Any]:
         """All that is in ``to_json``, as plain data."""
@@ -153,6 +155,7 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
         alpha=alpha,
         level=1.0 / (alpha * lines[0].weight),
         n=len(result.path.n),
+        compared=result.split is not None,
     )
 
 
@@ -215,7 +218,7 @@ def _difference(table: Table, group: Group, values: Floats, where: int) -> str:
     """Of the column before and after."""
     if group.categorical:
         name, *shares = _moved(_names(table, group), where)
-        return f"share of {name}: {100.0 * shares[0]:.0f} % -> {100.0 * shares[1]:.0f} %"
+        return f"share of {printable(name)}: {100.0 * shares[0]:.0f} % -> {100.0 * shares[1]:.0f} %"
     before, after = values[:where], values[where:]
     means = f"mean {before.mean():.4g} -> {after.mean():.4g}"
     return f"{means}, deviation {before.std():.3g} -> {after.std():.3g}"
@@ -259,7 +262,8 @@ def _summary(log_value: Floats) -> dict[str, float]:
     }
 
 
-def _when(explanation: Explanation) -> list[str]:
+def when(explanation: Explanation) -> list[str]:
+    """When it changed, in words."""
     change = explanation.change
     if change is None:
         return []
@@ -277,19 +281,22 @@ def _when(explanation: Explanation) -> list[str]:
     ]
 
 
-def _what(explanation: Explanation) -> list[str]:
+def what(explanation: Explanation) -> list[str]:
+    """What changed, in words."""
     named = [feature for feature in explanation.features if feature.named]
     several = len(explanation.features) > 1
     lines = []
     if named:
-        lines.append("What: these columns changed, each looked at by itself.")
+        lines.append(
+            f"What: these columns {'differ' if explanation.compared else 'changed'}, each looked at by itself."
+        )
         lines += [f"  {i}. {_said(feature)}" for i, feature in enumerate(named[:LISTED], 1)]
         lines += [f"  and {len(named) - LISTED:,} more"] * (len(named) > LISTED)
     elif several:
-        lines.append("What: no column by itself changed convincingly; a change may lie in how they go together.")
+        lines.append("What: no column by itself is convincing; a change may lie in how they go together.")
     rest = [feature for feature in explanation.features if not feature.named][:3]
     if rest and several:
-        said = ", ".join(f"{feature.name} (peak {capital(feature.log10_max)})" for feature in rest)
+        said = ", ".join(f"{printable(feature.name)} (peak {capital(feature.log10_max)})" for feature in rest)
         lines.append(f"{'Not convincing' if named else 'The most evidence'}: {said}.")
     return [*lines, f"Promised: {explanation.guarantee}"]
 
@@ -297,7 +304,7 @@ def _what(explanation: Explanation) -> list[str]:
 def _said(feature: FeatureEvidence) -> str:
     where = f", at example {feature.rejected_at:,}" if feature.rejected_at is not None else ""
     difference = f"; {feature.difference}" if feature.difference else ""
-    return f"{feature.name}: evidence {capital(feature.log10_max)}{where}{difference}"
+    return f"{printable(feature.name)}: evidence {capital(feature.log10_max)}{where}{difference}"
 
 
 def _labels(explanation: Explanation) -> list[str]:

@@ -19,7 +19,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from exchangeable import plots
-from exchangeable.protocols import Floats
+from exchangeable.martingale import Martingale
+from exchangeable.protocols import Bet, Floats
 from exchangeable.results.lines import Line, joint
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def capital(
     together = joint(result.lines) / LN10
     with _style():
         level = () if verdict.threshold is None else (verdict.threshold,)
-        steps = [_steps(result, line) for line in drawn(result)]
+        steps = [_steps(result, line) for line in result.drawn().values()]
         ax = _growth(steps, level, verdict.changepoints[:MARKED], size, columns // len(steps) + columns // 4)
         if change is not None and change.low is not None and change.high is not None:
             ax.axvspan(change.low, change.high, color=BAND, alpha=0.3, linewidth=1.0, zorder=-1)
@@ -95,14 +96,6 @@ def capital(
             ax.plot(sounds, heights, "o", color=ALARM, markersize=7.0, clip_on=False, zorder=5)
         alarms = "one alarm" if len(verdict.alarms) == 1 else f"{len(verdict.alarms) or 'no'} alarms"
         return svg(ax, f"Evidence after each of {len(path.n):,} examples, on a log scale, with {alarms}")
-
-
-def drawn(result: Result) -> list[Line]:
-    """The lines of the picture: whole examples and, where columns have a say, the strongest and more that rejected."""
-    ranked = sorted(result.columns, key=lambda line: -float(line.log_value.max()))
-    level = math.inf if result.verdict.threshold is None else math.log(result.verdict.threshold)
-    enough = [line for line in ranked if line.reached(level) is not None]
-    return [result.lines[0], *(enough or ranked[:1])[: len(LINES) - 1]]
 
 
 def curves(paths: Mapping[str, Floats], threshold: float, size: tuple[float, float] = (5.8, 3.0)) -> list[str]:
@@ -143,10 +136,9 @@ def betting(result: Result) -> str:
     """The betting function as it stands at the end, over the p-values that it has learnt from."""
     p = since(result)
     with _style():
-        ax = plots.betting({result.bet: result.monitor.martingale.bet}, p=p if len(p) else None, ax=plots.axes(12, 3.4))
+        ax = plots.betting({result.bet: _bet(result)}, p=p if len(p) else None, ax=plots.axes(12, 3.4))
         curve, no_bet = ax.get_lines()
-        x, f = (np.asarray(values)[:-1] for values in curve.get_data())  # at 1 itself a density may have no bound
-        curve.set_data(x, f)
+        x, f = (np.asarray(values) for values in curve.get_data())
         no_bet.set_zorder(2.0)
         inner = f[(x > EDGE) & (x < 1.0 - EDGE) & np.isfinite(f)]
         bars = [bar.get_height() for bar in ax.patches]  # type: ignore[attr-defined]
@@ -160,9 +152,20 @@ def betting(result: Result) -> str:
 
 
 def since(result: Result) -> Floats:
-    """The p-values since the start, or since the last restart."""
+    """The p-values of the loudest line since the start, or since the last restart."""
     restarted = result.verdict.on_alarm == "restart" and result.verdict.alarms
-    return result.path.p[result.path.n > result.verdict.alarms[-1]] if restarted else result.path.p
+    p = result.loudest.p
+    return p[result.path.n > result.verdict.alarms[-1]] if restarted else p
+
+
+def _bet(result: Result) -> Bet:
+    """The bet of the loudest line as it stands at the end."""
+    line = result.loudest
+    if line is result.lines[0]:
+        return result.monitor.martingale.bet
+    martingale = Martingale(result.fresh().bet)
+    martingale.extend(line.p)
+    return martingale.bet
 
 
 def _steps(result: Result, line: Line) -> Steps:

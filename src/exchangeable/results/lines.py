@@ -30,11 +30,12 @@ Progress = Callable[[str, int, int], None]
 
 
 class Line(NamedTuple):
-    """One martingale: what it looks at, its weight among the others, and its log capital after each example."""
+    """One martingale: what it looks at, its weight among the others, its p-values and its log capital after each."""
 
     name: str
     kind: str  # "examples", "numbers", "categories" or "label"
     weight: float
+    p: Floats
     log_value: Floats
 
     def reached(self, log_level: float) -> int | None:
@@ -50,7 +51,8 @@ class Line(NamedTuple):
 def joint(lines: Sequence[Line]) -> Floats:
     """The log evidence of all lines together, after each example: ``max_k log w_k + log S^k_n``.
 
-    >>> joint([Line("a", "examples", 0.5, np.array([0.0, 3.0])), Line("b", "numbers", 0.5, np.array([1.0, 1.0]))])
+    >>> p = np.array([0.5, 0.5])
+    >>> joint([Line("a", "examples", 0.5, p, np.array([0.0, 3.0])), Line("b", "label", 0.5, p, np.array([1.0, 1.0]))])
     array([0.30685282, 2.30685282])
     """
     return np.asarray(np.max([line.log_value + math.log(line.weight) for line in lines], axis=0))
@@ -121,7 +123,7 @@ def lines_of(
         stream = FIRST + i + (BACK if back else 0)
         p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if back else values)[start:]
         kind = "label" if group.start < 0 else "categories" if group.categorical else "numbers"
-        lines.append(Line(group.name, kind, share / len(found), Martingale(copy.deepcopy(bet)).extend(p)))
+        lines.append(Line(group.name, kind, share / len(found), p, Martingale(copy.deepcopy(bet)).extend(p)))
     if progress is not None:
         progress("each column backwards" if back else "each column", len(found), len(found))
     return lines

@@ -29,7 +29,7 @@ from exchangeable.measures.rows import shown
 from exchangeable.protocols import Floats
 from exchangeable.results import explanation as explaining
 from exchangeable.results import figures
-from exchangeable.results.lines import joint
+from exchangeable.results.lines import WHOLE, joint
 from exchangeable.results.method import asks
 from exchangeable.results.notes import described
 from exchangeable.results.verdict import FEW, SHIFTS, capital, words
@@ -313,7 +313,7 @@ def _legend(result: Result, change: Change | None) -> str:
     verdict = result.verdict
     entries = [
         (f"line{i}", _name(line.name) if result.columns else f"capital, by the bet {_text(result.bet)}")
-        for i, line in enumerate(figures.drawn(result))
+        for i, line in enumerate(result.drawn().values())
     ]
     if verdict.threshold is not None:
         entries.append(("level", f"the alarm, at {verdict.threshold:,.6g}"))
@@ -351,7 +351,7 @@ def _changed(explanation: Explanation, result: Result) -> str:
 
 def _when(explanation: Explanation) -> list[str]:
     """When, and whether columns are named, in words of the explanation that hold no names."""
-    said = [*explaining._when(explanation), *explaining._what(explanation)[:1]]
+    said = [*explaining.when(explanation), *explaining.what(explanation)[:1]]
     return [f"<p>{_power(_text(_after(line), OWN))}</p>" for line in said if not line.startswith("Promised: ")]
 
 
@@ -428,16 +428,16 @@ def _labels(explanation: Explanation) -> str:
 
 
 def periods(result: Result) -> dict[str, Floats]:
-    """The p-values before and after the first change point, or in thirds; all of them where they are few."""
-    path, verdict = result.path, result.verdict
+    """The p-values of the loudest line before and after the change, or in thirds; all of them where they are few."""
+    path, verdict, p = result.path, result.verdict, result.loudest.p
     if result.split is not None or len(path.n) < FEW:
-        return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": path.p}
+        return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": p}
     if not verdict.changepoints or not SHOWN <= verdict.changepoints[0] <= len(path.n) - SHOWN:
         cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
     else:
         restart = verdict.alarms[:1] if verdict.on_alarm == "restart" else []
         cuts = sorted({0, verdict.changepoints[0], *restart, len(path.n)})
-    return {f"examples {a + 1:,} to {b:,}": path.p[a:b] for a, b in pairwise(cuts)}
+    return {f"examples {a + 1:,} to {b:,}": p[a:b] for a, b in pairwise(cuts)}
 
 
 def _pvalues(result: Result) -> str:
@@ -454,17 +454,25 @@ def _pvalues(result: Result) -> str:
         for title, picture in zip(titles, figures.histograms(parts), strict=True)
     ]
     return _section(
-        "P-values",
+        f"P-values{_of_loudest(result)}",
         "<p>How strange each example was among those so far: near 0 stranger than most, near 1 more typical. On "
         "exchangeable data they are independent and uniform, so every bar would come close to the dashed line.</p>",
         f'<div class="pair">{"".join(drawn)}</div>',
     )
 
 
+def _of_loudest(result: Result) -> str:
+    """Which of several martingales the pictures are about."""
+    if not result.columns:
+        return ""
+    line = result.loudest
+    return f" of {WHOLE}" if line is result.lines[0] else f" of column {_text(line.name)}"
+
+
 def _betting(result: Result) -> str:
     learnt = len(figures.since(result))
     return _section(
-        "The bet as it stands at the end",
+        f"The bet as it stands at the end{_of_loudest(result).replace(' of ', ': ', 1)}",
         "<p>Where the curve is above 1, the bet on the next example wins; the area under it is 1, so what is put on "
         f"some p-values is taken from others. It has learnt from {learnt:,} p-values.</p>",
         f'<ul class="legend"><li><i></i>betting function, {_text(result.bet)}</li>'

@@ -17,7 +17,7 @@ from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Given
 from exchangeable.results.lines import WHOLE, Line, joint
 from exchangeable.results.notes import described, notes, title
-from exchangeable.results.verdict import Verdict, judge, words
+from exchangeable.results.verdict import Verdict, judge, printable, words
 
 if TYPE_CHECKING:
     import os
@@ -92,7 +92,7 @@ class Result:
         self.X = X  # scaled, if so
         self.given = given  # what the measure was given: X, one column of numbers, or scores
         self.columns = list(columns)  # that have a say in the verdict
-        whole = Line(WHOLE, "examples", 1.0 - sum(line.weight for line in columns), path.log_value)
+        whole = Line(WHOLE, "examples", 1.0 - sum(line.weight for line in columns), path.p, path.log_value)
         self.lines = [whole, *columns]
         self.path = _together(path, self.lines, monitor) if columns else path
         self.monitor = monitor
@@ -246,12 +246,15 @@ class Result:
     def plot(self, ax: Axes | None = None) -> Axes:
         """The growth of the evidence, with the level of the alarm and where a change seems to begin."""
         level = () if self.verdict.threshold is None else (self.verdict.threshold,)
+        lines = self.drawn()
+        weights = {name: math.log(line.weight) for name, line in lines.items()}
         return plots.growth(
-            self.curves(),
+            {name: line.log_value + weights[name] for name, line in lines.items()},
             thresholds=level,
             changepoints=self.verdict.changepoints,
             title=title(self.table.name),
             start=self.start,
+            begin=weights,
             ax=ax,
         )
 
@@ -304,17 +307,23 @@ class Result:
         return card(self)
 
     @property
+    def loudest(self) -> Line:
+        """The martingale that brought the most evidence: of whole examples, or of a column."""
+        return max(self.lines, key=lambda line: float(line.log_value.max()) + math.log(line.weight))
+
+    @property
     def sets(self) -> tuple[str, str] | None:
         """The names of the two sets that were compared, if so."""
         return None if self.split is None else (self.split.first, self.split.second)
 
-    def curves(self) -> dict[str, Floats]:
-        """The log evidence to draw: of the martingale, or, weighted, of whole examples and the strongest columns."""
+    def drawn(self) -> dict[str, Line]:
+        """The lines of a picture: whole examples and, where columns have a say, the strongest and those that reject."""
         if not self.columns:
-            return {self.bet: self.path.log_value}
-        strongest = sorted(self.columns, key=lambda line: -float(line.log_value.max()))[:DRAWN]
-        chosen = [self.lines[0], *(line for line in strongest if line.name in (strongest[0].name, *self.rejected_by))]
-        return {line.name: line.log_value + math.log(line.weight) for line in chosen}
+            return {self.bet: self.lines[0]}
+        ranked = sorted(self.columns, key=lambda line: -float(line.log_value.max()))
+        rejecting = set(self.rejected_by)
+        chosen = [line for line in ranked if line.name in rejecting] or ranked[:1]
+        return {WHOLE: self.lines[0], **{f"column {printable(line.name)}": line for line in chosen[:DRAWN]}}
 
     def fresh(self) -> Parts:
         """Measure and bet as before the first example."""

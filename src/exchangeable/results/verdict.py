@@ -13,6 +13,7 @@ from exchangeable.results.lines import Line
 from exchangeable.results.method import Method, asks
 
 FEW = 30  # examples that can hardly carry evidence of 100
+LONGEST = 60  # characters of a name
 NAMED = 10  # alarms that are named in words
 
 SHIFTS = {
@@ -77,10 +78,18 @@ def judge(path: Path, monitor: Monitor, n_features: int, name: str | None = None
 
 
 def capital(log10: float) -> str:
-    """An amount of evidence in words of a reader: 0.013, 56, 1,240, 10^17.3."""
+    """An amount of evidence in words of a reader: 0, 0.013, 56, 1,240, 10^17.3."""
+    if log10 == -math.inf:
+        return "0"
     if -4.0 < log10 < 4.0:
         return f"{10.0**log10:.2g}" if log10 < 1.99 else f"{10.0**log10:,.0f}"
     return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
+
+
+def printable(name: str) -> str:
+    """A name of the user's as it may stand in a sentence: no control characters, at most 60 characters."""
+    text = name if name.isprintable() else repr(name)[1:-1]
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def words(verdict: Verdict, lines: Sequence[Line] = (), split: tuple[str, str] | None = None) -> str:
@@ -172,9 +181,8 @@ def _of_lines(threshold: float, lines: Sequence[Line], what: str) -> str:
     peaks = {line.name: max(0.0, float(line.log_value.max()) / math.log(10.0)) for line in columns}
     ranked = sorted(columns, key=lambda line: -peaks[line.name])
     enough = [line for line in ranked if line.reached(math.log(threshold)) is not None]
-    said = ", ".join(
-        f"{line.name} {capital(peaks[line.name])}" for line in (enough or ranked)[: NAMED if enough else 1]
-    )
+    told = enough[:NAMED] or ranked[:1]
+    said = ", ".join(f"{printable(line.name)} {capital(peaks[line.name])}" for line in told)
     more = f" and {len(enough) - NAMED:,} more" if len(enough) > NAMED else ""
     peak = capital(max(0.0, float(whole.log_value.max()) / math.log(10.0)))
     every = f"{len(columns):,} column{'s' if len(columns) > 1 else ''}"
