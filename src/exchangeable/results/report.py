@@ -455,10 +455,22 @@ def _pvalues(result: Result) -> str:
     ]
     return _section(
         f"P-values{_of_loudest(result)}",
-        "<p>How strange each example was among those so far: near 0 stranger than most, near 1 more typical. On "
+        f"<p>Where each example stood among those so far: {_meaning(result)}. On "
         "exchangeable data they are independent and uniform, so every bar would come close to the dashed line.</p>",
         f'<div class="pair">{"".join(drawn)}</div>',
     )
+
+
+def _meaning(result: Result) -> str:
+    """Of small and large p-values."""
+    line = result.loudest
+    if line.kind == "categories" or (line.kind == "label" and isinstance(result.table.y, list)):
+        return "near 0 if its category comes late in the alphabet, near 1 if early"
+    if line.kind in ("numbers", "label") or result.measure == "value":
+        return "near 0 if larger than most, near 1 if smaller"
+    if result.measure == "nearest-residual":
+        return "near 0 if its label was higher than its neighbours', near 1 if lower"
+    return "near 0 if stranger than most, near 1 if more typical"
 
 
 def _of_loudest(result: Result) -> str:
