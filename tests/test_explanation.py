@@ -73,7 +73,8 @@ def test_the_interval_is_that_of_both_directions() -> None:
     forwards = int((result.path.log_value >= level).argmax()) + 1
     backwards = int((ex.Martingale(bets.Adaptive()).extend(back) >= level).argmax()) + 1
     assert change is not None
-    assert tuple(change) == (result.changepoint, 300 - backwards + 1, forwards - 1, 0.9)
+    low = 300 - backwards + 1 + int(np.argmin(result.path.log_value[300 - backwards : forwards - 1]))
+    assert tuple(change) == (low, 300 - backwards + 1, forwards - 1, 0.9)
     assert change.single
 
 

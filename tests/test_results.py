@@ -166,6 +166,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "seed": ([1.0, 2.0], {"seed": -1}, "seed must be"),
     "scale": ([1.0, 2.0], {"scale": "wide"}, "scale must be one of"),
     "columns": ([1.0, 2.0], {"columns": "all"}, "columns must be 'auto', 'each' or 'none'"),
+    "too long": (np.zeros((101, 2)), {"max_rows": 100}, "at most max_rows=100 rows, got 101: the time of nearest"),
     "a bet": ([1.0, 2.0], {"bet": "plugin"}, "bet must"),
     "sparse": (sparse.csr_matrix(([1.0] * 40_000, ([0] * 40_000, range(40_000))), (9_000, 40_000)), {}, "sparse"),
 }

@@ -25,6 +25,7 @@ def assert_exchangeable(
     drop: Sequence[str] = (),
     scale: str = "auto",
     columns: str = "auto",
+    max_rows: int = 100_000,
 ) -> Result:
     """Fail, with the verdict in words, where the order of these examples matters; or else return the result.
 
@@ -51,6 +52,7 @@ def assert_exchangeable(
         drop=drop,
         scale=scale,
         columns=columns,
+        max_rows=max_rows,
     )
     if result.rejected:
         raise AssertionError(_said(result))

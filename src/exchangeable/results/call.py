@@ -41,6 +41,7 @@ def test(
     drop: Sequence[str] = (),
     scale: str = "auto",
     columns: str = "auto",
+    max_rows: int = 100_000,
 ) -> Result:
     """Does the order of these examples matter? A test of exchangeability in one call.
 
@@ -62,7 +63,8 @@ def test(
       lost among whole examples. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
       promise stays. "none" looks at whole examples only; "auto" is "each" for 2 to 64 columns if no measure is given.
 
-    Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours; and n bets for each column.
+    Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours, for which data of more than
+    ``max_rows`` is refused; and n bets for each column.
 
     >>> result = test({"size": [1.0, 2.0, 1.5, 1.2] * 20, "colour": ["red", "blue"] * 40})
     >>> result.rejected, result.rejected_by, result.measure
@@ -73,7 +75,7 @@ def test(
     gathered = gather(data, label, categorical=categorical, drop=drop)
     table = assemble(gathered, labels=_labels(measure))
     X, done = scaled(table, scale)
-    ranking, given = _ranking(table, X, measure, [gathered])
+    ranking, given = _ranking(table, X, measure, [gathered], max_rows)
     parts = Parts(ranking, _bet(bet))
     monitor = Monitor(*copy.deepcopy(parts), Ville(alpha), seed=seed)
     path = monitor.extend(given, table.y)
@@ -95,6 +97,7 @@ def check_split(
     drop: Sequence[str] = (),
     scale: str = "auto",
     columns: str = "auto",
+    max_rows: int = 100_000,
 ) -> Result:
     """Can these two sets be pooled? A test of whether they are a random split of one.
 
@@ -120,7 +123,7 @@ def check_split(
     first, second = sorted(sets, key=lambda one: -one.rows)  # stable
     plain = assemble(join(first, second), labels=_labels(measure), name="train and test")
     X, done = scaled(plain, scale)
-    ranking, given = _ranking(plain, X, measure, [first, second])
+    ranking, given = _ranking(plain, X, measure, [first, second], max_rows)
     order = _shuffled(first.rows, second.rows, seed)
     table, X, given = _reordered(plain, order), X[order], given[order]
     parts = Parts(ranking, _bet(bet))
@@ -163,7 +166,9 @@ def _labels(measure: Measure | None) -> Labels | None:
     return "classes" if isinstance(measure, (NearestNeighbour, Conditional)) else None
 
 
-def _ranking(table: Table, X: Floats, measure: Measure | None, sets: Sequence[Gathered]) -> tuple[Measure, Floats]:
+def _ranking(
+    table: Table, X: Floats, measure: Measure | None, sets: Sequence[Gathered], max_rows: int
+) -> tuple[Measure, Floats]:
     """A fresh measure that fits the table, and what it is to be given.
 
     A fitted model or a function scores the features as the user has them, once; its scores are then ranked.
@@ -180,10 +185,17 @@ def _ranking(table: Table, X: Floats, measure: Measure | None, sets: Sequence[Ga
         scores = _scores(inner, table.y, sets)
         return (Conditional(Frozen()) if isinstance(measure, Conditional) else Frozen()), scores
     if not isinstance(inner, (Value, Frozen)):
+        _check_length(len(X), max_rows)
         return measure, X
     if X.shape[1] != 1:
         raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {X.shape[1]}")
     return measure, X[:, 0]
+
+
+def _check_length(rows: int, max_rows: int) -> None:
+    if rows > max_rows:
+        law = "the time of nearest neighbours grows with the square; raise max_rows, or test one column or a score"
+        raise ValueError(f"data must have at most max_rows={max_rows:,} rows, got {rows:,}: {law} (measures.Frozen)")
 
 
 def _scores(measure: Frozen, y: Any, sets: Sequence[Gathered]) -> Floats:

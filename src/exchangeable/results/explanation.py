@@ -32,10 +32,10 @@ LN10 = math.log(10.0)
 class Change(NamedTuple):
     """When: how many examples came before the change.
 
-    ``estimate`` is where the capital stood lowest before the alarm, without a promise. ``low`` to ``high`` has one: if
-    there is a single change, and the examples before it are exchangeable and those after it too, the interval holds
-    the true number with probability at least ``confidence``. If it is empty (None), that model itself is rejected:
-    there is a drift, or there are several changes.
+    ``low`` to ``high`` has a promise: if there is a single change, and the examples before it are exchangeable and
+    those after it too, the interval holds the true number with probability at least ``confidence``. If it is empty
+    (None), that model itself is rejected: there is a drift, or there are several changes. ``estimate`` has none: it is
+    where the capital of the loudest martingale stood lowest within the interval, or before the alarm if that is empty.
     """
 
     estimate: int
@@ -177,7 +177,8 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
     low, high = (1 if backwards is None else n - backwards + 1), (n - 1 if forwards is None else forwards - 1)
     if low > high:
         return Change(result.changepoint, None, None, confidence)
-    return Change(result.changepoint, low, high, confidence)
+    loudest = np.concatenate([[0.0], result.loudest.log_value])[low : high + 1]
+    return Change(high - int(loudest[::-1].argmin()), low, high, confidence)
 
 
 def _backwards(result: Result, progress: Progress) -> list[Line]:
@@ -267,8 +268,8 @@ def when(explanation: Explanation) -> list[str]:
     change = explanation.change
     if change is None:
         return []
-    began = f"after example {change.estimate:,}" if change.estimate else "at the very start"
-    sentence = f"When: the evidence was lowest {began} (an estimate without a guarantee)."
+    began = f"after about {change.estimate:,} examples" if change.estimate else "at the very start"
+    sentence = f"When: {began} (an estimate without a guarantee)."
     surely = f"{100.0 * change.confidence:g} % confidence"
     if change.low is None or change.high is None:
         return [
