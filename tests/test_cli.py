@@ -83,7 +83,8 @@ def test_demo_says_both_verdicts_and_draws(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [True, False])
 def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> None:
     file = write_csv(tmp_path / "data.csv", change=change)
-    done = run("test", file, "--label", "kind", "--format", "json", "--seed", 3, "--alpha", 0.05)
+    words = ("test", file, "--label", "kind", "--format", "json", "--seed", 3, "--alpha", 0.05)
+    done = run(*words, "--columns", "none")
     X, y = examples(change=change)
     monitor = ex.Monitor(measures.NearestNeighbour(), bets.Adaptive(), alarms.Ville(0.05), seed=3)
     path = monitor.extend(X, y)
@@ -91,7 +92,8 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     assert list(said) == [
         "file", "n", "n_features", "measure", "neighbours", "bet", "epsilon", "alarm", "alpha", "threshold", "period",
         "on_alarm", "scale", "log10_martingale", "log10_max", "rejected", "rejected_at", "changepoint", "alarms",
-        "changepoints", "seed", "guarantee",
+        "changepoints", "seed", "guarantee", "e_value", "anytime_p", "features", "label", "columns_tested",
+        "log10_evidence", "rejected_by", "notes",
     ]  # fmt: skip
     assert (said["file"], said["n"], said["n_features"], said["seed"]) == ("data.csv", 400, 3, 3)
     assert (said["measure"], said["neighbours"]) == ("nearest-neighbour", 1)
@@ -108,6 +110,10 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     assert said["rejected_at"] == (int(path.alarm.argmax()) + 1 if change else None)
     assert done.code == (1 if change else 0)
     assert done.err == ""
+    frame = {name: X[:, k] for k, name in enumerate("abc")} | {"kind": y}
+    whole = json.loads(ex.test(frame, "kind", alpha=0.05, seed=3).to_json())
+    assert json.loads(run(*words).out) == whole | {"file": "data.csv"}
+    assert whole["columns_tested"] == 4
 
 
 def verdict(run: Run, *words: object) -> dict[str, Any]:
@@ -225,6 +231,7 @@ def test_every_format_without_labels(run: Run, tmp_path: Path) -> None:
     for suffix in ("csv", "tsv", "parquet", "npz"):
         said = verdict(run, "test", f"d.{suffix}", "--measure", "nearest-distance")
         assert said.pop("file") == f"d.{suffix}"
+        assert said.pop("features") == list("123" if suffix == "npz" else "abc")
         found.append(said)
     assert found.count(found[0]) == 4
 
@@ -246,7 +253,8 @@ def test_value_takes_long_tables(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 def test_every_alarm_has_a_name(run: Run, tmp_path: Path, alarm: str, on_alarm: str) -> None:
     file = write_csv(tmp_path / "d.csv", change=True)
-    said = verdict(run, "test", file, "--label", "kind", "--alarm", alarm, "--on-alarm", on_alarm)
+    options = ("--alarm", alarm, "--on-alarm", on_alarm, "--columns", "none")
+    said = verdict(run, "test", file, "--label", "kind", *options)
     monitor = ex.Monitor(alarm=catalogue.ALARMS[alarm](), on_alarm=on_alarm)
     path = monitor.extend(*examples(change=True))
     first = slice(1) if on_alarm == "latch" else slice(None)
@@ -294,7 +302,7 @@ def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
     began = said["changepoint"]
     assert abs(began - 300) < 100
     assert "The evidence was lowest at the very start: the change" in cli.words(
-        cli.Verdict(**said | {"changepoint": 0})
+        cli.Verdict(**{name: said[name] for name in cli.Verdict._fields} | {"changepoint": 0})
     )
     assert f"The evidence was lowest after example {began}: the change began about there or later (" in run(*words).out
     (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
@@ -363,6 +371,8 @@ def test_every_format_gives_the_same_numbers(run: Run, tmp_path: Path) -> None:
     for suffix, label in {"csv": L, "tsv": L, "parquet": L, "npz": ()}.items():
         said = verdict(run, "test", tmp_path / f"d.{suffix}", *label)
         assert said.pop("file") == f"d.{suffix}"
+        assert (said.pop("features"), said.pop("label")) == ((list("abc"), "kind") if label else (list("123"), "y"))
+        assert len(said.pop("rejected_by")) == 4
         results.append(said)
     assert results.count(results[0]) == 4
 
@@ -396,7 +406,8 @@ def test_what_is_drawn(run: Run, tmp_path: Path, alarm: str, monkeypatch: pytest
         return growth(paths, **options)
 
     monkeypatch.setattr(ex.plots, "growth", spy)
-    words = ("test", write_csv(tmp_path / "d.csv", change=True), "--label", "kind", "--alarm", alarm)
+    file = write_csv(tmp_path / "d.csv", change=True)
+    words = ("test", file, "--label", "kind", "--alarm", alarm, "--columns", "none")
     changepoints = verdict(run, *words, "--plot", "p.png")["changepoints"]
     assert len(changepoints) == 1
     assert drawn["changepoints"] == changepoints

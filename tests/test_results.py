@@ -280,7 +280,8 @@ def test_columns_have_a_say() -> None:
     first = min(at for at in reached if at is not None)
     assert reached[2] == first
     assert (result.rejected, result.rejected_at) == (True, first)
-    assert result.changepoint == int(np.argmin([0.0, *paths[2][: first - 1]]))
+    before = np.array([0.0, *paths[2][: first - 1]])
+    assert result.changepoint == max(i for i, v in enumerate(before) if v <= before.min() + 0.2)
     assert result.rejected_by[0] == "x1"
     assert np.isclose(float(result.anytime_p), 8.0 * math.exp(-paths[2].max()))
     assert result.log10_martingale == paths[0][-1] / LN10
@@ -295,6 +296,9 @@ def test_which_columns_have_a_say() -> None:
     assert len(ex.test(wide[:, :64], y).columns) == 0  # the label is the 65th
     assert len(ex.test(wide, columns="each").columns) == 65
     assert [line.name for line in ex.test(wide[:, :1], y).columns] == ["x0", "label"]
+    assert any("more than 64 columns" in note for note in ex.test(wide).notes)
+    assert ex.test(wide[:, :64]).notes == []
+    assert [line.name for line in ex.test(pd.DataFrame({"c": y}, dtype=str)).columns] == ["c"]
     assert ex.test(wide[:, :2], measure=measures.NearestDistance()).columns == []
     assert len(ex.test(wide[:, :2], measure=measures.NearestDistance(), columns="each").columns) == 2
     assert math.isclose(sum(line.weight for line in ex.test(wide[:, :7]).lines), 1.0)
@@ -307,8 +311,8 @@ def test_the_joint_evidence_is_the_weighted_maximum() -> None:
         Line("b", "numbers", 0.25, p, np.array([9.0, 0.0])),
     ]
     assert joint(lines).tolist() == [9.0 + math.log(0.25), math.log(0.25)]
-    assert Line("a", "numbers", 1.0, p, np.array([-1.0, -1.0, 5.0])).lowest(3) == 2
-    assert Line("a", "numbers", 1.0, p, np.array([3.0, 4.0])).lowest(2) == 0
+    assert Line("a", "numbers", 1.0, p, np.array([-1.0, -1.0, 5.0])).rise(3) == 2
+    assert Line("a", "numbers", 1.0, p, np.array([3.0, 4.0])).rise(2) == 0
 
 
 @pytest.mark.parametrize("log", [-5.0, 0.0, 700.0, -700.0])
@@ -340,7 +344,8 @@ def test_the_frame_is_in_the_library_of_the_data() -> None:
     made = ex.test(frame, "kind").frame()
     assert isinstance(made, pd.DataFrame)
     assert list(made.index) == list(frame.index)
-    assert list(made.columns) == ["n", "p", "log10_martingale", "alarm"]
+    assert list(made.columns) == ["n", "p", "log10_martingale", "alarm", "log10_evidence"]
+    assert list(ex.test(frame, "kind", columns="none").frame().columns) == ["n", "p", "log10_martingale", "alarm"]
     polars, arrow = ex.test(pl.DataFrame(data), "kind").frame(), ex.test(np.arange(9.0)).frame()
     assert isinstance(polars, pl.DataFrame)
     assert isinstance(arrow, pa.Table)
@@ -363,10 +368,12 @@ def test_words_and_record() -> None:
         record = json.loads(result.to_json())
         assert record["rejected"] == result.rejected
         assert record["guarantee"] == result.guarantee
-        assert repr(result).startswith(f"<Result: {'' if result.rejected else 'not '}rejected, log10_martingale=")
+        assert repr(result).startswith(f"<Result: {'' if result.rejected else 'not '}rejected, anytime_p=")
     rising = ex.test(pd.DataFrame({"id": range(60), "a": np.random.default_rng(0).normal(size=60)}))
     assert any("only ever rises" in note for note in rising.notes)
     assert "Note: column 'id' only ever rises" in str(rising)
+    named = ex.test(pd.DataFrame({"user": [f"u{i}" for i in range(60)], "a": rising.X[:, 1]}))
+    assert any("'user' holds 60 different values in 60 rows, as identifiers and dates do" in n for n in named.notes)
 
 
 def test_the_names_of_parts_are_those_of_the_command_line() -> None:

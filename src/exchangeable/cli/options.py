@@ -34,6 +34,7 @@ class Format(StrEnum):
 class Columns(StrEnum):
     """Whether each column has a say in the verdict."""
 
+    auto = "auto"
     each = "each"
     none = "none"
 
@@ -75,7 +76,8 @@ Report = Annotated[
 EachColumn = Annotated[
     Columns,
     typer.Option(
-        help="each: look at every column, and the label, by itself too; half of alpha is shared by them.",
+        help="each: look at every column, and the label, by itself too; half of alpha is shared by them. auto: so for "
+        "up to 64 columns, unless a measure is chosen or the alarm is not ville with latch.",
         rich_help_panel=HOW,
     ),
 ]
@@ -87,14 +89,14 @@ Scale = Annotated[
     ),
 ]
 Printed = Annotated[Format, typer.Option(help="How to print it.", rich_help_panel=RESULT)]
-Measure = Annotated[
-    MeasureName,
-    typer.Option(
-        metavar="NAME",
-        help=f"What makes an example strange: {listed(catalogue.MEASURES)}. nearest-residual needs a label that is "
-        "a number, nearest-distance and value none, the others classes; value takes one column.",
-        rich_help_panel=HOW,
-    ),
+MEASURES = (
+    f"What makes an example strange: {listed(catalogue.MEASURES)}. nearest-residual needs a label that is a number, "
+    "nearest-distance and value none, the others classes; value takes one column."
+)
+Measure = Annotated[MeasureName, typer.Option(metavar="NAME", help=MEASURES, rich_help_panel=HOW)]
+ChosenMeasure = Annotated[
+    MeasureName | None,
+    typer.Option(metavar="NAME", help=f"{MEASURES} Default nearest-neighbour.", rich_help_panel=HOW),
 ]
 Neighbours = Annotated[
     int | None, typer.Option(min=1, help="Of the measures nearest-...; default 1.", rich_help_panel=HOW)

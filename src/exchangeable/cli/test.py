@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import exchangeable as ex
 from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.failures import USAGE, Failure, RejectedError
 from exchangeable.cli.notes import note
@@ -20,6 +20,7 @@ from exchangeable.cli.options import (
     Alpha,
     Bet,
     Categorical,
+    ChosenMeasure,
     Columns,
     Drop,
     EachColumn,
@@ -28,7 +29,6 @@ from exchangeable.cli.options import (
     File,
     Format,
     Label,
-    Measure,
     Neighbours,
     NoHeader,
     OnAlarm,
@@ -45,7 +45,6 @@ from exchangeable.cli.walk import walk
 
 if TYPE_CHECKING:
     from exchangeable.results.lines import Line
-    from exchangeable.results.result import Parts
     from exchangeable.tables import Table
 
 
@@ -62,7 +61,7 @@ def test(
             min=2, help="Refuse longer tables; default 100,000, with value 10,000,000.", rich_help_panel=TABLE
         ),
     ] = None,
-    measure: Measure = MEASURE,
+    measure: ChosenMeasure = None,
     neighbours: Neighbours = None,
     bet: Bet = BET,
     epsilon: Epsilon = None,
@@ -70,7 +69,7 @@ def test(
     alpha: Alpha = None,
     period: Period = None,
     on_alarm: AfterAlarm = OnAlarm.latch,
-    columns: EachColumn = Columns.none,
+    columns: EachColumn = Columns.auto,
     scale: Scale = ScaleName.auto,
     seed: Seed = 0,
     plot: Plot = None,
@@ -87,10 +86,9 @@ def test(
     check_picture(plot)
     check_report(report)
     given = (neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
-    choice = Choice(measure.value, *given)
+    choice = Choice((measure or MEASURE).value, *given)
     monitor, reading = choice.monitor(), READINGS[choice.measure]
-    if columns is Columns.each and (choice.alarm, choice.on_alarm) != ("ville", "latch"):
-        raise Failure("--columns each goes with --alarm ville and --on-alarm latch only", USAGE)
+    columns = _columns(columns, choice, unasked=measure is None)
     if reading.width == 1 and categorical:
         raise Failure(f"--categorical does not go with --measure {choice.measure}: it takes a column of numbers", USAGE)
     table = tables.read(
@@ -105,32 +103,39 @@ def test(
         max_rows=reading.max_rows if max_rows is None else max_rows,
     )
     X, done = scaled(table, scale.value)
-    note(notes(table, done))
+    lines = _lines(columns, table, monitor, seed)
+    note(notes(table, done, looked_at=bool(lines) or columns is Columns.none))
     parts = Parts.of(monitor)
     ranked = X[:, 0] if reading.width == 1 else X
     path = walk(monitor, ranked, table.y, table.name)
-    result = Result(table, X, ranked, path, monitor, parts, columns=_lines(columns, table, parts, seed), scale=done)
+    result = Result(table, X, ranked, path, monitor, parts, columns=lines, scale=done)
     if plot is not None:
         draw(result.plot(), plot)
     if report is not None:
         save_report(result, report)
-    verdict = result.verdict
-    write(
-        json.dumps(verdict._asdict())
-        if format is Format.json
-        else f"{described(table)}\n{words(verdict, result.lines)}"
-    )
+    said = f"{described(table)}\n{words(result.verdict, result.lines)}"
+    write(result.to_json() if format is Format.json else said)
     if result.rejected:
         raise RejectedError
 
 
-def _lines(columns: Columns, table: Table, parts: Parts, seed: int) -> list[Line]:
+def _columns(columns: Columns, choice: Choice, *, unasked: bool) -> Columns:
+    """Whether columns have a say: asked for, or where no measure was chosen and the alarm is the usual one."""
+    usual = (choice.alarm, choice.on_alarm) == ("ville", "latch")
+    if columns is Columns.each and not usual:
+        raise Failure("--columns each goes with --alarm ville and --on-alarm latch only", USAGE)
+    return Columns.none if columns is Columns.auto and not (unasked and usual) else columns
+
+
+def _lines(columns: Columns, table: Table, monitor: ex.Monitor, seed: int) -> list[Line]:
     """The martingales of the columns, if they are to have a say."""
-    from exchangeable.results.call import HALF
+    from exchangeable.results.lines import HALF, MANY, lines_of
     from exchangeable.results.lines import columns as every_column
-    from exchangeable.results.lines import lines_of
 
     if columns is Columns.none:
         return []
+    found = every_column(table)
+    if columns is Columns.auto and len(found) > MANY:
+        return []
     with progress_bars() as progress:
-        return lines_of(every_column(table), parts.bet, share=HALF, seed=seed, progress=progress)
+        return lines_of(found, monitor.martingale.bet, share=HALF, seed=seed, progress=progress)

@@ -14,18 +14,17 @@ from exchangeable.alarms import Ville
 from exchangeable.bets import Adaptive
 from exchangeable.martingale import Martingale
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
+from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, is_measure
 from exchangeable.pvalues import Given, PValues, thetas
 from exchangeable.results.frames import Gathered, Labels, assemble, gather, join
-from exchangeable.results.lines import Line, lines_of
+from exchangeable.results.lines import HALF, MANY, Line, lines_of
 from exchangeable.results.lines import columns as every_column
 from exchangeable.results.result import Parts, Result, Split
 from exchangeable.results.scaling import scaled
 from exchangeable.tables import Table
 
-HALF = 0.5  # of alpha is for the columns
-MANY = 64  # columns that are looked at unasked: pixels and embeddings have more, and mean little one by one
 SHUFFLES = 2**32 - 1  # the stream of random numbers that shuffles the two sets
 
 
@@ -61,7 +60,7 @@ def test(
 
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
       lost among whole examples. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
-      promise stays. "none" looks at whole examples only; "auto" is "each" for 2 to 64 columns if no measure is given.
+      promise stays. "none" looks at whole examples only; "auto" is "each" for up to 64 columns if no measure is given.
 
     Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours, for which data of more than
     ``max_rows`` is refused; and n bets for each column.
@@ -154,7 +153,8 @@ def _lines(table: Table, asked: str, measure: Measure | None, bet: Bet, seed: in
     if asked not in ("auto", "each", "none"):
         raise ValueError(f"columns must be 'auto', 'each' or 'none', got {asked!r}")
     found = every_column(table)
-    if asked == "none" or (asked == "auto" and (measure is not None or not 2 <= len(found) <= MANY)):
+    alone = len(found) == 1 and not found[0][0].categorical  # and so ranked as it is
+    if asked == "none" or (asked == "auto" and (measure is not None or alone or len(found) > MANY)):
         return []
     return lines_of(found, bet, share=HALF, seed=seed, start=start)
 
@@ -175,7 +175,7 @@ def _ranking(
     """
     measure = _default(table) if measure is None else copy.deepcopy(measure)
     if not is_measure(measure):
-        raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
+        raise ValueError(f"measure must be a measure such as measures.NearestDistance(), got {shown(measure)}")
     if getattr(measure, "n", 0):
         raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
     if isinstance(measure, (NearestNeighbour, NearestResidual, Conditional)) and table.y is None:

@@ -201,7 +201,7 @@ def _feature(result: Result, group: Group, values: Floats, line: Line, alpha: fl
     """The column's own martingale, judged at its share of alpha."""
     bets = line.reached(-math.log(alpha))
     at = None if bets is None else result.start + bets
-    low = None if bets is None or result.split is not None else line.lowest(bets)
+    low = None if bets is None or result.split is not None else line.rise(bets)
     where = result.start if result.split is not None else low
     return FeatureEvidence(
         name=line.name,
@@ -291,7 +291,7 @@ def what(explanation: Explanation) -> list[str]:
         lines.append(
             f"What: these columns {'differ' if explanation.compared else 'changed'}, each looked at by itself."
         )
-        lines += [f"  {i}. {_said(feature)}" for i, feature in enumerate(named[:LISTED], 1)]
+        lines += [f"  {i}. {_said(feature, explanation.compared)}" for i, feature in enumerate(named[:LISTED], 1)]
         lines += [f"  and {len(named) - LISTED:,} more"] * (len(named) > LISTED)
     elif several:
         lines.append("What: no column by itself is convincing; a change may lie in how they go together.")
@@ -302,8 +302,8 @@ def what(explanation: Explanation) -> list[str]:
     return [*lines, f"Promised: {explanation.guarantee}"]
 
 
-def _said(feature: FeatureEvidence) -> str:
-    where = f", at example {feature.rejected_at:,}" if feature.rejected_at is not None else ""
+def _said(feature: FeatureEvidence, compared: bool) -> str:
+    where = f", at example {feature.rejected_at:,}" if feature.rejected_at is not None and not compared else ""
     difference = f"; {feature.difference}" if feature.difference else ""
     return f"{printable(feature.name)}: evidence {capital(feature.log10_max)}{where}{difference}"
 
@@ -313,6 +313,8 @@ def _labels(explanation: Explanation) -> list[str]:
 
 
 def _odd(explanation: Explanation) -> list[str]:
+    if explanation.compared:  # their numbers are those of a shuffled order
+        return []
     small = ", ".join(f"{odd.n:,} (p = {odd.p:.2g})" for odd in explanation.small)
     large = ", ".join(f"{odd.n:,} (p = {odd.p:.4g})" for odd in explanation.large)
     return [

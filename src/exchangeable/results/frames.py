@@ -291,7 +291,7 @@ def _missing(value: Any) -> bool:
 
 def _refuse(row: int, name: str, value: Any, fault: str | None = None) -> None:
     if fault is None and _missing(value):
-        fault = "is missing; every value must be present, in every column that is used"
+        fault = "is missing; leave out such rows, drop the column, or fill in a constant"
     elif fault is None and abs(float(value)) == math.inf:
         fault = "is not finite; every number must be"
     elif fault is None:

@@ -25,6 +25,9 @@ from exchangeable.pvalues import PValues
 from exchangeable.tables import Group, Table
 
 WHOLE = "whole examples"
+HALF = 0.5  # of alpha is for the columns, where they have a say
+MANY = 64  # columns that have one unasked: pixels and embeddings are more, and mean little one by one
+NEAR = 0.2  # in logs: a capital within a fifth of its lowest
 FIRST, BACK = 16, 2**24  # streams of tie-breaking numbers: of the first column, and so many further on backwards
 Progress = Callable[[str, int, int], None]
 
@@ -42,10 +45,13 @@ class Line(NamedTuple):
         """After how many bets the weighted capital first stood at this level; None if it never did."""
         return first(self.log_value + math.log(self.weight), log_level)
 
-    def lowest(self, bets: int) -> int:
-        """After how many of the bets before this one the capital stood lowest; the last of several."""
+    def rise(self, bets: int) -> int:
+        """Where the rise to this bet began: after how many bets the capital last stood within a fifth of its lowest.
+
+        An estimate of the change. In a long quiet time the capital hardly moves, and its very lowest may lie anywhere.
+        """
         capital = np.concatenate([[0.0], self.log_value[: bets - 1]])
-        return len(capital) - 1 - int(capital[::-1].argmin())
+        return int(np.flatnonzero(capital <= capital.min() + NEAR)[-1])
 
 
 def joint(lines: Sequence[Line]) -> Floats:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from exchangeable.results.lines import MANY
 from exchangeable.results.scaling import WIDE, widest
 from exchangeable.results.verdict import FEW
 from exchangeable.tables import Table
@@ -13,15 +14,21 @@ from exchangeable.tables import Table
 SMALL = 5  # examples in a typical class; where there are fewer, the label may well be a number
 
 
-def notes(table: Table, scale: str) -> Iterator[str]:
+def notes(table: Table, scale: str, looked_at: bool = True) -> Iterator[str]:
     """What is lawful and yet seldom meant: row numbers among the features, a number as class; and what was scaled."""
     for group in table.groups:
         column = table.X[:, group.start]
         if not group.categorical and len(column) >= FEW and (np.diff(column) > 0.0).all():
             remedy = "; drop it unless it is meant" if len(table.groups) > 1 else ""
             yield f"column {group.name!r} only ever rises, as a row number does{remedy}"
+        kinds = group.stop - group.start
+        if group.categorical and len(column) >= FEW and 2 * kinds > len(column):
+            found = f"{kinds:,} different values in {len(column):,} rows, as identifiers and dates do"
+            yield f"column {group.name!r} holds {found}; drop it unless it is meant"
     if isinstance(table.y, list) and len(table.y) >= FEW and SMALL * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, the measure nearest-residual fits it"
+    if not looked_at and len(table.groups) > MANY:
+        yield f"there are more than {MANY} columns, so no single one has a say in the verdict (columns 'each' gives it)"
     outweighs = widest(table)
     if outweighs is not None:
         remedy = "so numeric columns were divided by their deviation over the whole table"

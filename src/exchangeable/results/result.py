@@ -120,7 +120,11 @@ class Result:
 
     @property
     def changepoint(self) -> int | None:
-        """How many examples came before the change: an estimate; ``explain().change`` has its uncertainty."""
+        """How many examples came before the change: a quick estimate; that of ``explain().change`` has an interval.
+
+        Where the capital of whole examples stood lowest before the alarm, as in `Monitor`; where columns have a say,
+        where the rise of the martingale that sounded it began.
+        """
         return self.verdict.changepoint
 
     @property
@@ -205,7 +209,7 @@ class Result:
     @cached_property
     def notes(self) -> list[str]:
         """What is lawful about the data and yet seldom meant."""
-        return list(notes(self.table, self.scale))
+        return list(notes(self.table, self.scale, looked_at=bool(self.columns)))
 
     # ------------------------------------------------------------------ in other forms
 
@@ -215,11 +219,12 @@ class Result:
 
     def __repr__(self) -> str:
         said = "rejected" if self.rejected else "not rejected"
-        return f"<Result: {said}, log10_martingale={self.log10_martingale:.4g}, n={self.n}, measure={self.measure}>"
+        return f"<Result: {said}, anytime_p={self.anytime_p:.4g}, n={self.n}, measure={self.measure}>"
 
     def frame(self, library: str | None = None) -> Any:
         """One row an example bet on: p-value, log10 of the capital, and whether the alarm is on.
 
+        Where columns have a say, ``log10_evidence`` is what the alarm reads: the weighted maximum of all martingales.
         In the library of the data, with the index of a pandas frame; of arrays an Arrow table. ``library`` may name
         another: "pandas", "polars" or "pyarrow". O(n).
         """
@@ -231,6 +236,8 @@ class Result:
             "log10_martingale": self.path.log_value / math.log(10.0),
             "alarm": self.path.alarm,
         }
+        if self.columns:
+            columns["log10_evidence"] = joint(self.lines) / math.log(10.0)
         if self.split is not None:
             columns = {"row": np.asarray(self.split.rows), **columns}
         chosen: Any = library or self._library
@@ -287,6 +294,7 @@ class Result:
             "features": self.features,
             "label": self.table.label,
             "columns_tested": len(self.columns),
+            "log10_evidence": max(0.0, float(joint(self.lines).max()) / math.log(10.0)),
             "rejected_by": self.rejected_by,
             "notes": self.notes,
         }
@@ -331,7 +339,7 @@ class Result:
 
 
 def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
-    """The path with the alarm of all lines, and the low of the one that sounded first (the one with most evidence)."""
+    """The path with the alarm of all lines, and where the rise of the one that sounded it began."""
     alarm = monitor.alarm.extend(joint(lines))  # type: ignore[attr-defined]
     if not alarm.any():
         return path._replace(alarm=alarm)
@@ -339,7 +347,7 @@ def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
     loudest = max(lines, key=lambda line: float(line.log_value[at - 1]) + math.log(line.weight))
     lowest = path.lowest.copy()
     alarm[at - 1 :] = True
-    lowest[at - 1 :] = path.n[0] - 1 + loudest.lowest(at)
+    lowest[at - 1 :] = path.n[0] - 1 + loudest.rise(at)
     return path._replace(alarm=alarm, lowest=lowest)
 
 

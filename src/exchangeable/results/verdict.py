@@ -128,7 +128,7 @@ def _of_order(verdict: Verdict, lines: Sequence[Line]) -> str:
         )
         maybe = "unless it is a false alarm, something" if level is None else "something"
         return (
-            f"{said} {_when(verdict)}\n{_figures(verdict, lines)}\n"
+            f"{said} {_when(verdict, lines)}\n{_figures(verdict, lines)}\n"
             f"Means: {maybe} drifted, changed, is sorted or comes in batches: random splits and cross-validation may "
             f"promise too much. {_promise(verdict, lines)}\n"
             f"Does not mean: that the change began where the alarm sounded; nor {_unsaid(lines)}."
@@ -144,7 +144,7 @@ def _of_order(verdict: Verdict, lines: Sequence[Line]) -> str:
     )
 
 
-def _when(verdict: Verdict) -> str:
+def _when(verdict: Verdict, lines: Sequence[Line]) -> str:
     """Where the alarm sounded, and what is known of the change."""
     if len(verdict.alarms) > 1:
         return (
@@ -153,6 +153,11 @@ def _when(verdict: Verdict) -> str:
             "about there or later (estimates, without a guarantee)."
         )
     began = f"after example {verdict.changepoint:,}" if verdict.changepoint else "at the very start"
+    if len(lines) > 1:
+        return (
+            f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n"
+            f"The evidence began to rise {began}: the change came about there (a quick estimate, without a guarantee)."
+        )
     return (
         f"The alarm sounded at example {verdict.rejected_at:,} of {verdict.n:,}.\n"
         f"The evidence was lowest {began}: the change began about there or later (an estimate, without a guarantee)."
