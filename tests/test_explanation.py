@@ -121,8 +121,8 @@ def test_fewer_features_need_less_evidence() -> None:
     frame, which = moved(2)
     explanation = ex.test(frame, columns="none").explain(features=[which])
     assert ([feature.name for feature in explanation.features], explanation.level) == ([which], 100.0)
-    for bad in ("f1", ["f1", "g"], [], 3):
-        with pytest.raises((ValueError, TypeError), match=r"features must|not iterable"):
+    for bad in ("f1", ["f1", "g"], [], 3, [["f1"]], (name for name in ["f1"])):
+        with pytest.raises(ValueError, match="features must"):
             ex.test(frame, columns="none").explain(features=bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="confidence must lie in"):
         ex.test(frame).explain(confidence=1.0)

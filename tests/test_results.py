@@ -19,7 +19,7 @@ import exchangeable as ex
 from exchangeable import alarms, bets, measures
 from exchangeable.protocols import Floats
 from exchangeable.results.frames import assemble, gather
-from exchangeable.results.lines import Line, joint
+from exchangeable.results.lines import Line, columns, joint
 from exchangeable.results.method import Method, named
 from exchangeable.results.result import amount
 from exchangeable.results.scaling import scaled
@@ -166,6 +166,16 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "seed": ([1.0, 2.0], {"seed": -1}, "seed must be"),
     "scale": ([1.0, 2.0], {"scale": "wide"}, "scale must be one of"),
     "columns": ([1.0, 2.0], {"columns": "all"}, "columns must be 'auto', 'each' or 'none'"),
+    "beyond 2**53 in an array": (np.array([1, 2**60]), {}, r"row 1, column 'x0': 11529215\d+ is beyond"),
+    "complex": (np.array([1j, 2.0]), {}, "data must be a frame, or an array of numbers"),
+    "sparse complex": (sparse.csr_matrix([[1j], [2.0]]), {}, "data must be a matrix of real numbers, got complex128"),
+    "sparse in one dimension": (sparse.coo_array([1.0, 2.0]), {}, "matrix of real numbers, got float64 of shape"),
+    "rows of other columns": ([{"a": 1.0}, {"a": 2.0, "b": 3.0}], {}, "the same columns in every row"),
+    "a mapping of labels": ([1.0, 2.0], {"label": {0: "a", 1: "b"}}, "label must name a column, or hold one label"),
+    "a set of labels": ([1.0, 2.0], {"label": {"a", "b"}}, "label must name a column, or hold one label"),
+    "a table of labels": ([1.0, 2.0], {"label": pd.DataFrame({"a": [1, 2]})}, "label must name a column, or hold one"),
+    "many categories in an array": (np.arange(1001.0), {"categorical": ["x0"]}, "at most 1000 categories"),
+    "a measure's class": ([1.0, 2.0], {"measure": measures.Value}, r"such as measures.NearestDistance\(\), got"),
     "too long": (np.zeros((101, 2)), {"max_rows": 100}, "at most max_rows=100 rows, got 101: the time of nearest"),
     "a bet": ([1.0, 2.0], {"bet": "plugin"}, "bet must"),
     "sparse": (sparse.csr_matrix(([1.0] * 40_000, ([0] * 40_000, range(40_000))), (9_000, 40_000)), {}, "sparse"),
@@ -177,6 +187,43 @@ def test_refusals_are_one_sentence(data: Any, options: dict[str, Any], said: str
     with pytest.raises(ValueError, match=said) as refused:
         ex.test(data, **options)
     assert "\n" not in str(refused.value)
+
+
+def test_names_of_any_kind_and_labels_of_many_kinds() -> None:
+    x, y = np.random.default_rng(0).normal(size=(40, 2)), ["u", "v"] * 20
+    plain = ex.test(x, y)
+    wide = pd.DataFrame(x, columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")]))
+    assert ex.test(wide, y).features == ["('a', 'b')", "('a', 'c')"]
+    assert ex.test(pd.Series(x[:, 0], name=("a", 1))).features == ["('a', 1)"]
+    assert ex.test({1: x[:, 0], 2: x[:, 1]}, y).features == ["1", "2"]
+    series = pd.Series(y, name="x0")
+    for label in (pa.chunked_array([y]), pa.array(y), pd.Categorical(y), series, tuple(y), np.array(y)):
+        found = ex.test(x, label)
+        assert np.array_equal(found.path.log_value, plain.path.log_value)
+        assert found.table.label == "label"
+
+
+def test_equal_values_are_one_category_whatever_their_order() -> None:
+    rng = np.random.default_rng(0)
+    zeros = np.array([0.0, -0.0, 1.0, -1.0] * 15)
+    truths = [True, 1, 1.0, "1", 2] * 12
+    for column in (zeros, pd.Series(truths, dtype=object)):
+        frame = pd.DataFrame({"a": rng.normal(size=60), "c": column})
+        tables = [assemble(gather(one, categorical=["c"])) for one in (frame, frame[::-1])]
+        assert tables[0].features == tables[1].features
+        assert np.array_equal(tables[0].X, tables[1].X[::-1])
+        for label in (list(column), list(column)[::-1]):
+            lines = ex.test(frame["a"].to_numpy(), label, measure=measures.NearestNeighbour(), columns="each").columns
+            assert lines[1].kind == "label"
+    labels = [True, 1, 0, "1"] * 15
+    codes = [columns(assemble(gather(np.arange(60.0), one)))[1][1] for one in (labels, labels[::-1])]
+    assert np.array_equal(codes[0], codes[1][::-1])
+
+
+def test_a_wide_sparse_matrix_is_no_wider_than_its_entries() -> None:
+    wide = sparse.csr_matrix((np.ones(50), (range(50), range(0, 10**6, 20_000))), (50, 10**6))
+    result = ex.test(wide)
+    assert (result.n_features, result.features[1]) == (50, "x20000")
 
 
 def test_what_is_left_out_is_not_looked_at() -> None:
@@ -355,6 +402,22 @@ def test_the_frame_is_in_the_library_of_the_data() -> None:
         ex.test(np.arange(9.0)).frame("excel")
 
 
+class Ruin(bets.Idle):
+    """Loses everything at once."""
+
+    def extend(self, p: Any) -> Floats:
+        return np.full(len(p), -math.inf)
+
+
+def test_a_capital_of_nothing_is_json() -> None:
+    result = ex.test(np.arange(5.0), bet=Ruin())
+    assert (result.e_value, result.anytime_p) == (0.0, 1.0)
+    record = json.loads(result.to_json(), parse_constant=pytest.fail)
+    assert (record["log10_martingale"], record["e_value"]) == (None, 0.0)
+    json.loads(result.explain().to_json(), parse_constant=pytest.fail)
+    assert "at the end 0;" in str(result)
+
+
 def test_words_and_record() -> None:
     found, quiet = ex.test(shifted()), ex.test(shifted(by=0.0))
     assert "REJECTED at level 1 %" in str(found)
@@ -407,6 +470,7 @@ def test_a_random_split_is_a_permutation_and_bets_on_the_smaller_set() -> None:
         assert sorted(map(tuple, result.X.tolist())) == sorted(map(tuple, np.vstack(sets).tolist()))
         assert np.array_equal(result.X[90:], test[result.split.rows])
         assert sorted(result.split.rows) == list(range(40))
+        assert json.loads(result.to_json())["n"] == 130
         p = ex.PValues(measures.NearestDistance(), seed=4).extend(result.X)[90:]
         assert np.array_equal(result.path.p, p)
         assert (result.changepoint, result.verdict.changepoints) == (None, [])
@@ -435,8 +499,12 @@ def test_sets_must_fit_together() -> None:
         ex.check_split(a, b.assign(c=1))
     with pytest.raises(ValueError, match="numbers in both sets, or text or categories in both"):
         ex.check_split(a, b.assign(a=["u", "v"]))
-    with pytest.raises(ValueError, match="a pair of sequences, got 3 parts"):
-        ex.check_split(a, b, [1, 2, 3])
+    for bad in ([1, 2, 3], 3.5, object()):
+        with pytest.raises(ValueError, match="label must name a column of both sets, or be a pair of sequences"):
+            ex.check_split(a, b, bad)
+    for one in ((["u", "v"], None), (None, ["u", "v"])):
+        with pytest.raises(ValueError, match="label must be given for both sets, or for neither"):
+            ex.check_split(a, b, one)
     assert ex.check_split(a.to_numpy(), b.to_numpy(), (["u", "v"], ["u", "u"])).measure == "nearest-neighbour"
     assert ex.check_split(a, b[:1]).n == 3
 

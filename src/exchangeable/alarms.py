@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import kernels
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats, called, in_interval, whole
 
 __all__ = ["Cusum", "Difference", "ShiryaevRoberts", "Ville"]
 SMALLEST = 1e-300  # so that 1/alpha is a number
@@ -40,6 +40,9 @@ class Ville:
         self.alpha = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
         if self.alpha < SMALLEST:
             raise ValueError(f"alpha must be at least {SMALLEST:g}, got {alpha}")
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @property
     def threshold(self) -> float:
@@ -79,6 +82,9 @@ class _Watching(ABC):
     _state: tuple[Floats, ...]
     n = 0  # values read
     period: float
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @property
     @abstractmethod

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+PLAIN = (bool, int, float, str)
 
 
 class Rank(NamedTuple):
@@ -142,6 +143,24 @@ def _takes(method: Callable[..., object], arguments: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def called(thing: object) -> str:
+    """The call that makes a part, with the parameters that are not the default: what it shows of itself.
+
+    >>> from exchangeable import bets
+    >>> called(bets.Histogram(8)), called(bets.Switching([bets.Plugin(), bets.Idle()]))
+    ('Histogram(bins=8)', 'Switching(bets=[Plugin(), Idle()])')
+    """
+    given = []
+    for name, parameter in signature(type(thing)).parameters.items():
+        value = getattr(thing, name, parameter.default)
+        same = value is parameter.default or (
+            np.ndim(value) == 0 and type(value) in PLAIN and value == parameter.default
+        )
+        if not same:
+            given.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
+    return f"{type(thing).__name__}({', '.join(given)})"
 
 
 def one_p(p: Any) -> float:

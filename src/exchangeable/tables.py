@@ -463,7 +463,7 @@ def _scalars(column: Any, name: str, start: int) -> list[object]:
         column = column.dictionary_decode()
     values: list[Any] = column.to_pylist()
     if types.is_floating(column.type) or types.is_decimal(column.type):
-        values = [value if value is None else float(value) for value in values]
+        values = [value if value is None else float(value) + 0.0 for value in values]  # there is one zero
     for row, value in enumerate(values, start + 1):
         if value is None or value != value or (isinstance(value, str) and not value.strip()):
             _refuse(row, name, value)

@@ -149,7 +149,8 @@ class ExchangeabilityDetector(_Detector, base.DriftAndWarningDetector):  # type:
       numbers. Finds a change sooner, above all after a long quiet time.
 
     ``warning`` is the same for warnings, of which it bounds the first after a start: a chance between alpha and 1, or a
-    period below ``period``; if it is left out, the square root of alpha, or a tenth of the period. The example that
+    period below ``period``; if it is left out, the square root of alpha, or a tenth
+    of the period (of a short one, its root). The example that
     is a drift is no warning.
 
     ``measure`` is `measures.Value` by default: O(log n) a step, memory O(distinct numbers since the start), so two
@@ -266,7 +267,7 @@ def _alarms(alpha: float | None, period: float | None, warning: float | None) ->
         if alpha is not None:
             raise ValueError(f"alpha must be None where period is given, got {alpha!r}")
         long = ShiryaevRoberts(period)
-        short = long.period / 10.0 if warning is None else warning
+        short = max(long.period / 10.0, math.sqrt(long.period)) if warning is None else warning
         below = math.nextafter(long.period, 0.0)
         return long, ShiryaevRoberts(in_interval("warning", short, 1.0, below, f"(1, {long.period:g})"))
     rare = Ville() if alpha is None else Ville(alpha)

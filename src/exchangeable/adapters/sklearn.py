@@ -38,8 +38,9 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     """Does the order of the samples matter? The test of `Monitor` as an estimator.
 
     ``fit`` tests the samples in the order given; ``partial_fit`` goes on with those that came next, and gives the same
-    numbers bit for bit: those of `exchangeable.test` with ``columns="none"`` and ``scale="none"``, which need the whole
-    table. On exchangeable data the chance of ever rejecting is at most ``alpha``, however often one looks.
+    numbers bit for bit: those of `exchangeable.test` with the same measure, ``columns="none"`` and ``scale="none"``
+    (columns and scales need the whole table). On exchangeable data the chance of ever rejecting is at most ``alpha``,
+    however often one looks.
 
     Without a ``measure`` the first labels choose one: none -> `NearestDistance` (one feature: `Value`), classes ->
     `NearestNeighbour`, real numbers -> `NearestResidual`; numbers that are all whole are classes, so give

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from exchangeable import kernels
 from exchangeable.bets.learner import check_shares
-from exchangeable.protocols import Bet, Floats, in_interval, many_p, one_p, whole
+from exchangeable.protocols import Bet, Floats, called, in_interval, many_p, one_p, whole
 
 
 class _Mixture(ABC):
@@ -20,6 +20,9 @@ class _Mixture(ABC):
 
     bets: list[Bet]
     _shares: Floats
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @abstractmethod
     def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
@@ -121,6 +124,9 @@ class Cautious:
         self.window = whole("window", window, 1, 10**8)
         self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, first and last of the ring
         self._ring = np.zeros((2, self.window + 1))
+
+    def __repr__(self) -> str:
+        return called(self)
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable.protocols import Floats, many_p, one_p
+from exchangeable.protocols import Floats, called, many_p, one_p
 
 
 class Idle:
@@ -14,6 +14,9 @@ class Idle:
     >>> Idle().extend([0.1, 0.9])
     array([0., 0.])
     """
+
+    def __repr__(self) -> str:
+        return called(self)
 
     def log_density(self, p: float) -> float:
         """Always 0."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from exchangeable import kernels
 from exchangeable.bets.blend import Blend
 from exchangeable.bets.learner import Learner, State, check_shares
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats, called, in_interval, whole
 
 
 class SleepyJumper(Learner):
@@ -78,6 +78,9 @@ class CompositeJumper:
 
     def __init__(self) -> None:
         self._blend = Blend([SimpleJumper(rate) for rate in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)])
+
+    def __repr__(self) -> str:
+        return called(self)
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""

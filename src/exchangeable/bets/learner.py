@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable.protocols import Floats, many_p, one_p
+from exchangeable.protocols import Floats, called, many_p, one_p
 
 State = tuple[Any, ...]  # of arrays, and of tuples of arrays
 
@@ -20,6 +20,9 @@ class Learner(ABC):
     """
 
     _state: State
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @abstractmethod
     def _play(self, state: State, p: Floats, gains: Floats) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from exchangeable import kernels
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
-from exchangeable.protocols import Floats, in_interval, many_p, one_p
+from exchangeable.protocols import Floats, called, in_interval, many_p, one_p
 
 
 class Power:
@@ -25,6 +25,9 @@ class Power:
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = in_interval("epsilon", epsilon, 0.0, 1e6, "(0, 1e6]")
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @staticmethod
     def best(p: ArrayLike) -> float:

@@ -13,7 +13,7 @@ from exchangeable.measures.distance import NearestResidual
 from exchangeable.measures.nearest import NearestNeighbour
 from exchangeable.measures.pools import MOST, Pool, Scored, check_count, label_list
 from exchangeable.measures.rows import distinct, encode, shown
-from exchangeable.protocols import Measure, Rank, Ranks, is_measure, whole
+from exchangeable.protocols import Measure, Rank, Ranks, called, is_measure, whole
 
 
 class Conditional:
@@ -52,6 +52,9 @@ class Conditional:
         self._within: Any = measure
         if not (hasattr(measure, "update_within") and hasattr(measure, "extend_within")):
             self._within = _Pools(measure) if isinstance(measure, Scored) else _Copies(measure)
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @property
     def measure(self) -> Measure:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable.measures.rows import BLOCK, Bounds, Products, Rows, lawful, numbers
-from exchangeable.protocols import Integers, Rank, Ranks, whole
+from exchangeable.protocols import Integers, Rank, Ranks, called, whole
 
 MOST = 1000  # neighbours: each costs 16 bytes an example at most
 
@@ -31,6 +31,9 @@ class Neighbours(ABC):
         self.k = whole("k", k, 1, MOST)
         self.n = 0
         self._rows = Rows(0, 0, sides=self._sides, k=self.k, tagged=self._tagged)
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @abstractmethod
     def _label(self, y: Any) -> Column:

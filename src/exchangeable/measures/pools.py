@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exchangeable import kernels
 from exchangeable.measures.rows import numbers, shown, stored
-from exchangeable.protocols import Floats, Integers, Rank, Ranks
+from exchangeable.protocols import Floats, Integers, Rank, Ranks, called
 
 MOST = 2**53  # scores of a pool that was stored: so far floats count exactly
 
@@ -145,6 +145,9 @@ class Scored(ABC):
 
     def __init__(self, most: int | None = None) -> None:
         self._pool = Pool(most)
+
+    def __repr__(self) -> str:
+        return called(self)
 
     @property
     def n(self) -> int:

@@ -55,8 +55,8 @@ def test(
     - ``scale``: "deviation" divides each numeric column by its standard deviation over the whole table, "none" leaves
       them, and "auto" does so where one would outweigh the rest. No scaling touches the promise: it is blind to order.
     - ``measure``: by default `NearestNeighbour` for classes, `NearestResidual` for real-valued labels,
-      `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Both must be
-      fresh, and neither is changed.
+      `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Neither is
+      changed. The measure must be fresh; a bet may have learnt before, but never from these examples.
 
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
       lost among whole examples. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
@@ -113,9 +113,10 @@ def check_split(
     >>> check_split(a, b).rejected, check_split(a, b + [0.0, 3.0]).rejected
     (False, True)
     """
-    labels = (label, label) if label is None or isinstance(label, (str, int)) else tuple(label)
-    if len(labels) != 2:
-        raise ValueError(f"label must name a column of both sets, or be a pair of sequences, got {len(labels)} parts")
+    pair = label if isinstance(label, (tuple, list)) and len(label) == 2 else None
+    if pair is None and not (label is None or isinstance(label, (str, int))):
+        raise ValueError(f"label must name a column of both sets, or be a pair of sequences, got {shown(label)}")
+    labels = (label, label) if pair is None else pair
     options: dict[str, Any] = {"categorical": categorical, "drop": drop}
     sets = [gather(train, labels[0], name="train", **options), gather(test, labels[1], name="test", **options)]
     names = ("train", "test") if sets[0].rows >= sets[1].rows else ("test", "train")

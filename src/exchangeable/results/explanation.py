@@ -33,7 +33,9 @@ class Change(NamedTuple):
     """When: how many examples came before the change.
 
     ``low`` to ``high`` has a promise: if there is a single change, and the examples before it are exchangeable and
-    those after it too, the interval holds the true number with probability at least ``confidence``. If it is empty
+    those after it too, the interval holds the true number with probability at least ``confidence``: over all data,
+    those without an alarm included, for which no interval is shown. After an alarm by chance, or where a change is
+    hardly found, it may well miss. If it is empty
     (None), that model itself is rejected: there is a drift, or there are several changes. ``estimate`` has none: it is
     where the capital of the loudest martingale stood lowest within the interval, or before the alarm if that is empty.
     """
@@ -126,7 +128,9 @@ class Explanation(NamedTuple):
 
     def to_json(self) -> str:
         """As JSON."""
-        return json.dumps(self.record())
+        from exchangeable.results.result import plain
+
+        return json.dumps(plain(self.record()), allow_nan=False)
 
     def _repr_html_(self) -> str:
         from exchangeable.results.report import explained
@@ -268,9 +272,13 @@ def when(explanation: Explanation) -> list[str]:
     change = explanation.change
     if change is None:
         return []
-    began = f"after about {change.estimate:,} examples" if change.estimate else "at the very start"
+    began = (
+        f"after about {change.estimate:,} example{'s' if change.estimate > 1 else ''}"
+        if change.estimate
+        else "at the very start"
+    )
     sentence = f"When: {began} (an estimate without a guarantee)."
-    surely = f"{100.0 * change.confidence:g} % confidence"
+    surely = f"{100.0 * change.confidence:g} % confidence, over all data, with and without an alarm"
     if change.low is None or change.high is None:
         return [
             f"{sentence} A single change between two parts that are each exchangeable is rejected ({surely}): there is "

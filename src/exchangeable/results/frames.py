@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,9 +20,11 @@ from exchangeable.tables import MAX_CATEGORIES, WHOLE, Group, Table
 
 CELLS = 2**28  # of a sparse matrix that are held as numbers: 2 GiB
 CLASSES, SMALL = 20, 5  # whole numbers are classes if there are at most so many, in so many examples each on average
+BEYOND = "is beyond 2**53, where float64 loses digits; rescale the column"
 ROW_INDEX = "Unnamed: "  # what pandas calls an index saved with the data
 
 Labels = Literal["classes", "numbers"]
+REAL: Any = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 class Column(NamedTuple):
@@ -70,7 +72,7 @@ def gather(
     features, target = _labelled(columns, label)
     if not features:
         raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
-    native = _native(frame, features)
+    native = _native(data, frame, features)
     gathered = Gathered(features, target, target is not None and target.name in encoded, library, native)
     if not gathered.rows:
         raise ValueError(f"{name} must have at least one row, got none")
@@ -91,6 +93,8 @@ def join(first: Gathered, second: Gathered) -> Gathered:
         raise ValueError(f"both sets must have the same columns, got {_listed(sorted(odd))} in one of them only")
     features = [_joined(column, other[column.name]) for column in first.features]
     if first.target is None or second.target is None:
+        if first.target is not second.target:
+            raise ValueError("label must be given for both sets, or for neither")
         return first._replace(features=features)
     return first._replace(features=features, target=_joined(first.target, second.target))
 
@@ -151,13 +155,13 @@ def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tu
     import narwhals as nw
 
     if _is_sparse(data):
-        return _array(_dense(data), categorical, drop), "pyarrow", None
+        return _array(*_dense(data), categorical, drop), "pyarrow", None
     if isinstance(data, Mapping) or (isinstance(data, list) and data and isinstance(data[0], Mapping)):
         data = _arrow(data)
     if isinstance(data, (str, bytes)):
         raise ValueError(f"data must be a frame or an array, got the text {shown(data)}; read a file first")
     try:
-        frame = nw.from_native(data, pass_through=True, allow_series=True)
+        frame = nw.from_native(_with_names(data), pass_through=True, allow_series=True)
     except Exception as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"data must be a frame that narwhals can read, got: {reason}") from error
@@ -166,29 +170,42 @@ def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tu
     if isinstance(frame, nw.Series):
         frame = frame.alias(frame.name if frame.name not in (None, "") else "value").to_frame()
     if not isinstance(frame, nw.DataFrame):
-        return _array(data, categorical, drop), "pyarrow", None
-    names = [str(column) for column in frame.columns]
-    _check_names(names, categorical, drop)
-    kept = [(name, frame.get_column(own)) for name, own in zip(names, frame.columns, strict=True) if name not in drop]
+        return _array(data, None, categorical, drop), "pyarrow", None
+    _check_names(frame.columns, categorical, drop)
+    kept = [(name, frame.get_column(name)) for name in frame.columns if name not in drop]
     columns = [_series(name, series, name in categorical) for name, series in kept]
     return columns, str(frame.implementation).lower(), frame
 
 
-def _native(frame: Any, features: Sequence[Column]) -> Any:
-    """The features alone, as they were given: of a frame these columns, or else an array."""
-    import narwhals as nw
+def _with_names(data: Any) -> Any:
+    """A pandas frame or series whose names are texts: elsewhere they are, and here they may be anything."""
+    if hasattr(data, "set_axis") and hasattr(data, "columns"):
+        names = [name if isinstance(name, str) else str(name) for name in data.columns]
+        return data if names == list(data.columns) else data.set_axis(names, axis=1)
+    if hasattr(data, "set_axis") and getattr(data, "name", None) is not None and not isinstance(data.name, str):
+        return data.rename(str(data.name))
+    return data
 
+
+def _native(data: Any, frame: Any, features: Sequence[Column]) -> Any:
+    """The features alone, as they were given: of a frame these columns, or else an array."""
     if frame is None:
         return np.column_stack([np.asarray(column.values) for column in features])
     names = {column.name for column in features}
-    return frame.select([nw.col(own) for own in frame.columns if str(own) in names]).to_native()
+    if hasattr(data, "iloc") and hasattr(data, "columns"):
+        return data.iloc[:, [i for i, name in enumerate(frame.columns) if name in names]]
+    return frame.select([name for name in frame.columns if name in names]).to_native()
 
 
 def _arrow(data: Any) -> Any:
     import pyarrow as pa
 
+    if isinstance(data, list) and any(not isinstance(row, Mapping) or row.keys() != data[0].keys() for row in data):
+        raise ValueError("data must hold the same columns in every row, got rows of others")
     try:
-        return pa.table(dict(data)) if isinstance(data, Mapping) else pa.Table.from_pylist(data)
+        if isinstance(data, Mapping):
+            return pa.table({str(name): values for name, values in data.items()})
+        return pa.Table.from_pylist(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise ValueError(f"data must hold columns of one length and type, got: {str(error).splitlines()[0]}") from None
 
@@ -197,22 +214,19 @@ def _is_sparse(data: Any) -> bool:
     return type(data).__module__.split(".")[0] == "scipy" and hasattr(data, "tocsc")
 
 
-def _dense(data: Any) -> NDArray[np.float64]:
-    """Columns without any entry change no distance, and are left out."""
+def _dense(data: Any) -> tuple[NDArray[Any], list[str]]:
+    """The columns that have an entry, and their names; the others change no distance."""
+    if data.ndim != 2 or data.dtype.kind not in "biuf" or 0 in data.shape:
+        raise ValueError(f"data must be a matrix of real numbers, got {data.dtype} of shape {data.shape}")
     matrix = data.tocsc()
-    if matrix.ndim != 2:
-        raise ValueError(f"data must be two-dimensional, got {matrix.ndim} dimensions")
-    used = np.diff(matrix.indptr) > 0
-    width = max(1, int(used.sum()))
-    if matrix.shape[0] * width > CELLS:
+    used = np.flatnonzero(np.diff(matrix.indptr)) if matrix.nnz else np.zeros(1, np.intp)
+    if matrix.shape[0] * len(used) > CELLS:
         law = f"a sparse matrix must fill at most {CELLS:,} cells when it is written out"
-        raise ValueError(f"{law}, got {matrix.shape[0]:,} x {width:,}; reduce its columns first")
-    X = np.zeros(matrix.shape)
-    X[:, used] = matrix[:, used].toarray()
-    return X
+        raise ValueError(f"{law}, got {matrix.shape[0]:,} x {len(used):,}; reduce its columns first")
+    return matrix[:, used].toarray(), [f"x{i}" for i in used.tolist()]
 
 
-def _array(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> list[Column]:
+def _array(data: Any, names: list[str] | None, categorical: frozenset[str], drop: frozenset[str]) -> list[Column]:
     """Columns x0, x1, ... of an array or of a list of rows; one of a list of numbers."""
     law = "be a frame, or an array of numbers with rows of one length"
     if data is None:
@@ -221,14 +235,21 @@ def _array(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> list
     if X.ndim not in (1, 2) or (X.ndim == 2 and X.shape[1] == 0):
         raise ValueError(f"data must have one or two dimensions, and a column, got shape {X.shape}")
     X = X[:, np.newaxis] if X.ndim == 1 else X
-    names = [f"x{i}" for i in range(X.shape[1])]
+    names = names or [f"x{i}" for i in range(X.shape[1])]
     _check_names(names, categorical, drop)
     bad = np.argwhere(~(np.abs(X) <= LARGEST))
     if len(bad):
         row, column = bad[0].tolist()
         _refuse(row, names[column], X[row, column])
+    large = np.argwhere(np.abs(X) > WHOLE)  # of which a float may be, and a whole number may not
+    for row, column in large.tolist() if np.asarray(data).dtype.kind in "iuO" else ():
+        given = np.asarray(data).reshape(X.shape)[row, column]
+        if _beyond(given):
+            _refuse(row, names[column], given, BEYOND)
     kept = [(name, values) for name, values in zip(names, X.T, strict=True) if name not in drop]
-    return [Column(name, values.tolist() if name in categorical else values) for name, values in kept]
+    return [
+        Column(name, _categories(name, values.tolist()) if name in categorical else values) for name, values in kept
+    ]
 
 
 def _series(name: str, series: Any, categorical: bool) -> Column:
@@ -243,15 +264,18 @@ def _series(name: str, series: Any, categorical: bool) -> Column:
     if not (kind.is_numeric() or kind == nw.Boolean):
         law = f"only numbers, booleans and text are allowed: convert it, or leave it out with drop=[{name!r}]"
         raise ValueError(f"column {shown(name)} is of type {kind}; {law}")
-    missing = series.is_null().to_numpy()
+    try:
+        missing, values = series.is_null().to_numpy(), series.to_numpy()
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"column {shown(name)} of type {kind} must be readable as numbers, got: {reason}") from error
     if missing.any():
         _refuse(int(missing.argmax()), name, None)
-    values = series.to_numpy()
     if values.dtype.kind == "O":  # decimals
         values = np.array([float(value) for value in values])
     if values.dtype.kind in "iu" and ((values > WHOLE) | (values < -WHOLE)).any():
         row = int(((values > WHOLE) | (values < -WHOLE)).argmax())
-        _refuse(row, name, values[row], "is beyond 2**53, where float64 loses digits; rescale the column")
+        _refuse(row, name, values[row], BEYOND)
     floats = np.ascontiguousarray(values, dtype=np.float64)
     bad = ~(np.abs(floats) <= LARGEST)
     if bad.any():
@@ -267,7 +291,7 @@ def _mixed(name: str, values: list[Any]) -> list[Any]:
                 _refuse(row, name, value)
             law = f"Python objects must be text; name the column in categorical=[{name!r}], or make it numbers"
             raise ValueError(f"row {row}, column {shown(name)}: {law}, got {shown(value)}")
-    return values
+    return _categories(name, values)
 
 
 def _categories(name: str, values: list[Any]) -> list[Any]:
@@ -276,10 +300,23 @@ def _categories(name: str, values: list[Any]) -> list[Any]:
             _refuse(row, name, value)
         if not isinstance(value, Hashable):
             raise ValueError(f"row {row}, column {shown(name)}: a category must be one value, got {shown(value)}")
+    values = _canonical(values)
     if len(set(values)) > MAX_CATEGORIES:
         law = f"must hold at most {MAX_CATEGORIES} categories; leave it out with drop=[{name!r}]"
         raise ValueError(f"column {shown(name)} {law}, got {len(set(values)):,}")
     return values
+
+
+def _beyond(value: Any) -> bool:
+    """Whether it is a whole number that float64 may not hold."""
+    return isinstance(value, (int, np.integer)) and not -WHOLE <= int(value) <= WHOLE
+
+
+def _canonical(values: list[Any]) -> list[Any]:
+    """Values that are equal in one form, so that no order of the rows decides under which name they go."""
+    if all(isinstance(value, str) for value in values) or all(isinstance(value, (bool, np.bool_)) for value in values):
+        return values
+    return [_whole(float(value)) if isinstance(value, REAL) and -WHOLE <= value <= WHOLE else value for value in values]
 
 
 def _missing(value: Any) -> bool:
@@ -341,24 +378,34 @@ def _labelled(columns: list[Column], label: Any) -> tuple[list[Column], Column |
         _check_known("label", [str(label)], [column.name for column in columns])
         target = next(column for column in columns if column.name == str(label))
         return [column for column in columns if column is not target], target
-    given = label.to_list() if hasattr(label, "to_list") else label.tolist() if hasattr(label, "tolist") else label
-    if not isinstance(given, Iterable):
-        raise ValueError(f"label must name a column, or hold one label for each row, got {shown(label)}")
-    values = list(given)
+    values = _listed_labels(label)
     name = getattr(label, "name", None)
+    name = "label" if name is None or str(name) in {column.name for column in columns} else name
     for row, value in enumerate(values):
         if _missing(value):
             _refuse(row, "label", value)
         if np.ndim(value) or not isinstance(value, Hashable):
             raise ValueError(f"label must hold one label for each row, got {shown(value)} at row {row}")
-    return columns, Column(str(name) if name else "label", _plain(values))
+    return columns, Column(str(name) or "label", _plain(values))
+
+
+def _listed_labels(label: Any) -> list[Any]:
+    """Labels that were brought along, in any ordered collection of one dimension."""
+    for method in ("to_pylist", "tolist", "to_list"):
+        if hasattr(label, method):
+            label = getattr(label, method)()
+            break
+    if not isinstance(label, Iterable) or isinstance(label, (Mapping, Set, bytes)) or hasattr(label, "columns"):
+        raise ValueError(f"label must name a column, or hold one label for each row, got {shown(label)}")
+    return list(label)
 
 
 def _plain(values: list[Any]) -> Floats | list[Any]:
     """Numbers as an array, unless they are booleans, text or something else."""
     real = all(isinstance(value, (int, float, np.integer, np.floating)) for value in values)
-    if not real or any(isinstance(value, (bool, np.bool_)) for value in values) or not values:
-        return values
+    truth = any(isinstance(value, (bool, np.bool_)) for value in values)
+    if not real or truth or not values or any(_beyond(value) for value in values):
+        return _canonical(values)
     array = np.array(values, np.float64)
     if not (np.abs(array) <= LARGEST).all():
         row = int((~(np.abs(array) <= LARGEST)).argmax())
@@ -388,6 +435,7 @@ def _target(column: Column, labels: Labels | None, declared: bool) -> list[objec
 
 
 def _whole(value: float) -> object:
+    """As a whole number where it is one, so that there is one zero."""
     return int(value) if value.is_integer() else value
 
 

@@ -76,7 +76,7 @@ def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[G
     Their places are those of the alphabet, which no order of the rows can change.
     """
     groups = {group.name: group for group in table.groups}
-    if isinstance(features, str) or not all(name in groups for name in features or ()):
+    if isinstance(features, str) or not all(isinstance(name, str) and name in groups for name in features or ()):
         raise ValueError(f"features must be a list of columns that were tested, got {shown(features)}")
     chosen = list(groups.values()) if features is None else [groups[name] for name in dict.fromkeys(features)]
     if not chosen:

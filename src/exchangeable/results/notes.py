@@ -8,7 +8,7 @@ import numpy as np
 
 from exchangeable.results.lines import MANY
 from exchangeable.results.scaling import WIDE, widest
-from exchangeable.results.verdict import FEW
+from exchangeable.results.verdict import FEW, printable
 from exchangeable.tables import Table
 
 SMALL = 5  # examples in a typical class; where there are fewer, the label may well be a number
@@ -20,11 +20,11 @@ def notes(table: Table, scale: str, looked_at: bool = True) -> Iterator[str]:
         column = table.X[:, group.start]
         if not group.categorical and len(column) >= FEW and (np.diff(column) > 0.0).all():
             remedy = "; drop it unless it is meant" if len(table.groups) > 1 else ""
-            yield f"column {group.name!r} only ever rises, as a row number does{remedy}"
+            yield f"column {printable(group.name)!r} only ever rises, as a row number does{remedy}"
         kinds = group.stop - group.start
         if group.categorical and len(column) >= FEW and 2 * kinds > len(column):
             found = f"{kinds:,} different values in {len(column):,} rows, as identifiers and dates do"
-            yield f"column {group.name!r} holds {found}; drop it unless it is meant"
+            yield f"column {printable(group.name)!r} holds {found}; drop it unless it is meant"
     if isinstance(table.y, list) and len(table.y) >= FEW and SMALL * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, the measure nearest-residual fits it"
     if not looked_at and len(table.groups) > MANY:
@@ -34,7 +34,7 @@ def notes(table: Table, scale: str, looked_at: bool = True) -> Iterator[str]:
         remedy = "so numeric columns were divided by their deviation over the whole table"
         if scale == "none":
             remedy = "and decides all distances; scale by deviation, or drop it"
-        yield f"column {outweighs!r} spreads over {WIDE:g} times as far as most, {remedy}"
+        yield f"column {printable(outweighs)!r} spreads over {WIDE:g} times as far as most, {remedy}"
 
 
 def described(table: Table) -> str:

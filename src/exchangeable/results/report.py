@@ -6,6 +6,7 @@ written: control characters and marks that turn the direction of text are spelt 
 
 from __future__ import annotations
 
+import errno
 import html
 import inspect
 import math
@@ -73,6 +74,8 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"path must end in {' or '.join(SUFFIXES)}, got {shown(str(path))}")
     plots.axes()  # before the work: is matplotlib there?
     part = place.with_name(f".{place.name}.part")
+    if not place.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))
     part.touch()  # and is there a place to write to?
     try:
         part.write_bytes(document(result, result.explain()).encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Collection
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exchangeable import plots
+from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Given
@@ -102,7 +104,7 @@ class Result:
         self.verdict: Verdict = judge(self.path, monitor, X.shape[1], table.name, scale)
         if split is not None:
             promise = PROMISE.format(self.alpha)
-            self.verdict = self.verdict._replace(changepoint=None, changepoints=[], guarantee=promise)
+            self.verdict = self.verdict._replace(n=len(X), changepoint=None, changepoints=[], guarantee=promise)
         self._library, self._index = library, index
         self._explained: dict[Any, Explanation] = {}
 
@@ -280,7 +282,9 @@ class Result:
         """
         from exchangeable.results.explanation import explain
 
-        key = (confidence, None if features is None else tuple(features))
+        if features is not None and (isinstance(features, str) or not isinstance(features, Collection)):
+            raise ValueError(f"features must be a list of columns that were tested, got {shown(features)}")
+        key = (repr(confidence), None if features is None else tuple(map(str, features)))
         if key not in self._explained:
             self._explained[key] = explain(self, confidence, features, progress or _silent)
         return self._explained[key]
@@ -300,8 +304,8 @@ class Result:
         }
 
     def to_json(self) -> str:
-        """The verdict as JSON; an amount that float64 cannot hold is null, and its log10 is there."""
-        return json.dumps(self.record())
+        """The verdict as JSON; an amount that float64 cannot hold is null, and so is the log of no capital at all."""
+        return json.dumps(plain(self.record()), allow_nan=False)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report, one file that needs no other: verdict, figures, what changed, method, how to cite."""
@@ -349,6 +353,19 @@ def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
     alarm[at - 1 :] = True
     lowest[at - 1 :] = path.n[0] - 1 + loudest.rise(at)
     return path._replace(alarm=alarm, lowest=lowest)
+
+
+def plain(record: Any) -> Any:
+    """As JSON can hold it: None for a number that is not finite.
+
+    >>> plain({"log10_martingale": [-math.inf, 1.5]})
+    {'log10_martingale': [None, 1.5]}
+    """
+    if isinstance(record, dict):
+        return {name: plain(value) for name, value in record.items()}
+    if isinstance(record, list):
+        return [plain(value) for value in record]
+    return None if isinstance(record, float) and not math.isfinite(record) else record
 
 
 def _silent(what: str, done: int, total: int) -> None:

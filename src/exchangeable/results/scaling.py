@@ -42,7 +42,9 @@ def scaled(table: Table, scale: str) -> tuple[Floats, str]:
 
 def widest(table: Table) -> str | None:
     """The column that outweighs the rest: of more than ten times the deviation of a typical one; None without one."""
-    spread = [HALF if group.categorical else float(_deviations(table.X[:, [group.start]])[0]) for group in table.groups]
+    numeric = [group.start for group in table.groups if not group.categorical]
+    deviation = iter(_deviations(table.X[:, numeric]).tolist())
+    spread = [HALF if group.categorical else next(deviation) for group in table.groups]
     typical = sorted(filter(None, spread)) or [1.0]  # the lower median of those that vary
     most = int(np.argmax(spread))
     return table.groups[most].name if spread[most] > WIDE * typical[(len(typical) - 1) // 2] else None

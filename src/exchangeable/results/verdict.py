@@ -115,7 +115,7 @@ def _of_split(verdict: Verdict, lines: Sequence[Line], first: str, second: str) 
     return (
         f"NOT REJECTED {level}: no convincing evidence that {first} and {second} differ.\n"
         f"{_figures(verdict, lines, 'split')}\n"
-        f"Means: this test did not find a difference between the two. {asks(verdict.measure)}\n"
+        f"{f'Means: this test did not find a difference between the two. {asks(verdict.measure)}'.rstrip()}\n"
         f"Does not mean: that there is none. Nor was the order within either set looked at: it was shuffled."
     )
 
@@ -137,7 +137,7 @@ def _of_order(verdict: Verdict, lines: Sequence[Line]) -> str:
     return (
         f"{said}: no convincing evidence that the order of the {verdict.n:,} examples matters.\n"
         f"{_figures(verdict, lines)}\n"
-        f"Means: this test did not find a departure from exchangeability. {asks(verdict.measure)}\n"
+        f"{f'Means: this test did not find a departure from exchangeability. {asks(verdict.measure)}'.rstrip()}\n"
         f"Does not mean: that there is none. A test can only ever refute exchangeability, never confirm it."
         + ("" if verdict.alpha is not None else f"\nPromised: {verdict.guarantee}")
         + ("\nSo few examples could hardly have given enough evidence." if verdict.n < FEW else "")
