@@ -337,6 +337,7 @@ def test_a_change_is_told_with_its_interval() -> None:
     assert f"alarm at example {found.rejected_at:,}" in text
     assert f"lowest before the alarm, after {found.changepoint:,} examples" in text
     assert f"Before the change: examples 1 to {found.changepoint:,}" in text
+    assert f"the rise began after {rejected().changepoint:,} examples" in check(written("rejected")).text
 
 
 def test_features_are_listed_by_evidence() -> None:

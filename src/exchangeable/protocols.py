@@ -155,10 +155,7 @@ def called(thing: object) -> str:
     given = []
     for name, parameter in signature(type(thing)).parameters.items():
         value = getattr(thing, name, parameter.default)
-        same = value is parameter.default or (
-            np.ndim(value) == 0 and type(value) in PLAIN and value == parameter.default
-        )
-        if not same:
+        if value is not parameter.default and not (type(value) in PLAIN and value == parameter.default):
             given.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
     return f"{type(thing).__name__}({', '.join(given)})"
 

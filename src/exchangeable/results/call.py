@@ -57,7 +57,6 @@ def test(
     - ``measure``: by default `NearestNeighbour` for classes, `NearestResidual` for real-valued labels,
       `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Neither is
       changed. The measure must be fresh; a bet may have learnt before, but never from these examples.
-
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
       lost among whole examples. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
       promise stays. "none" looks at whole examples only; "auto" is "each" for up to 64 columns if no measure is given.

@@ -329,7 +329,8 @@ def _legend(result: Result, change: Change | None) -> str:
     elif len(verdict.changepoints) > 1:
         entries.append(("change", "lowest before each alarm"))
     elif verdict.changepoints:
-        entries.append(("change", f"lowest before the alarm, after {verdict.changepoints[0]:,} examples"))
+        what = "the rise began" if result.columns else "lowest before the alarm,"
+        entries.append(("change", f"{what} after {verdict.changepoints[0]:,} examples"))
     if change is not None and change.low is not None and change.high is not None:
         where = (
             f"one change, {_percent(change.confidence)} confidence: after {change.low:,} to {change.high:,} examples"
