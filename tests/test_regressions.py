@@ -109,7 +109,7 @@ def program(*words: str, folder: Path, **streams: int) -> subprocess.CompletedPr
 
 def test_exit_code_1_means_rejected_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "m$\\frac$.csv").write_text("x,y\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
-    formula = program("test", "m$\\frac$.csv", "--label", "y", "--plot", "o.png", folder=tmp_path)
+    formula = program("test", "m$\\frac$.csv", "--label", "y", "--columns", "none", "--plot", "o.png", folder=tmp_path)
     assert (formula.returncode, formula.stderr) == (0, b"")
     (tmp_path / "tiny.csv").write_text("x,y\n0,a\n1e-200,a\n2e-200,b\n")
     assert program("test", "tiny.csv", "--label", "y", folder=tmp_path).returncode == 0

@@ -77,7 +77,7 @@ def test(
     parts = Parts(ranking, _bet(bet))
     monitor = Monitor(*copy.deepcopy(parts), Ville(alpha), seed=seed)
     path = monitor.extend(given, table.y)
-    found = _lines(table, columns, measure, parts.bet, seed)
+    found = _lines(table, columns, measure, parts.bet, seed, gathered.width)
     frames = {"library": gathered.library, "index": gathered.index}
     return Result(table, X, given, path, monitor, parts, columns=found, scale=done, **frames)
 
@@ -131,7 +131,7 @@ def check_split(
     p = PValues(own.measure, seed=seed).extend(given, table.y)[first.rows :]
     path = Monitor(Given(), own.bet, Ville(alpha), start=first.rows).extend(p)
     monitor = Monitor(own.measure, own.bet, Ville(alpha), seed=seed, start=first.rows)
-    found = _lines(table, columns, measure, parts.bet, seed, first.rows)
+    found = _lines(table, columns, measure, parts.bet, seed, first.width, first.rows)
     options = {"scale": done, "start": first.rows, "split": split, "library": second.library}
     return Result(table, X, given, path, monitor, parts, columns=found, **options)
 
@@ -148,13 +148,16 @@ def _reordered(table: Table, order: NDArray[np.int64]) -> Table:
     return table._replace(X=table.X[order], y=y)
 
 
-def _lines(table: Table, asked: str, measure: Measure | None, bet: Bet, seed: int, start: int = 0) -> list[Line]:
-    """The columns that have a say, with half of the weight."""
+def _lines(
+    table: Table, asked: str, measure: Measure | None, bet: Bet, seed: int, width: int, start: int = 0
+) -> list[Line]:
+    """The columns that have a say, with half of the weight; ``width`` also counts what a sparse matrix does not use."""
     if asked not in ("auto", "each", "none"):
         raise ValueError(f"columns must be 'auto', 'each' or 'none', got {asked!r}")
     found = every_column(table)
     alone = len(found) == 1 and not found[0][0].categorical  # and so ranked as it is
-    if asked == "none" or (asked == "auto" and (measure is not None or alone or len(found) > MANY)):
+    many = max(width, len(found)) > MANY
+    if asked == "none" or (asked == "auto" and (measure is not None or alone or many)):
         return []
     return lines_of(found, bet, share=HALF, seed=seed, start=start)
 

@@ -47,6 +47,7 @@ class Gathered(NamedTuple):
     classes: bool  # whether the labels were declared to be classes
     library: str
     native: Any  # the features as they were given, for a model that wants them so
+    width: int  # how many columns there were, those of a sparse matrix without an entry too
 
     @property
     def index(self) -> Any:
@@ -73,7 +74,9 @@ def gather(
     if not features:
         raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
     native = _native(data, frame, features)
-    gathered = Gathered(features, target, target is not None and target.name in encoded, library, native)
+    declared = target is not None and target.name in encoded
+    width = int(data.shape[1]) if _is_sparse(data) else len(features)
+    gathered = Gathered(features, target, declared, library, native, width)
     if not gathered.rows:
         raise ValueError(f"{name} must have at least one row, got none")
     if target is not None and len(target.values) != gathered.rows:
@@ -215,7 +218,7 @@ def _is_sparse(data: Any) -> bool:
 
 
 def _dense(data: Any) -> tuple[NDArray[Any], list[str]]:
-    """The columns that have an entry, and their names; the others change no distance."""
+    """The columns that have an entry, and their names; the others change no distance, but for its rounding."""
     if data.ndim != 2 or data.dtype.kind not in "biuf" or 0 in data.shape:
         raise ValueError(f"data must be a matrix of real numbers, got {data.dtype} of shape {data.shape}")
     matrix = data.tocsc()

@@ -273,7 +273,7 @@ def _key(result: Result) -> str:
         key.append(("p-value, valid at any time", _amount(-peak)))
     if result.split is not None:
         names = _text(result.split.first), _text(result.split.second)
-        key += [(f"examples, {names[0]}", f"{result.start:,}"), (f"examples, {names[1]}", f"{verdict.n:,}")]
+        key += [(f"examples, {names[0]}", f"{result.start:,}"), (f"examples, {names[1]}", f"{len(result.path.n):,}")]
     else:
         key.append(("examples", f"{result.n:,}"))
     key.append(("features", f"{result.n_features:,}"))
@@ -547,6 +547,7 @@ def _method(result: Result) -> str:
     labels = "none" if y is None else f"{len(set(y)):,} classes" if classes else "real-valued"
     named = f" ({_name(table.label)})" if y is not None and table.label is not None else ""
     columns = f"{len(table.groups):,} columns" if len(table.groups) != 1 else "one column"
+    bet_on = f", {len(result.path.n):,} of them bet on" if result.split is not None else ""
     facts = [
         (
             "measure",
@@ -557,7 +558,7 @@ def _method(result: Result) -> str:
         ("columns", "each has a say in the verdict" if result.columns else "have no say in the verdict by themselves"),
         ("scaling", _text(scales.get(verdict.scale, verdict.scale))),
         ("seed", f"{verdict.seed}"),
-        ("examples", f"{result.n:,}" + (f", {verdict.n:,} of them bet on" if result.split is not None else "")),
+        ("examples", f"{result.n:,}{bet_on}"),
         ("features", f"{result.n_features:,}, of {columns}"),
         ("labels", labels + named),
         ("software", f"exchangeable {_version()}, Python {platform.python_version()}, NumPy {np.__version__}"),
