@@ -263,6 +263,7 @@ def test_every_alarm_has_a_name(run: Run, tmp_path: Path, alarm: str, on_alarm: 
     assert said["changepoint"] == path.changepoint()
     assert said["rejected"] is bool(path.alarm.any())
     assert (said["alarm"], said["on_alarm"], said["guarantee"]) == (alarm, on_alarm, monitor.guarantee)
+    assert (said["anytime_p"] is None) is (on_alarm == "restart")  # each start is another chance
     known = (0.01, 100.0, None) if alarm == "ville" else (None, None, 10_000.0)
     assert (said["alpha"], said["threshold"], said["period"]) == known
 

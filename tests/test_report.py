@@ -209,6 +209,12 @@ def restarts() -> Result:
     return told(monitor.extend(X), monitor)
 
 
+def test_with_restarts_there_is_no_anytime_p() -> None:
+    with pytest.raises(ValueError, match="anytime_p must be asked of a test without restarts"):
+        _ = restarts().anytime_p
+    assert "p-value, valid at any time" not in written("restarts")
+
+
 def restarted_last() -> Result:
     """The very last example raises the alarm, so that the bet has learnt nothing since."""
     found = restarts()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +15,7 @@ from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Floats, in_interval
 from exchangeable.pvalues import PValues
 from exchangeable.results.lines import Line, Progress, columns, first, joint, lines_of
-from exchangeable.results.verdict import SHIFTS, capital, printable
+from exchangeable.results.verdict import SHIFTS, capital, printable, written
 from exchangeable.shift import Shift, shift_test
 from exchangeable.tables import Group, Table
 
@@ -35,9 +34,9 @@ class Change(NamedTuple):
     ``low`` to ``high`` has a promise: if there is a single change, and the examples before it are exchangeable and
     those after it too, the interval holds the true number with probability at least ``confidence``: over all data,
     those without an alarm included, for which no interval is shown. After an alarm by chance, or where a change is
-    hardly found, it may well miss. If it is empty
-    (None), that model itself is rejected: there is a drift, or there are several changes. ``estimate`` has none: it is
-    where the capital of the loudest martingale stood lowest within the interval, or before the alarm if that is empty.
+    hardly found, it may well miss. If it is empty (None), that model itself is rejected: there is a drift, or there are
+    several changes. ``estimate`` has no promise: it is where the capital of the loudest martingale stood lowest within
+    the interval, or the quick estimate ``Result.changepoint`` if that is empty.
     """
 
     estimate: int
@@ -128,9 +127,7 @@ class Explanation(NamedTuple):
 
     def to_json(self) -> str:
         """As JSON."""
-        from exchangeable.results.result import plain
-
-        return json.dumps(plain(self.record()), allow_nan=False)
+        return written(self.record())
 
     def _repr_html_(self) -> str:
         from exchangeable.results.report import explained
@@ -149,18 +146,21 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
         lines = lines_of(found, bet, share=1.0, seed=seed, start=start, progress=progress)
     evidence = [_feature(result, *one, line, alpha) for one, line in zip(found, lines, strict=True)]
     order = np.argsort(result.path.p, kind="stable").tolist()
-    odd = [Odd(int(result.path.n[i]), float(result.path.p[i])) for i in order]
     return Explanation(
         change=_change(result, confidence, progress),
         features=sorted(evidence, key=lambda feature: -feature.log10_max),
         shift=_shift(result, alpha),
-        small=odd[:ODD],
-        large=odd[: -ODD - 1 : -1],
+        small=[_odd_one(result, i) for i in order[:ODD]],
+        large=[_odd_one(result, i) for i in order[: -ODD - 1 : -1]],
         alpha=alpha,
         level=1.0 / (alpha * lines[0].weight),
         n=len(result.path.n),
         compared=result.split is not None,
     )
+
+
+def _odd_one(result: Result, i: int) -> Odd:
+    return Odd(int(result.path.n[i]), float(result.path.p[i]))
 
 
 # ---------------------------------------------------------------------------------------------------------------- when

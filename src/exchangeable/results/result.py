@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Collection
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
@@ -19,7 +18,7 @@ from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Given
 from exchangeable.results.lines import WHOLE, Line, joint
 from exchangeable.results.notes import described, notes, title
-from exchangeable.results.verdict import Verdict, judge, printable, words
+from exchangeable.results.verdict import Verdict, judge, printable, words, written
 
 if TYPE_CHECKING:
     import os
@@ -145,12 +144,20 @@ class Result:
         return amount(float(self.path.log_value[-1]))
 
     @property
+    def log10_evidence(self) -> float:
+        """Log of the highest evidence that the alarm has read, at least 0: of all martingales that have a say."""
+        return max(0.0, float(joint(self.lines).max()) / math.log(10.0))
+
+    @property
     def anytime_p(self) -> float | Decimal:
         """One over the highest evidence: a p-value of the verdict that may be looked at after every example.
 
         On exchangeable data the chance that it is *ever* at most a, however long one watches, is at most a. Where
-        columns have a say, the evidence is the weighted maximum of all martingales.
+        columns have a say, the evidence is the weighted maximum of all martingales. With restarts there is none, since
+        each start is another chance.
         """
+        if self.verdict.on_alarm == "restart":
+            raise ValueError("anytime_p must be asked of a test without restarts, got one that begins anew")
         return amount(-max(0.0, float(joint(self.lines).max())))
 
     @property
@@ -221,7 +228,7 @@ class Result:
 
     def __repr__(self) -> str:
         said = "rejected" if self.rejected else "not rejected"
-        return f"<Result: {said}, anytime_p={self.anytime_p:.4g}, n={self.n}, measure={self.measure}>"
+        return f"<Result: {said}, log10_evidence={self.log10_evidence:.4g}, n={self.n}, measure={self.measure}>"
 
     def frame(self, library: str | None = None) -> Any:
         """One row an example bet on: p-value, log10 of the capital, and whether the alarm is on.
@@ -291,21 +298,22 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """All that is in ``to_json``, as plain data."""
-        amounts = {"e_value": self.e_value, "anytime_p": self.anytime_p}
+        anytime_p = None if self.verdict.on_alarm == "restart" else self.anytime_p
+        amounts = {"e_value": self.e_value, "anytime_p": anytime_p}
         return {
             **self.verdict._asdict(),
             **{name: value if isinstance(value, float) else None for name, value in amounts.items()},
             "features": self.features,
             "label": self.table.label,
             "columns_tested": len(self.columns),
-            "log10_evidence": max(0.0, float(joint(self.lines).max()) / math.log(10.0)),
+            "log10_evidence": self.log10_evidence,
             "rejected_by": self.rejected_by,
             "notes": self.notes,
         }
 
     def to_json(self) -> str:
         """The verdict as JSON; an amount that float64 cannot hold is null, and so is the log of no capital at all."""
-        return json.dumps(plain(self.record()), allow_nan=False)
+        return written(self.record())
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report, one file that needs no other: verdict, figures, what changed, method, how to cite."""
@@ -353,19 +361,6 @@ def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
     alarm[at - 1 :] = True
     lowest[at - 1 :] = path.n[0] - 1 + loudest.rise(at)
     return path._replace(alarm=alarm, lowest=lowest)
-
-
-def plain(record: Any) -> Any:
-    """As JSON can hold it: None for a number that is not finite.
-
-    >>> plain({"log10_martingale": [-math.inf, 1.5]})
-    {'log10_martingale': [None, 1.5]}
-    """
-    if isinstance(record, dict):
-        return {name: plain(value) for name, value in record.items()}
-    if isinstance(record, list):
-        return [plain(value) for value in record]
-    return None if isinstance(record, float) and not math.isfinite(record) else record
 
 
 def _silent(what: str, done: int, total: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from exchangeable import alarms
 from exchangeable.monitor import Monitor
@@ -75,6 +76,23 @@ def judge(path: Path, monitor: Monitor, n_features: int, name: str | None = None
         scale=scale,
         **Method.of(monitor)._asdict(),
     )
+
+
+def written(record: dict[str, Any]) -> str:
+    """As JSON, which has no number that is not finite: there it is null.
+
+    >>> written({"log10_martingale": -math.inf, "alarms": [3]})
+    '{"log10_martingale": null, "alarms": [3]}'
+    """
+    return json.dumps(_finite(record), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def capital(log10: float) -> str:
