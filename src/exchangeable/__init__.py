@@ -53,6 +53,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name in {"certificate", "datasets", "fleet", "paper", "plots", "snapshot"}:  # heavier, so only when asked for
         return import_module(f"{__name__}.{name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from exchangeable import alarms, bets, measures
+from exchangeable import alarms, bets, measures, monitor
 from exchangeable.protocols import Alarm, Bet, Measure
 
 
@@ -57,3 +57,13 @@ ALARMS: Mapping[str, Callable[[], Alarm]] = MappingProxyType(
         "difference": alarms.Difference,
     }
 )
+
+
+def default_bet(alarm: str) -> str:
+    """The name of the bet for whoever chooses none with this alarm.
+
+    >>> default_bet("ville"), default_bet("cusum")
+    ('adaptive', 'watchful')
+    """
+    kind = type(monitor.default_bet(ALARMS[alarm]()))
+    return next(name for name, make in BETS.items() if make is kind)

@@ -215,7 +215,7 @@ class Survey(NamedTuple):
 
 def certify(
     measure: Made = "nearest-neighbour",
-    bet: Made = "adaptive",
+    bet: Made | None = None,
     alarm: Made = "ville",
     *,
     data: str = "continuous",
@@ -228,7 +228,8 @@ def certify(
 ) -> Certificate:
     """Count the false alarms of one measure, bet and alarm on exchangeable data.
 
-    Each is a name of the catalogue or a function that makes a fresh object; a named alarm is set so that the chance of
+    Each is a name of the catalogue or a function that makes a fresh object; the default bet is the one that suits a
+    named alarm (`catalogue.default_bet`), or "adaptive". A named alarm is set so that the chance of
     an alarm within the steps is promised to be at most ``alpha`` (`level`). The same seed gives the same numbers on any
     number of processes; lambdas run in this process only. Time is that of ``runs`` runs, memory that of one.
 
@@ -237,6 +238,8 @@ def certify(
     >>> certify(*make, runs=50, steps=20).verdict
     'kept'
     """
+    if bet is None:
+        bet = catalogue.default_bet(alarm) if isinstance(alarm, str) and alarm in catalogue.ALARMS else "adaptive"
     survey = Survey([measure], [bet], [alarm], data, runs, steps, alpha, seed)
     return certify_all([survey], processes=processes, progress=progress)[0]
 

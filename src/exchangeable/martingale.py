@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import kernels
 from exchangeable.protocols import Bet, Floats, many_p, one_p
+
+DIGITS = 12  # of an amount; more its logarithm does not hold
+SAFE = 700.0  # exp of it, and of its negative, is a normal float64
 
 
 class Martingale:
@@ -50,3 +56,15 @@ class Martingale:
         kernels.summation.accumulate(self._sum, gains, values)
         self.n += len(gains)
         return values
+
+
+def amount(log: float) -> float | Decimal:
+    """The number with this natural logarithm: a float where that is a normal one, or else a decimal.
+
+    >>> amount(0.0), amount(-math.inf), amount(3000.0)
+    (1.0, 0.0, Decimal('7.64620098905E+1302'))
+    """
+    if -SAFE <= log <= SAFE or log == -math.inf:
+        return math.exp(log)
+    wide = Context(prec=DIGITS + 15, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    return Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN).plus(wide.exp(Decimal(log)))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.alarms import Ville
-from exchangeable.bets import Adaptive
-from exchangeable.martingale import Martingale
+from exchangeable.alarms import Cusum, ShiryaevRoberts, Ville
+from exchangeable.bets import Adaptive, Watchful
+from exchangeable.martingale import Martingale, amount
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step, is_alarm
 from exchangeable.pvalues import Given, PValues
@@ -20,11 +22,40 @@ from exchangeable.pvalues import Given, PValues
 BLOCK, FEW = 1024, 16  # examples taken at a time after a restart: few at first, since what follows an alarm is redone
 
 
+class BetWarning(UserWarning):
+    """The bet does not suit the alarm."""
+
+
+def default_bet(alarm: Alarm) -> Bet:
+    """The bet for whoever chooses none: `Watchful` for `ShiryaevRoberts` and `Cusum`, `Adaptive` for all others.
+
+    >>> from exchangeable import alarms
+    >>> default_bet(alarms.Ville()), default_bet(alarms.Cusum(1000))
+    (Adaptive(), Watchful())
+    """
+    return Watchful() if isinstance(alarm, (Cusum, ShiryaevRoberts)) else Adaptive()
+
+
+def bet_advice(bet: Bet, alarm: Alarm) -> str | None:
+    """Why this bet does not suit this alarm, in a sentence; None if it does.
+
+    `Adaptive` learns to bet about 1 on noise. The Shiryaev-Roberts statistic then counts the examples, and the alarm
+    sounds after about ``period`` of them, whatever they are: the promise holds, and the alarm is useless.
+    """
+    if not (isinstance(bet, Adaptive) and isinstance(alarm, ShiryaevRoberts)):
+        return None
+    return (
+        "the bet Adaptive learns to stay idle on noise, so with ShiryaevRoberts the alarm sounds after about "
+        f"{alarm.period:,.6g} examples even if nothing changes; use Watchful, which is the default for this alarm"
+    )
+
+
 class Monitor:
     """Watches examples for departures from exchangeability.
 
-    By default: the paper's nearest-neighbour measure, the adaptive bet, and the alarm at 1 %: on exchangeable data the
-    chance of ever an alarm is at most one in a hundred. Time and memory are those of the measure and the bet.
+    By default: the paper's nearest-neighbour measure, the bet that suits the alarm (`default_bet`), and the alarm at
+    1 %: on exchangeable data the chance of ever an alarm is at most one in a hundred. Time and memory are those of the
+    measure and the bet.
 
     The monitor takes a copy of the alarm, which must be fresh; measure and bet are its own from then on.
 
@@ -32,6 +63,9 @@ class Monitor:
     begins a fresh pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were given), to
     find the next change. ``guarantee`` says what is promised. ``start`` is how many examples of the stream came before
     and are forgotten: they are counted on, and theta with them, so that a monitor made anew never draws one again.
+
+    ``seed`` is that of the random tie-breaking: None draws one from the operating system, an integer repeats a run.
+    The seed is kept (``monitor.seed``), shown in the ``repr`` and saved with the monitor.
 
     ``last`` is the latest step; ``alarm_at`` and ``changepoint`` tell of the first alarm, or with restarts the latest.
 
@@ -51,14 +85,17 @@ class Monitor:
         bet: Bet | None = None,
         alarm: Alarm | None = None,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         on_alarm: str = "latch",
         start: int = 0,
     ) -> None:
         measure = NearestNeighbour() if measure is None else measure
         self.pvalues = _stage(measure, seed, start)
-        self.martingale = Martingale(Adaptive() if bet is None else bet)
         self.alarm: Alarm = Ville() if alarm is None else _own(alarm)
+        self.martingale = Martingale(default_bet(self.alarm) if bet is None else bet)
+        advice = bet_advice(self.martingale.bet, self.alarm)
+        if advice is not None:
+            warnings.warn(advice, BetWarning, stacklevel=2)
         if on_alarm not in ("latch", "restart"):
             raise ValueError(f"on_alarm must be 'latch' or 'restart', got {on_alarm!r}")
         self.on_alarm = on_alarm
@@ -74,6 +111,11 @@ class Monitor:
                 law = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
                 raise ValueError(f"{law}, got one that has seen {measure.n} examples")  # type: ignore[union-attr]
             self._fresh = copy.deepcopy((self.pvalues, self.martingale.bet, self.alarm))
+
+    def __repr__(self) -> str:
+        seed = "" if isinstance(self.pvalues, Given) else f", seed={self.seed}"
+        after = "" if self.on_alarm == "latch" else f", on_alarm={self.on_alarm!r}"
+        return f"Monitor({self.measure!r}, {self.martingale.bet!r}, {self.alarm!r}{seed}{after})"
 
     @property
     def n(self) -> int:
@@ -94,6 +136,17 @@ class Monitor:
     def log_max(self) -> float:
         """The highest log capital of the test that the latest step belongs to; at least 0, since S_0 = 1."""
         return self._high
+
+    @property
+    def anytime_p(self) -> float | Decimal:
+        """One over the highest capital so far: a p-value that may be looked at after every example.
+
+        On exchangeable data the chance that it is *ever* at most a, however long one watches, is at most a. It is a
+        `Decimal` where float64 cannot hold it. With restarts there is none, since each start is another chance.
+        """
+        if self.on_alarm == "restart":
+            raise ValueError("anytime_p is not defined for a monitor that restarts: each start is another chance")
+        return amount(-self._high)
 
     @property
     def guarantee(self) -> str:

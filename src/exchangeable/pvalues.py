@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,8 +11,20 @@ from exchangeable.protocols import Floats, Measure, Ranks, is_measure, many_p, o
 
 DRAWS = 1024  # thetas drawn at a time for single updates
 FURTHEST = 2**62  # no position lies beyond
+SEED_BITS = 53  # of a seed that is drawn, so that every JSON reader keeps it exactly
 
 Number = TypeVar("Number", float, Floats)
+
+
+def draw_seed() -> int:
+    """A seed from the operating system, for whoever gives none.
+
+    The promises are averages over the seed, so no seed may be everybody's.
+
+    >>> 0 <= draw_seed() < 2**53
+    True
+    """
+    return secrets.randbits(SEED_BITS)
 
 
 def thetas(seed: int, start: int, stop: int, stream: int = 0) -> Floats:
@@ -55,8 +68,8 @@ class PValues:
     """Algorithm 1 of the paper: examples in, p-values out; independent and uniform on exchangeable data.
 
     The measure ranks each example among all so far; ``theta`` breaks ties. The seed, its stream and the position alone
-    determine theta; ``start`` is how many positions are used already, by an earlier pool of the same stream. Time and
-    memory are the measure's.
+    determine theta; ``seed=None`` draws a seed from the operating system, and an integer repeats a run. ``start`` is
+    how many positions are used already, by an earlier pool of the same stream. Time and memory are the measure's.
 
     >>> from exchangeable.measures import NearestNeighbour
     >>> PValues(NearestNeighbour(), seed=1).extend([[0.0], [1.0], [2.0]], ["a", "a", "b"]).round(3)
@@ -65,15 +78,18 @@ class PValues:
     Reference: Fedorova et al. (2012), Algorithm 1.
     """
 
-    def __init__(self, measure: Measure, *, seed: int = 0, stream: int = 0, start: int = 0) -> None:
+    def __init__(self, measure: Measure, *, seed: int | None = None, stream: int = 0, start: int = 0) -> None:
         if not _ranks(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
-        self.seed = _seed(seed)
+        self.seed = draw_seed() if seed is None else _seed(seed)
         self.stream = _stream(stream)
         self.n = whole("start", start, 0, FURTHEST)
         self._drawn_from = 0
         self._drawn: Floats = np.empty(0)
+
+    def __repr__(self) -> str:
+        return f"PValues({self.measure!r}, seed={self.seed})"
 
     def update(self, x: Any, y: Any = None) -> float:
         """Take one example and return its p-value."""

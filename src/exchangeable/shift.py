@@ -14,7 +14,7 @@ from exchangeable.alarms import Ville
 from exchangeable.martingale import Martingale
 from exchangeable.measures import Conditional, NearestNeighbour, Value
 from exchangeable.protocols import Bet, Floats, Measure
-from exchangeable.pvalues import PValues
+from exchangeable.pvalues import PValues, draw_seed
 
 CONCEPT, LABEL = 0, 1  # streams of tie-breaking numbers
 
@@ -38,6 +38,7 @@ class Shift(NamedTuple):
     label: Evidence
     concept: Evidence
     alpha: float
+    seed: int
 
     @property
     def verdict(self) -> str:
@@ -49,9 +50,9 @@ class Shift(NamedTuple):
     def guarantee(self) -> str:
         """What is promised, in words."""
         return (
-            f"If the labels are exchangeable, the chance that label shift is ever reported is at most {self.alpha:g}; "
+            f"If the labels are exchangeable, the chance that label shift is reported is at most {self.alpha:g}; "
             "if the examples given their labels are exchangeable, whatever the labels do, the chance that concept "
-            f"shift is ever reported is at most {self.alpha:g}."
+            f"shift is reported is at most {self.alpha:g}."
         )
 
 
@@ -62,7 +63,7 @@ def shift_test(
     measure: Measure | None = None,
     bet: Bet | None = None,
     alpha: float = 0.01,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Shift:
     """Did the labels change their frequencies, or the examples their meaning, or both?
 
@@ -75,22 +76,24 @@ def shift_test(
     alpha on data without that shift, however many examples there are. A change of frequencies leaves the ranks within
     labels alone, so it is not mistaken for a change of concept.
 
-    Labels are numbers, or text. By default the measure is `NearestNeighbour` and the bet `Adaptive`, whose time and
+    ``seed`` is that of the tie-breaking: None draws one from the operating system, which ``Shift.seed`` tells; an
+    integer repeats a run. Labels are numbers, or text. By default the measure is `NearestNeighbour` and the bet `Adaptive`, whose time and
     memory are those of the test.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)
-    >>> shift_test(rng.normal(size=(400, 1)) + 3.0 * y[:, np.newaxis], y).verdict
+    >>> shift_test(rng.normal(size=(400, 1)) + 3.0 * y[:, np.newaxis], y, seed=0).verdict
     'label shift'
 
     Reference: Vovk (2020), Testing for concept shift online; Vovk, Gammerman, Shafer (2005), section 4.5.
     """
     alarm, bet = Ville(alpha), bets.Adaptive() if bet is None else bet
+    seed = draw_seed() if seed is None else seed
     of_labels, of_examples = Martingale(copy.deepcopy(bet)), Martingale(copy.deepcopy(bet))
     labels = _labels(y)
     concept = PValues(_conditional(measure), seed=seed, stream=CONCEPT).extend(X, labels)
     label = PValues(Value(), seed=seed, stream=LABEL).extend(_places(labels))
-    return Shift(_evidence(label, of_labels, alarm), _evidence(concept, of_examples, alarm), alarm.alpha)
+    return Shift(_evidence(label, of_labels, alarm), _evidence(concept, of_examples, alarm), alarm.alpha, int(seed))
 
 
 def _conditional(measure: Measure | None) -> Conditional:

@@ -20,7 +20,7 @@ def assert_exchangeable(
     measure: Measure | None = None,
     bet: Bet | None = None,
     alpha: float = 0.01,
-    seed: int = 0,
+    seed: int | None = None,
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     scale: str = "auto",
@@ -29,7 +29,7 @@ def assert_exchangeable(
 ) -> Result:
     """Fail, with the verdict in words, where the order of these examples matters; or else return the result.
 
-    Arguments are those of `exchangeable.test`. It passes or fails the same way each time for the same data and seed;
+    Arguments are those of `exchangeable.test`. It passes or fails the same way each time for the same data;
     of exchangeable data sets, at most the part ``alpha`` fails. Passing proves nothing: a test can refute
     exchangeability, never confirm it. Data that cannot be tested raises ValueError, not AssertionError.
 

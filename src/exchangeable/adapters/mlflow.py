@@ -65,18 +65,18 @@ def settings(result: Result) -> dict[str, Any]:
 def figures(result: Result) -> dict[str, float]:
     """What was found: the metrics of the run.
 
-    ``log10_anytime_p`` is that of the verdict, at most log10 of alpha where it is a rejection; ``log10_martingale`` and
+    ``log10_p_value`` is that of the verdict, at most log10 of alpha where it is a rejection; ``log10_martingale`` and
     ``log10_max`` are those of whole examples. What is missing or infinite is left out, since MLflow may change it.
 
     >>> import exchangeable as ex
     >>> list(figures(ex.test([3.0, 1.0, 2.0, 5.0, 4.0])))
-    ['rejected', 'log10_martingale', 'log10_max', 'log10_anytime_p']
+    ['rejected', 'log10_martingale', 'log10_max', 'log10_p_value']
     >>> figures(ex.test([float(i) for i in range(50)]))["rejected_at"]
     10.0
     """
     names = ("rejected", "log10_martingale", "log10_max", "rejected_at", "changepoint")
     found = {name: getattr(result, name) for name in names}
-    found["log10_anytime_p"] = float(Decimal(result.anytime_p).log10())
+    found["log10_p_value"] = float(Decimal(result.p_value).log10())
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import math
-import secrets
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.alarms import ShiryaevRoberts, Ville
-from exchangeable.bets import Adaptive, Watchful
 from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.pools import Scored, check_count, label_list
 from exchangeable.measures.rows import LARGEST, shown
@@ -64,15 +62,8 @@ class _Detector:
         self.bet = bet
         self.seed = seed
         drift, self._warner = _alarms(alpha, period, warning)
-        if bet is None:
-            bet = Adaptive() if period is None else Watchful()
-        self.monitor = Monitor(
-            self._ranking(copy.deepcopy(measure)),
-            copy.deepcopy(bet),
-            drift,
-            seed=secrets.randbits(64) if seed is None else seed,
-            on_alarm="restart",
-        )
+        ranking = self._ranking(copy.deepcopy(measure))
+        self.monitor = Monitor(ranking, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart")
         self._drift_detected = False
         self._warning_detected = False
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.alarms import Ville
+from exchangeable.martingale import amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.pools import check_count, label_list
 from exchangeable.measures.rows import encode, shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Given
-from exchangeable.results.result import amount
 
 try:
     from sklearn.base import BaseEstimator
@@ -47,7 +47,8 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     ``measure=NearestResidual()`` for counts. Distances take the features as they are: scale them by constants, or by
     the whole table, never by the samples so far. ``measure=frozen(model)`` watches a fitted model, which gets X as it
     was given, names and text included. ``bet`` is `Adaptive` if left out. Measure and bet are copied, never changed.
-    ``seed`` (a whole number; what scikit-learn calls random_state) breaks the ties: one seed, one result.
+    ``seed`` (what scikit-learn calls random_state) is that of the random tie-breaking: an integer repeats a run, and
+    None draws one from the operating system at each fit (``monitor_.seed``).
 
     After a fit: ``rejected_``; ``rejected_at_`` and ``changepoint_`` (numbers of samples, or None: ``X[changepoint_:]``
     came after the change); ``log10_martingale_``, ``log10_max_``, and the same as ``e_value_`` (capital at the end) and
@@ -59,7 +60,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> test = ExchangeabilityTest().fit(X, y)
+    >>> test = ExchangeabilityTest(seed=0).fit(X, y)
     >>> test.rejected_, test.rejected_at_, round(test.log10_martingale_, 1)
     (True, 522, 12.6)
     >>> test.partial_fit(X[:100], y[:100]).n_samples_seen_
@@ -69,7 +70,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, measure: Measure | Given | None = None, bet: Bet | None = None, alpha: float = 0.01, seed: int = 0
+        self, measure: Measure | Given | None = None, bet: Bet | None = None, alpha: float = 0.01, seed: int | None = None
     ) -> None:
         self.measure = measure
         self.bet = bet
@@ -144,7 +145,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self.log10_martingale_ = monitor.martingale.log_value / math.log(10.0)
         self.log10_max_ = monitor.log_max / math.log(10.0)
         self.e_value_ = amount(monitor.martingale.log_value)
-        self.anytime_p_ = amount(-monitor.log_max)
+        self.anytime_p_ = monitor.anytime_p
 
 
 def frozen(

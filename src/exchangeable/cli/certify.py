@@ -17,7 +17,7 @@ from exchangeable.cli.output import progress_bars, write
 
 def certify(
     measure: Annotated[str, typer.Option(help="Name of the measure.")] = "nearest-neighbour",
-    bet: Annotated[str, typer.Option(help="Name of the bet.")] = "adaptive",
+    bet: Annotated[str | None, typer.Option(help="Name of the bet; default: the one that suits the alarm.")] = None,
     alarm: Annotated[str, typer.Option(help="Name of the alarm.")] = "ville",
     data: Annotated[
         str, typer.Option(help="Exchangeable data: continuous, ties, labelled, categorical, tiny, or all of them.")
@@ -33,9 +33,11 @@ def certify(
 
     Exit codes: 0 promise kept, 1 BROKEN, 2 wrong usage, 3 too few runs to see 1.3 times the promised rate.
     """
-    from exchangeable import certificate
+    from exchangeable import catalogue, certificate
 
     kinds = list(certificate.DATA) if data == "all" else [data]
+    if bet is None:
+        bet = catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"  # a wrong alarm is refused below
     surveys = [certificate.Survey([measure], [bet], [alarm], kind, runs, steps, alpha, seed) for kind in kinds]
     workers = processes or min(os.cpu_count() or 1, 8)
     with progress_bars() as progress:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import exchangeable as ex
 from exchangeable import bets, catalogue
 from exchangeable.cli.failures import USAGE, Failure, usage
-from exchangeable.cli.options import ALARM, BET, MEASURE
+from exchangeable.cli.notes import note
+from exchangeable.cli.options import ALARM, MEASURE
+from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Alarm, Bet, Measure
@@ -39,18 +42,24 @@ class Choice(NamedTuple):
 
     measure: str = MEASURE.value
     neighbours: int | None = None
-    bet: str = BET.value
+    bet: str | None = None
     epsilon: float | None = None
     alarm: str = ALARM.value
     alpha: float | None = None
     period: float | None = None
     on_alarm: str = "latch"
-    seed: int = 0
+    seed: int | None = None
 
-    def monitor(self, measure: Measure | Given | None = None) -> ex.Monitor:
-        """The monitor, or wrong usage; with a measure that is given, or the one of this name."""
+    def monitor(self, measure: Measure | Given | None = None, *, advise: bool = True) -> ex.Monitor:
+        """The monitor, or wrong usage; with a measure that is given, or the one of this name.
+
+        With ``advise``, a bet that does not suit the alarm is noted on stderr.
+        """
         parts = self._measure() if measure is None else measure, self._bet(), self._alarm()
-        monitor: ex.Monitor = usage(lambda: ex.Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm))
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", BetWarning)
+            monitor: ex.Monitor = usage(lambda: ex.Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm))
+        note(str(warning.message) for warning in raised if advise)
         return monitor
 
     def _measure(self) -> Measure:
@@ -62,12 +71,12 @@ class Choice(NamedTuple):
         measure: Measure = usage(lambda: make(self.neighbours))
         return measure
 
-    def _bet(self) -> Bet:
+    def _bet(self) -> Bet | None:
         if self.epsilon is None:
-            return catalogue.BETS[self.bet]()
+            return None if self.bet is None else catalogue.BETS[self.bet]()
         if self.bet != "power" or not 0.0 < self.epsilon < 1.0:
             law = "--epsilon must lie in (0, 1) and goes with --bet power"
-            raise Failure(f"{law}, got {self.epsilon} with {self.bet}", USAGE)
+            raise Failure(f"{law}, got {self.epsilon} with {self.bet or 'the default bet'}", USAGE)
         return bets.Power(self.epsilon)
 
     def _alarm(self) -> Alarm:

@@ -27,7 +27,7 @@ def demo(
     X, y = ex.datasets.digits()
     orders = {"in their original order": np.arange(len(y)), "shuffled": np.random.default_rng(0).permutation(len(y))}
     paths: dict[str, Floats] = {}
-    choice = Choice()
+    choice = Choice(seed=0)
     write(f"{len(y):,} handwritten digits of 64 pixels (scikit-learn's): does their order matter?")
     for name, order in orders.items():
         monitor = choice.monitor()

@@ -14,7 +14,7 @@ from exchangeable import catalogue
 MeasureName = StrEnum("MeasureName", {name: name for name in catalogue.MEASURES})  # type: ignore[misc]
 BetName = StrEnum("BetName", {name: name for name in catalogue.BETS})  # type: ignore[misc]
 AlarmName = StrEnum("AlarmName", {name: name for name in catalogue.ALARMS})  # type: ignore[misc]
-MEASURE, BET, ALARM = MeasureName("nearest-neighbour"), BetName("adaptive"), AlarmName("ville")  # the defaults
+MEASURE, ALARM = MeasureName("nearest-neighbour"), AlarmName("ville")  # the defaults
 
 
 class OnAlarm(StrEnum):
@@ -65,7 +65,13 @@ NoHeader = Annotated[
     bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...", rich_help_panel=TABLE)
 ]
 Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", rich_help_panel=TABLE)]
-Seed = Annotated[int, typer.Option(help="Of the random tie-breaking.", rich_help_panel=HOW)]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        help="Seed for random tie-breaking. Default: a hash of the rows of a table; for streams, drawn from the system.",
+        rich_help_panel=HOW,
+    ),
+]
 Plot = Annotated[
     Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT)
 ]
@@ -102,8 +108,13 @@ Neighbours = Annotated[
     int | None, typer.Option(min=1, help="Of the measures nearest-...; default 1.", rich_help_panel=HOW)
 ]
 Bet = Annotated[
-    BetName,
-    typer.Option(metavar="NAME", help=f"How to bet on the p-values: {listed(catalogue.BETS)}.", rich_help_panel=HOW),
+    BetName | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"How to bet on the p-values: {listed(catalogue.BETS)}. Default: watchful with the alarms cusum and "
+        "shiryaev-roberts, adaptive with the others.",
+        rich_help_panel=HOW,
+    ),
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Of the power bet, in (0, 1); default 0.92.", rich_help_panel=HOW)]
 Alarm = Annotated[

@@ -48,20 +48,21 @@ def shift(
     ] = 100_000,
     alpha: Annotated[
         float,
-        typer.Option(help="Largest acceptable chance of ever a false report, for either shift.", rich_help_panel=HOW),
+        typer.Option(help="Largest acceptable chance of a false report, for either shift.", rich_help_panel=HOW),
     ] = 0.01,
     scale: Scale = ScaleName.auto,
-    seed: Seed = 0,
+    seed: Seed = None,
     plot: Plot = None,
     format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Tell apart whether the classes come in other proportions (label shift) or look different (concept shift)."""
     from exchangeable import tables
+    from exchangeable.results.canonical import column_order, table_seed
     from exchangeable.results.notes import described, notes, title
     from exchangeable.results.scaling import scaled
 
     check_picture(plot)
-    Choice(alpha=alpha, seed=seed).monitor()  # are they lawful? Before the work
+    Choice(alpha=alpha, seed=seed).monitor()  # refuses wrong usage before the work
     table = tables.read(
         file,
         label=label,
@@ -73,17 +74,18 @@ def shift(
     )
     X, done = scaled(table, scale.value)
     note(notes(table, done))
-    found = ex.shift_test(X, table.y or (), alpha=alpha, seed=seed)
+    own = table_seed(table) if seed is None else seed
+    found = ex.shift_test(X[:, column_order(table)], table.y or (), alpha=alpha, seed=own)
     if plot is not None:
         paths = {"labels": found.label.log_value, "examples given their labels": found.concept.log_value}
         draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=title(table.name)), plot)
-    record = _shift_record(found, table, done, seed)
+    record = _shift_record(found, table, done)
     write(json.dumps(record) if format is Format.json else f"{described(table)}\n{_shift_words(found)}")
     if record["rejected"]:
         raise RejectedError
 
 
-def _shift_record(found: ex.Shift, table: Table, scale: str, seed: int) -> dict[str, Any]:
+def _shift_record(found: ex.Shift, table: Table, scale: str) -> dict[str, Any]:
     """What `exchangeable shift --format json` prints."""
     return {
         "file": table.name,
@@ -97,7 +99,7 @@ def _shift_record(found: ex.Shift, table: Table, scale: str, seed: int) -> dict[
         "rejected": found.label.rejected or found.concept.rejected,
         "label": _evidence_record(found.label),
         "concept": _evidence_record(found.concept),
-        "seed": seed,
+        "seed": found.seed,
         "guarantee": found.guarantee,
     }
 

@@ -12,7 +12,6 @@ from exchangeable.cli.failures import USAGE, Failure, RejectedError
 from exchangeable.cli.notes import note
 from exchangeable.cli.options import (
     ALARM,
-    BET,
     MEASURE,
     TABLE,
     AfterAlarm,
@@ -63,7 +62,7 @@ def test(
     ] = None,
     measure: ChosenMeasure = None,
     neighbours: Neighbours = None,
-    bet: Bet = BET,
+    bet: Bet = None,
     epsilon: Epsilon = None,
     alarm: Alarm = ALARM,
     alpha: Alpha = None,
@@ -71,13 +70,15 @@ def test(
     on_alarm: AfterAlarm = OnAlarm.latch,
     columns: EachColumn = Columns.auto,
     scale: Scale = ScaleName.auto,
-    seed: Seed = 0,
+    seed: Seed = None,
     plot: Plot = None,
     report: Report = None,
     format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Test whether the order of a table's rows matters."""
     from exchangeable import tables
+    from exchangeable.results.canonical import column_order, table_seed
+    from exchangeable.results.lines import all_equal
     from exchangeable.results.notes import described, notes
     from exchangeable.results.result import Parts, Result
     from exchangeable.results.scaling import scaled
@@ -85,9 +86,10 @@ def test(
 
     check_picture(plot)
     check_report(report)
-    given = (neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
+    given = (neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     choice = Choice((measure or MEASURE).value, *given)
-    monitor, reading = choice.monitor(), READINGS[choice.measure]
+    choice.monitor()  # refuses wrong usage before the file is read
+    reading = READINGS[choice.measure]
     columns = _columns(columns, choice, unasked=measure is None)
     if reading.width == 1 and categorical:
         raise Failure(f"--categorical does not go with --measure {choice.measure}: it takes a column of numbers", USAGE)
@@ -103,10 +105,13 @@ def test(
         max_rows=reading.max_rows if max_rows is None else max_rows,
     )
     X, done = scaled(table, scale.value)
-    lines = _lines(columns, table, monitor, seed)
+    ranked = X[:, 0] if reading.width == 1 else X[:, column_order(table)]
+    choice = choice._replace(seed=table_seed(table) if seed is None else seed)
+    choice = choice._replace(bet="idle", epsilon=None) if all_equal(ranked, table.y) else choice
+    monitor = choice.monitor(advise=False)
+    lines = _lines(columns, table, monitor)
     note(notes(table, done, looked_at=bool(lines) or columns is Columns.none))
     parts = Parts.of(monitor)
-    ranked = X[:, 0] if reading.width == 1 else X
     path = walk(monitor, ranked, table.y, table.name)
     result = Result(table, X, ranked, path, monitor, parts, columns=lines, scale=done)
     if plot is not None:
@@ -127,7 +132,7 @@ def _columns(columns: Columns, choice: Choice, *, unasked: bool) -> Columns:
     return Columns.none if columns is Columns.auto and not (unasked and usual) else columns
 
 
-def _lines(columns: Columns, table: Table, monitor: ex.Monitor, seed: int) -> list[Line]:
+def _lines(columns: Columns, table: Table, monitor: ex.Monitor) -> list[Line]:
     """The martingales of the columns, if they are to have a say."""
     from exchangeable.results.lines import HALF, MANY, lines_of
     from exchangeable.results.lines import columns as every_column
@@ -138,4 +143,4 @@ def _lines(columns: Columns, table: Table, monitor: ex.Monitor, seed: int) -> li
     if columns is Columns.auto and len(found) > MANY:
         return []
     with progress_bars() as progress:
-        return lines_of(found, monitor.martingale.bet, share=HALF, seed=seed, progress=progress)
+        return lines_of(found, monitor.martingale.bet, share=HALF, seed=monitor.seed, progress=progress)

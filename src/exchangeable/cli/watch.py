@@ -21,7 +21,6 @@ from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError
 from exchangeable.cli.options import (
     ALARM,
-    BET,
     HOW,
     AfterAlarm,
     Alarm,
@@ -94,13 +93,13 @@ def watch(
     ] = None,
     bins: Annotated[int | None, typer.Option(min=2, help=f"Of frozen: default {BINS}.", rich_help_panel=HOW)] = None,
     neighbours: Neighbours = None,
-    bet: Bet = BET,
+    bet: Bet = None,
     epsilon: Epsilon = None,
     alarm: Alarm = ALARM,
     alpha: Alpha = None,
     period: Period = None,
     on_alarm: AfterAlarm = OnAlarm.latch,
-    seed: Seed = 0,
+    seed: Seed = None,
     every: Annotated[
         int, typer.Option(min=1, help="Write each N-th example, and where an alarm begins.", rich_help_panel=OUTPUT)
     ] = 1,
@@ -133,7 +132,7 @@ def watch(
     """
     from exchangeable import watch as watching
 
-    given = (neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
+    given = (neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     choice = Choice(measure.value, *given)
     scores = reference_scores(choice, reference, bins)
     monitor = choice.monitor(uncatalogued(choice, scores, bins or BINS))
@@ -156,7 +155,7 @@ def watch(
             "features": features,
             "label": label,
         }
-        kept = watching.StateFile(state, record)
+        kept = watching.StateFile(state, record, free=("seed",) if seed is None else ())
     with _told():
         if _run(file, monitor, reader, kept, watching.Shown(every, alarms_only, quiet), save_every):
             raise RejectedError

@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.alarms import Ville
-from exchangeable.bets import Adaptive
+from exchangeable.bets import Adaptive, Idle
 from exchangeable.martingale import Martingale
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, is_measure
 from exchangeable.pvalues import Given, PValues, thetas
+from exchangeable.results.canonical import column_order, table_seed
 from exchangeable.results.frames import Gathered, Labels, assemble, gather, join
-from exchangeable.results.lines import HALF, MANY, Line, lines_of
+from exchangeable.results.lines import HALF, MANY, Line, all_equal, lines_of
 from exchangeable.results.lines import columns as every_column
 from exchangeable.results.result import Parts, Result, Split
 from exchangeable.results.scaling import scaled
@@ -35,7 +36,7 @@ def test(
     measure: Measure | None = None,
     bet: Bet | None = None,
     alpha: float = 0.01,
-    seed: int = 0,
+    seed: int | None = None,
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     scale: str = "auto",
@@ -44,7 +45,9 @@ def test(
 ) -> Result:
     """Does the order of these examples matter? A test of exchangeability in one call.
 
-    On exchangeable data, whatever their distribution, the chance of a rejection is at most ``alpha``.
+    On exchangeable data, whatever their distribution, the chance of a rejection is at most ``alpha``. This holds for
+    one table tested once. Scales and categories are those of the whole table, so testing a growing table again and
+    again is another test each time, and the chance that *any* of them rejects is larger: for a stream use `Monitor`.
 
     - ``data``: a pandas, Polars or Arrow frame or series, a NumPy array (columns x0, x1, ...), a SciPy sparse matrix, a
       mapping of columns, a list of rows. Their order is what is tested: do not shuffle or sort first.
@@ -57,8 +60,10 @@ def test(
     - ``measure``: by default `NearestNeighbour` for classes, `NearestResidual` for real-valued labels,
       `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Neither is
       changed. The measure must be fresh; a bet may have learnt before, but never from these examples.
+    - ``seed``: of the random tie-breaking. By default it is a hash of the rows in order, so that the same table gives
+      the same answer, in whatever order its columns stand. Do not try several seeds.
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
-      lost among whole examples. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
+      lost among whole examples. Constant columns are not tested. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
       promise stays. "none" looks at whole examples only; "auto" is "each" for up to 64 columns if no measure is given.
 
     Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours, for which data of more than
@@ -74,7 +79,8 @@ def test(
     table = assemble(gathered, labels=_labels(measure))
     X, done = scaled(table, scale)
     ranking, given = _ranking(table, X, measure, [gathered], max_rows)
-    parts = Parts(ranking, _bet(bet))
+    seed = table_seed(table) if seed is None else seed
+    parts = Parts(ranking, _bet(bet, given, table.y))
     monitor = Monitor(*copy.deepcopy(parts), Ville(alpha), seed=seed)
     path = monitor.extend(given, table.y)
     found = _lines(table, columns, measure, parts.bet, seed, gathered.width)
@@ -90,7 +96,7 @@ def check_split(
     measure: Measure | None = None,
     bet: Bet | None = None,
     alpha: float = 0.01,
-    seed: int = 0,
+    seed: int | None = None,
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
     scale: str = "auto",
@@ -123,9 +129,10 @@ def check_split(
     plain = assemble(join(first, second), labels=_labels(measure), name="train and test")
     X, done = scaled(plain, scale)
     ranking, given = _ranking(plain, X, measure, [first, second], max_rows)
+    seed = table_seed(plain) if seed is None else seed
     order = _shuffled(first.rows, second.rows, seed)
     table, X, given = _reordered(plain, order), X[order], given[order]
-    parts = Parts(ranking, _bet(bet))
+    parts = Parts(ranking, _bet(bet, given, table.y))
     split = Split(*names, order[first.rows :] - first.rows)
     own = copy.deepcopy(parts)
     p = PValues(own.measure, seed=seed).extend(given, table.y)[first.rows :]
@@ -189,7 +196,7 @@ def _ranking(
         return (Conditional(Frozen()) if isinstance(measure, Conditional) else Frozen()), scores
     if not isinstance(inner, (Value, Frozen)):
         _check_length(len(X), max_rows)
-        return measure, X
+        return measure, X[:, column_order(table)]
     if X.shape[1] != 1:
         raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {X.shape[1]}")
     return measure, X[:, 0]
@@ -207,8 +214,10 @@ def _scores(measure: Frozen, y: Any, sets: Sequence[Gathered]) -> Floats:
     return np.concatenate([measure.scores(one.native, own) for one, own in zip(sets, labels, strict=True)])
 
 
-def _bet(bet: Bet | None) -> Bet:
-    return copy.deepcopy(Martingale(Adaptive() if bet is None else bet).bet)  # which refuses what is no bet
+def _bet(bet: Bet | None, given: Floats, y: list[object] | Floats | None) -> Bet:
+    """A copy of the bet, or `Idle` where all examples are equal: there is nothing to test."""
+    own = Martingale(Adaptive() if bet is None else bet).bet  # which refuses what is no bet
+    return Idle() if all_equal(given, y) else copy.deepcopy(own)
 
 
 def _default(table: Table) -> Measure:

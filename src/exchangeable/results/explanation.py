@@ -14,6 +14,7 @@ from exchangeable.martingale import Martingale
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Floats, in_interval
 from exchangeable.pvalues import PValues
+from exchangeable.results.canonical import column_order
 from exchangeable.results.lines import Line, Progress, columns, first, joint, lines_of
 from exchangeable.results.verdict import SHIFTS, capital, printable, written
 from exchangeable.shift import Shift, shift_test
@@ -31,9 +32,10 @@ LN10 = math.log(10.0)
 class Change(NamedTuple):
     """When: how many examples came before the change.
 
-    ``low`` to ``high`` has a promise: if there is a single change, and the examples before it are exchangeable and
-    those after it too, the interval holds the true number with probability at least ``confidence``: over all data,
-    those without an alarm included, for which no interval is shown. After an alarm by chance, or where a change is
+    ``low`` to ``high`` has a promise: if there is a single change, and the examples before it are exchangeable given
+    those after it, and those after it given those before (as two independent i.i.d. samples are), the interval holds
+    the true number with probability at least ``confidence``: over all data, those without an alarm included, for which
+    no interval is shown. Each part given the other, because scales and categories are those of the whole table. After an alarm by chance, or where a change is
     hardly found, it may well miss. If it is empty (None), that model itself is rejected: there is a drift, or there are
     several changes. ``estimate`` has no promise: it is where the capital of the loudest martingale stood lowest within
     the interval, or the quick estimate ``Result.changepoint`` if that is empty.
@@ -94,9 +96,11 @@ class Explanation(NamedTuple):
     @property
     def guarantee(self) -> str:
         """What is promised of the features, in words."""
+        if not self.features:
+            return "All columns are constant, so none was tested."
         each = f"each of the {len(self.features):,}" if len(self.features) > 1 else "it"
         return (
-            f"The chance that any column which is exchangeable by itself is ever named is at most {self.alpha:g}: for "
+            f"The chance that any column which is exchangeable by itself is named is at most {self.alpha:g}: for "
             f"that {each} must reach evidence of {self.level:,.6g}."
         )
 
@@ -141,7 +145,7 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
     alpha = result.alpha if result.alpha is not None else Ville().alpha
     found = columns(result.table, features)
     lines = result.columns
-    if features is not None or not lines:  # they had no say in the verdict, so alpha is theirs
+    if features is not None or not lines:  # they were not tested for the verdict, so alpha is theirs
         bet, seed, start = result.parts.bet, result.seed, result.start
         lines = lines_of(found, bet, share=1.0, seed=seed, start=start, progress=progress)
     evidence = [_feature(result, *one, line, alpha) for one, line in zip(found, lines, strict=True)]
@@ -153,7 +157,7 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
         small=[_odd_one(result, i) for i in order[:ODD]],
         large=[_odd_one(result, i) for i in order[: -ODD - 1 : -1]],
         alpha=alpha,
-        level=1.0 / (alpha * lines[0].weight),
+        level=1.0 / (alpha * (lines[0].weight if lines else 1.0)),
         n=len(result.path.n),
         compared=result.split is not None,
     )
@@ -171,7 +175,8 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
 
     A change after t examples is refuted if the examples up to t, forwards, or those after t, backwards, bring evidence
     of 2 / (1 - confidence) against their own exchangeability. For the true t each has probability at most half of
-    1 - confidence, by Ville's inequality.
+    1 - confidence, by Ville's inequality: given one part, any order of the other is as likely as any, so a scale or a
+    category taken from both does not depend on that order.
     """
     if result.changepoint is None or result.verdict.on_alarm != "latch":
         return None
@@ -254,7 +259,8 @@ def _shift(result: Result, alpha: float) -> Shift | None:
         return None
     measure = result.fresh().measure
     chosen = measure if isinstance(measure, NearestNeighbour) else None
-    return shift_test(result.X, y, measure=chosen, bet=result.fresh().bet, alpha=alpha, seed=result.seed)
+    X = result.X[:, column_order(result.table)]
+    return shift_test(X, y, measure=chosen, bet=result.fresh().bet, alpha=alpha, seed=result.seed)
 
 
 # --------------------------------------------------------------------------------------------------------------- words
@@ -285,8 +291,8 @@ def when(explanation: Explanation) -> list[str]:
             "a drift, or there are several changes."
         ]
     return [
-        f"{sentence} If there was one change, and the examples on either side of it are exchangeable, it came after "
-        f"example {change.low:,} at the earliest and {change.high:,} at the latest ({surely})."
+        f"{sentence} If there was one change, and the examples on either side of it are exchangeable given the other "
+        f"side, it came after example {change.low:,} at the earliest and {change.high:,} at the latest ({surely})."
     ]
 
 

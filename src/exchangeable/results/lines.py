@@ -17,18 +17,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from exchangeable.bets import Idle
 from exchangeable.martingale import Martingale
 from exchangeable.measures import Value
 from exchangeable.measures.rows import shown
 from exchangeable.protocols import Bet, Floats
 from exchangeable.pvalues import PValues
+from exchangeable.results.canonical import column_stream
 from exchangeable.tables import Group, Table
 
 WHOLE = "whole examples"
 HALF = 0.5  # of alpha is for the columns, where they have a say
 MANY = 64  # columns that have one unasked: pixels and embeddings are more, and mean little one by one
 NEAR = 0.2  # in logs: a capital within a fifth of its lowest
-FIRST, BACK = 16, 2**24  # streams of tie-breaking numbers: of the first column, and so many further on backwards
 Progress = Callable[[str, int, int], None]
 
 
@@ -73,7 +74,8 @@ def first(log_value: Floats, log_level: float) -> int | None:
 def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[Group, Floats]]:
     """The columns to look at and, if none is named, the label: each as numbers, a category as its place among them.
 
-    Their places are those of the alphabet, which no order of the rows can change.
+    Their places are those of the alphabet, which no order of the rows can change. A constant column is left out unless
+    it is named: there is nothing to test.
     """
     groups = {group.name: group for group in table.groups}
     if isinstance(features, str) or not all(isinstance(name, str) and name in groups for name in features or ()):
@@ -84,7 +86,21 @@ def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[G
     found = [(group, _values(table, group)) for group in chosen]
     if table.y is not None and features is None:
         found.append((Group(str(table.label), -1, -1, isinstance(table.y, list)), _labels(table.y)))
-    return found
+    return found if features is not None else [(group, values) for group, values in found if not constant(values)]
+
+
+def constant(values: Floats) -> bool:
+    """Whether all rows are equal. Their p-values are then the tie-breaking numbers alone, which are not data.
+
+    >>> constant(np.array([2.0, 2.0])), constant(np.array([[1.0, 2.0], [1.0, 3.0]]))
+    (True, False)
+    """
+    return bool((values == values[:1]).all())
+
+
+def all_equal(given: Floats, y: list[object] | Floats | None) -> bool:
+    """Whether all examples are, labels included."""
+    return constant(given) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
 
 
 def _values(table: Table, group: Group) -> Floats:
@@ -120,16 +136,18 @@ def lines_of(
     """A martingale for each column, with copies of one bet; the weights sum to ``share``.
 
     Bets begin after ``start`` examples; with ``back`` the columns are read from their end. O(n log n) ranks and n bets
-    for each.
+    for each. The tie-breaking numbers of a column depend on its name, not on its place; on a constant column nothing
+    is bet.
     """
     lines = []
     for i, (group, values) in enumerate(found):
         if progress is not None:
             progress("each column backwards" if back else "each column", i, len(found))
-        stream = FIRST + i + (BACK if back else 0)
+        stream = column_stream(group.name, back=back)
         p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if back else values)[start:]
+        own = Idle() if constant(values) else copy.deepcopy(bet)
         kind = "label" if group.start < 0 else "categories" if group.categorical else "numbers"
-        lines.append(Line(group.name, kind, share / len(found), p, Martingale(copy.deepcopy(bet)).extend(p)))
+        lines.append(Line(group.name, kind, share / len(found), p, Martingale(own).extend(p)))
     if progress is not None:
         progress("each column backwards" if back else "each column", len(found), len(found))
     return lines

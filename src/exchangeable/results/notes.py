@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from exchangeable.results.lines import MANY
+from exchangeable.results.lines import MANY, constant
 from exchangeable.results.scaling import WIDE, widest
 from exchangeable.results.verdict import FEW, printable
 from exchangeable.tables import Table
 
+LISTED = 5  # columns named in a note
 SMALL = 5  # examples in a typical class; where there are fewer, the label may well be a number
 
 
@@ -27,6 +28,10 @@ def notes(table: Table, scale: str, looked_at: bool = True) -> Iterator[str]:
             yield f"column {printable(group.name)!r} holds {found}; drop it unless it is meant"
     if isinstance(table.y, list) and len(table.y) >= FEW and SMALL * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, the measure nearest-residual fits it"
+    still = [printable(group.name) for group in table.groups if constant(table.X[:, group.start : group.stop])]
+    if still:
+        named = ", ".join(map(repr, still[:LISTED])) + (f" and {len(still) - LISTED:,} more" * (len(still) > LISTED))
+        yield f"{'columns' if len(still) > 1 else 'column'} {named} held one value only, so there was nothing to test"
     if not looked_at and len(table.groups) > MANY:
         yield f"there are more than {MANY} columns, so no single one has a say in the verdict (columns 'each' gives it)"
     outweighs = widest(table)

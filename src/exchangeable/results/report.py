@@ -270,7 +270,7 @@ def _key(result: Result) -> str:
     if verdict.period is not None:
         key.append(("examples to a false alarm, on average, at least", f"{verdict.period:,.6g}"))
     if verdict.alpha is not None and verdict.on_alarm == "latch":
-        key.append(("p-value, valid at any time", _amount(-peak)))
+        key.append(("p-value of this test", _amount(-peak)))
     if result.split is not None:
         names = _text(result.split.first), _text(result.split.second)
         key += [(f"examples, {names[0]}", f"{result.start:,}"), (f"examples, {names[1]}", f"{len(result.path.n):,}")]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Collection
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from exchangeable import plots
+from exchangeable.martingale import amount
 from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
@@ -29,10 +30,9 @@ if TYPE_CHECKING:
     from exchangeable.results.explanation import Explanation
     from exchangeable.tables import Table
 
-DIGITS = 12  # of an amount; more its logarithm does not hold
 DRAWN = 4  # columns in a figure, at most
-PROMISE = "If the two sets are a random split of one, the chance of a rejection is at most {:g}."
-SAFE = 700.0  # exp of it, and of its negative, is a normal float64
+SPLIT = "If the two sets are a random split of one, the chance of a rejection is at most {:g}."
+ORDER = "On exchangeable data the chance that the test of this table, once, rejects is at most {:g}."
 
 
 class Parts(NamedTuple):
@@ -101,9 +101,11 @@ class Result:
         self.start = start  # examples at the beginning that nothing was bet on
         self.split = split
         self.verdict: Verdict = judge(self.path, monitor, X.shape[1], table.name, scale)
+        if self.alpha is not None and self.verdict.on_alarm == "latch":
+            promise = (ORDER if split is None else SPLIT).format(self.alpha)
+            self.verdict = self.verdict._replace(guarantee=promise)
         if split is not None:
-            promise = PROMISE.format(self.alpha)
-            self.verdict = self.verdict._replace(n=len(X), changepoint=None, changepoints=[], guarantee=promise)
+            self.verdict = self.verdict._replace(n=len(X), changepoint=None, changepoints=[])
         self._library, self._index = library, index
         self._explained: dict[Any, Explanation] = {}
 
@@ -140,7 +142,11 @@ class Result:
 
     @property
     def e_value(self) -> float | Decimal:
-        """The capital of that martingale after the last example: on exchangeable data it is 1 on average."""
+        """The capital of that martingale after the last example: on exchangeable data it is 1 on average.
+
+        With restarts there is none: the latest start is not chosen independently of the data.
+        """
+        self._check_single("e_value")
         return amount(float(self.path.log_value[-1]))
 
     @property
@@ -149,16 +155,19 @@ class Result:
         return max(0.0, float(joint(self.lines).max()) / math.log(10.0))
 
     @property
-    def anytime_p(self) -> float | Decimal:
-        """One over the highest evidence: a p-value of the verdict that may be looked at after every example.
+    def p_value(self) -> float | Decimal:
+        """One over the highest evidence: the p-value of the verdict on this table.
 
-        On exchangeable data the chance that it is *ever* at most a, however long one watches, is at most a. Where
-        columns have a say, the evidence is the weighted maximum of all martingales. With restarts there is none, since
-        each start is another chance.
+        On exchangeable data the chance that it is at most a is at most a, for one table tested once. Where columns
+        are tested, the evidence is the weighted maximum of all martingales. With restarts there is none, since each
+        start is another chance. For a p-value that may be looked at again and again see `Monitor.anytime_p`.
         """
-        if self.verdict.on_alarm == "restart":
-            raise ValueError("anytime_p must be asked of a test without restarts, got one that begins anew")
+        self._check_single("p_value")
         return amount(-max(0.0, float(joint(self.lines).max())))
+
+    def _check_single(self, name: str) -> None:
+        if self.verdict.on_alarm == "restart":
+            raise ValueError(f"{name} is not defined for a test with restarts: each start is another chance")
 
     @property
     def rejected_by(self) -> list[str]:
@@ -298,8 +307,8 @@ class Result:
 
     def record(self) -> dict[str, Any]:
         """All that is in ``to_json``, as plain data."""
-        anytime_p = None if self.verdict.on_alarm == "restart" else self.anytime_p
-        amounts = {"e_value": self.e_value, "anytime_p": anytime_p}
+        restarts = self.verdict.on_alarm == "restart"
+        amounts = {name: None if restarts else getattr(self, name) for name in ("e_value", "p_value")}
         return {
             **self.verdict._asdict(),
             **{name: value if isinstance(value, float) else None for name, value in amounts.items()},
@@ -365,15 +374,3 @@ def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
 
 def _silent(what: str, done: int, total: int) -> None:
     """Nobody watches the progress."""
-
-
-def amount(log: float) -> float | Decimal:
-    """The number with this natural logarithm: a float where that is a normal one, or else a decimal.
-
-    >>> amount(0.0), amount(-math.inf), amount(3000.0)
-    (1.0, 0.0, Decimal('7.64620098905E+1302'))
-    """
-    if -SAFE <= log <= SAFE or log == -math.inf:
-        return math.exp(log)
-    wide = Context(prec=DIGITS + 15, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    return Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN).plus(wide.exp(Decimal(log)))

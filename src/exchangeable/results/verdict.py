@@ -225,12 +225,12 @@ def _promise(verdict: Verdict, lines: Sequence[Line]) -> str:
     if len(lines) > 1 and verdict.alpha is not None:
         return (
             "If the examples were exchangeable (in random order, as i.i.d. data are), a rejection, by whatever of "
-            f"these, would ever come with probability at most {100.0 * verdict.alpha:g} %."
+            f"these, would come with probability at most {100.0 * verdict.alpha:g} %."
         )
     if verdict.alpha is not None and verdict.on_alarm == "latch":
         return (
             f"If the examples were exchangeable (in random order, as i.i.d. data are), evidence of "
-            f"{verdict.threshold:g} would ever be reached with probability at most {100.0 * verdict.alpha:g} %."
+            f"{verdict.threshold:g} would be reached with probability at most {100.0 * verdict.alpha:g} %."
         )
     if verdict.period is None:
         return verdict.guarantee

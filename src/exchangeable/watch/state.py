@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,14 +25,16 @@ class StateError(Exception):
 class StateFile:
     """A state on disk, for one process at a time: a lock on ``<file>.lock`` keeps others out.
 
-    ``configuration`` is what the monitor is made from; a state that was made from another is refused. A first line of
+    ``configuration`` is what the monitor is made from; a state that was made from another is refused. What is named in
+    ``free`` was left out by the user, so the state's own value goes on. A first line of
     JSON (configuration, columns, places in files) is followed by a snapshot of the monitor. The file is replaced as a
     whole, so whoever reads it finds the old state or the new one. O(size of the monitor).
     """
 
-    def __init__(self, path: Path, configuration: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, configuration: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
         self.path = path
         self.configuration = dict(configuration)
+        self.free = free
         self._places: dict[str, Place] = {}
 
     def __enter__(self) -> StateFile:
@@ -88,6 +90,7 @@ class StateFile:
         return dict(record)
 
     def _check(self, configuration: dict[str, Any]) -> None:
+        self.configuration |= {name: configuration.get(name) for name in self.free}
         for name, ours in self.configuration.items():
             if configuration.get(name) != ours:
                 option = f"--{name.replace('_', '-')}"

@@ -1,0 +1,89 @@
+"""What a table is, whatever the order of its columns: the order for distances, the seed, and the streams of columns.
+
+The same table gives the same answer, bit for bit, however its columns are arranged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.protocols import Floats
+from exchangeable.pvalues import SEED_BITS
+from exchangeable.tables import Table
+
+FIRST = 16  # streams of random numbers below are those of full rows
+BACK = 2**31  # streams from here on are for columns read backwards
+
+
+def column_order(table: Table) -> NDArray[np.intp]:
+    """The places of all features, sorted by the names of their columns; numbers in names count as numbers.
+
+    Distances are sums over features, and a sum of floats depends on its order in the last digit.
+
+    >>> from exchangeable.tables import Group
+    >>> groups = [Group("x10", 0, 1, False), Group("x2", 1, 2, False)]
+    >>> column_order(Table(np.zeros((2, 2)), None, ["x10", "x2"], "t", groups)).tolist()
+    [1, 0]
+    """
+    groups = sorted(table.groups, key=lambda group: _natural(group.name))
+    return np.concatenate([np.arange(group.start, group.stop) for group in groups])
+
+
+def table_seed(table: Table) -> int:
+    """The default seed of a table: a hash of its rows *in order*, with columns by name and canonical values.
+
+    Given the bag of rows, the seed still varies with their order. A hash of the bag alone would make the tie-breaking
+    a constant given the data, and the promise is an average over it. Equal values hash alike: ``-0.0`` is ``0.0``,
+    and a category is its text. O(n d).
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in _parts(table):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return int.from_bytes(digest.digest(), "little") >> (64 - SEED_BITS)
+
+
+def column_stream(name: str, *, back: bool = False) -> int:
+    """The stream of random numbers of one column: a hash of its name, so its place in the table does not matter.
+
+    Two names may share a stream (one pair in 2^31): the tests of columns may depend on one another in any way.
+    """
+    own = int.from_bytes(hashlib.blake2b(_text(name), digest_size=8).digest(), "little") % (BACK - 2 * FIRST)
+    return FIRST + own + (BACK if back else 0)
+
+
+def _parts(table: Table) -> Iterator[bytes]:
+    """Names and values, column by column; the label comes last."""
+    for group in sorted(table.groups, key=lambda group: group.name):
+        yield b"category" if group.categorical else b"number"
+        yield _text(group.name)
+        if group.categorical:
+            names = table.features[group.start : group.stop]
+            yield from (_text(names[i]) for i in np.argmax(table.X[:, group.start : group.stop], axis=1).tolist())
+        else:
+            yield _bytes(table.X[:, group.start])
+    if isinstance(table.y, list):
+        yield b"classes"
+        yield from (_text(f"{type(label).__name__} {label}") for label in table.y)
+    elif table.y is not None:
+        yield b"numbers"
+        yield _bytes(table.y)
+
+
+def _bytes(values: Floats) -> bytes:
+    return (np.ascontiguousarray(values, "<f8") + 0.0).tobytes()  # so there is one zero
+
+
+def _text(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+    """Text by the alphabet and digits by their number; then the name itself."""
+    parts = [(part.isdecimal(), part.lstrip("0")) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
+    return [(digits, len(part) if digits else 0, part) for digits, part in parts], name
