@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
-from exchangeable import cli
+from exchangeable import cli, pvalues
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,6 +22,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if name.startswith("test_spark_") and name not in ("test_spark_buckets", "test_spark_walk"):
             group = "spark-faults" if name == "test_spark_faults" else "spark"
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _seed_that_is_drawn() -> Iterator[None]:
+    """What draws a seed from the system gets 0 in this process, so that every test gives the same numbers each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pvalues, "secrets", SimpleNamespace(randbits=lambda bits: 0))
+        yield
+
+
+@pytest.fixture
+def system_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds are drawn from the system after all."""
+    monkeypatch.setattr(pvalues, "secrets", secrets)
 
 
 class Done(NamedTuple):

@@ -74,7 +74,7 @@ def test_a_rejection(mlflow: Any, drifting: ex.results.Result) -> None:
         "exchangeable/rejected": 1.0,
         "exchangeable/log10_martingale": drifting.log10_martingale,
         "exchangeable/log10_max": drifting.log10_max,
-        "exchangeable/log10_anytime_p": pytest.approx(
+        "exchangeable/log10_p_value": pytest.approx(
             -drifting.log10_max, rel=1e-9
         ),  # one column: no others have a say
         "exchangeable/rejected_at": float(drifting.rejected_at or math.nan),
@@ -96,7 +96,7 @@ def test_no_rejection_and_little_else(mlflow: Any, quiet: ex.results.Result) -> 
         "train data/rejected": 0.0,
         "train data/log10_martingale": quiet.log10_martingale,
         "train data/log10_max": quiet.log10_max,
-        "train data/log10_anytime_p": pytest.approx(math.log10(quiet.anytime_p)),
+        "train data/log10_p_value": pytest.approx(math.log10(quiet.p_value)),
     }
     assert set(artifacts(mlflow, run, "train data")) == {"train data/verdict.txt"}
 
@@ -109,8 +109,8 @@ def test_a_rejection_by_one_column(mlflow: Any) -> None:
     assert result.rejected
     run = logged(mlflow, result, figure=False, report=False)
     assert run.data.params["exchangeable/columns_tested"] == "5"
-    assert run.data.metrics["exchangeable/log10_anytime_p"] <= -2.0
-    assert run.data.metrics["exchangeable/log10_anytime_p"] == pytest.approx(math.log10(result.anytime_p))
+    assert run.data.metrics["exchangeable/log10_p_value"] <= -2.0
+    assert run.data.metrics["exchangeable/log10_p_value"] == pytest.approx(math.log10(result.p_value))
 
 
 def test_two_results_in_one_run(mlflow: Any, quiet: ex.results.Result, drifting: ex.results.Result) -> None:

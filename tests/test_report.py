@@ -209,10 +209,11 @@ def restarts() -> Result:
     return told(monitor.extend(X), monitor)
 
 
-def test_with_restarts_there_is_no_anytime_p() -> None:
-    with pytest.raises(ValueError, match="anytime_p must be asked of a test without restarts"):
-        _ = restarts().anytime_p
-    assert "p-value, valid at any time" not in written("restarts")
+@pytest.mark.parametrize("name", ["p_value", "e_value"])
+def test_with_restarts_there_is_no_single_amount(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is not defined for a test with restarts"):
+        getattr(restarts(), name)
+    assert "p-value of this test" not in written("restarts")
 
 
 def restarted_last() -> Result:
@@ -323,7 +324,7 @@ def test_the_figures_are_those_of_the_result(case: str) -> None:
     assert key["features"] == f"{found.n_features:,}"
     peak = max(float(line.log_value.max()) / LN10 + math.log10(line.weight) for line in found.lines)
     assert key["weighted evidence at its peak" if found.columns else "evidence at its peak"] == capital(max(0.0, peak))
-    assert key["p-value, valid at any time"] == capital(-max(0.0, peak))
+    assert key["p-value of this test"] == capital(-max(0.0, peak))
     if found.split is None:
         assert key["examples"] == f"{found.n:,}"
     else:
@@ -441,7 +442,7 @@ def hostile() -> tuple[Result, Explanation]:
         FeatureEvidence(name, "categories", 900.0 - i / 2, 0.0, True, i + 1, i, f"share of {name}: 1 % -> 2 %")
         for i, name in enumerate(names)
     ]
-    shift = Shift(Evidence(found.path.p, log_value, 5), Evidence(found.path.p, log_value[::-1], None), 0.01)
+    shift = Shift(Evidence(found.path.p, log_value, 5), Evidence(found.path.p, log_value[::-1], None), 0.01, 0)
     odd = [Odd(i + 1, 1e-9) for i in range(5)]
     return found, Explanation(Change(50, 40, 60_000, 0.95), features, shift, odd, odd, 0.01, 1e5, n)
 

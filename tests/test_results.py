@@ -18,6 +18,7 @@ from scipy.stats import binomtest
 import exchangeable as ex
 from exchangeable import alarms, bets, measures
 from exchangeable.protocols import Floats
+from exchangeable.results.canonical import column_stream
 from exchangeable.results.frames import assemble, gather
 from exchangeable.results.lines import Line, columns, joint
 from exchangeable.results.method import Method, named
@@ -91,9 +92,9 @@ def test_arrays_lists_and_sparse_matrices() -> None:
 
 def test_one_column_of_numbers_is_ranked_as_such() -> None:
     x = np.random.default_rng(0).normal(size=50)
-    path = ex.Monitor(measures.Value()).extend(x)
+    path = ex.Monitor(measures.Value(), seed=0).extend(x)
     for data in (x, x.tolist(), pd.Series(x), pl.Series(x), pd.DataFrame({"a": x}), x[:, np.newaxis]):
-        result = ex.test(data)
+        result = ex.test(data, seed=0)
         assert (result.measure, result.columns) == ("value", [])
         assert np.array_equal(result.path.log_value, path.log_value)
 
@@ -311,8 +312,9 @@ def test_the_plain_test_is_the_monitor() -> None:
     assert (result.rejected, result.rejected_at, result.changepoint) == (True, monitor.alarm_at, monitor.changepoint)
     assert result.log10_max == path.log_value.max() / LN10
     assert result.e_value == math.exp(path.log_value[-1])
-    assert result.anytime_p == math.exp(-path.log_value.max())
-    assert (result.guarantee, result.alpha, result.seed) == (monitor.guarantee, 0.05, 2)
+    assert result.p_value == math.exp(-path.log_value.max())
+    promise = "On exchangeable data the chance that the test of this table, once, rejects is at most 0.05."
+    assert (result.guarantee, result.alpha, result.seed) == (promise, 0.05, 2)
     assert result.rejected_by == ["whole examples"]
 
 
@@ -321,7 +323,7 @@ def test_columns_have_a_say() -> None:
     result = ex.test(X, alpha=0.02, seed=5)
     paths = [ex.Martingale(bets.Adaptive()).extend(result.path.p)]
     for k in range(4):
-        p = ex.PValues(measures.Value(), seed=5, stream=16 + k).extend(X[:, k])
+        p = ex.PValues(measures.Value(), seed=5, stream=column_stream(f"x{k}")).extend(X[:, k])
         paths.append(ex.Martingale(bets.Adaptive()).extend(p))
     levels = np.log([2.0 / 0.02, *[8.0 / 0.02] * 4])
     reached = [next((i + 1 for i, v in enumerate(path) if v >= c), None) for path, c in zip(paths, levels, strict=True)]
@@ -331,7 +333,7 @@ def test_columns_have_a_say() -> None:
     before = np.array([0.0, *paths[2][: first - 1]])
     assert result.changepoint == max(i for i, v in enumerate(before) if v <= before.min() + 0.2)
     assert result.rejected_by[0] == "x1"
-    assert np.isclose(float(result.anytime_p), 8.0 * math.exp(-paths[2].max()))
+    assert np.isclose(float(result.p_value), 8.0 * math.exp(-paths[2].max()))
     assert result.log10_martingale == paths[0][-1] / LN10
     assert result.path.alarm.tolist() == [i + 1 >= first for i in range(300)]
 
@@ -379,10 +381,10 @@ def test_amounts_beyond_float64_are_exact_to_the_last_digit_that_is_known() -> N
     X = np.concatenate([np.zeros(3000), np.ones(9000)]) + 1e-3 * np.random.default_rng(0).random(12_000)
     result = ex.test(X)
     assert result.log10_max > 320
-    assert isinstance(result.anytime_p, Decimal)
-    assert 0 < result.anytime_p < Decimal("1e-320")
+    assert isinstance(result.p_value, Decimal)
+    assert 0 < result.p_value < Decimal("1e-320")
     record = json.loads(result.to_json())
-    assert (record["anytime_p"], record["rejected"]) == (None, True)
+    assert (record["p_value"], record["rejected"]) == (None, True)
     assert record["log10_max"] == result.log10_max
 
 
@@ -412,7 +414,7 @@ class Ruin(bets.Idle):
 
 def test_a_capital_of_nothing_is_json() -> None:
     result = ex.test(np.arange(5.0), bet=Ruin())
-    assert (result.e_value, result.anytime_p) == (0.0, 1.0)
+    assert (result.e_value, result.p_value) == (0.0, 1.0)
     record = json.loads(result.to_json(), parse_constant=pytest.fail)
     assert (record["log10_martingale"], record["e_value"]) == (None, 0.0)
     json.loads(result.explain().to_json(), parse_constant=pytest.fail)

@@ -185,6 +185,7 @@ def test_a_tenth_of_the_period_warns_by_default() -> None:
         assert given_.warning_detected == default.warning_detected
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_seeds() -> None:
     one, other = ExchangeabilityDetector(), ExchangeabilityDetector()
     assert one.monitor.seed != other.monitor.seed  # so that clones in an ensemble do not draw the same numbers
@@ -401,7 +402,7 @@ def test_a_forest() -> None:
     for i, (x, y) in enumerate(stagger(400)):
         model.learn_one(x, y)
         before = model.n_drifts_detected() if i == 399 else before
-    assert model.n_drifts_detected() - before >= 3
+    assert model.n_drifts_detected() - before >= 2
     assert model.n_warnings_detected() >= 3
 
 

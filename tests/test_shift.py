@@ -137,14 +137,14 @@ def test_nothing_to_test() -> None:
 def test_verdict_and_guarantee_in_words() -> None:
     shift = shift_test(*stream(0, 50), alpha=0.05)
     assert shift.guarantee == (
-        "If the labels are exchangeable, the chance that label shift is ever reported is at most 0.05; if the examples"
-        " given their labels are exchangeable, whatever the labels do, the chance that concept shift is ever reported"
+        "If the labels are exchangeable, the chance that label shift is reported is at most 0.05; if the examples"
+        " given their labels are exchangeable, whatever the labels do, the chance that concept shift is reported"
         " is at most 0.05."
     )
     alarmed = shift.label._replace(alarm_at=7)
-    assert Shift(alarmed, shift.concept, 0.05).verdict == "label shift"
-    assert Shift(shift.concept, alarmed, 0.05).verdict == "concept shift"
-    assert Shift(alarmed, alarmed, 0.05).verdict == "both"
+    assert Shift(alarmed, shift.concept, 0.05, 0).verdict == "label shift"
+    assert Shift(shift.concept, alarmed, 0.05, 0).verdict == "concept shift"
+    assert Shift(alarmed, alarmed, 0.05, 0).verdict == "both"
 
 
 @pytest.mark.parametrize(

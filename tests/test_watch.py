@@ -361,11 +361,23 @@ def live(*words: object, cwd: Path) -> Iterator[Live]:
             pipe.close()
 
 
+def saved_seed(path: Path) -> int:
+    """The seed that was drawn and kept."""
+    seed = saved(path)["configuration"]["seed"]
+    assert isinstance(seed, int)
+    return seed
+
+
+def saved(path: Path) -> dict[str, Any]:
+    """The first line of a state."""
+    return dict(json.loads(path.read_bytes().partition(b"\n")[0]))
+
+
 def test_a_line_is_answered_at_once(tmp_path: Path) -> None:
     x = stream(12)
-    monitor = ex.Monitor(measures.Value())
+    monitor = ex.Monitor(measures.Value(), seed=0)
     steps = expected(monitor.extend(x), monitor)
-    with live(cwd=tmp_path) as process:
+    with live("--seed", 0, cwd=tmp_path) as process:
         for i, value in enumerate(x[:3]):
             process.say(f"{value!r}\n")
             assert process.hear() == steps[i : i + 1]
@@ -383,12 +395,11 @@ def test_signals_save_the_state(tmp_path: Path, number: signal.Signals, code: in
     with live("--state", "s", "--save-every", 1000, cwd=tmp_path) as process:
         process.say("".join(f"{value!r}\n" for value in x[:20]) + "0.12")
         first = process.hear(20)
-        assert not (tmp_path / "s").exists()
         process.process.send_signal(number)
         assert process.process.wait(60) == code
         assert process.end() == (code, [], f"exchangeable: {said}\n")
     _, out, _ = piped("".join(f"{value!r}\n" for value in x[20:]), "--state", "s", cwd=tmp_path)
-    monitor = ex.Monitor(measures.Value())
+    monitor = ex.Monitor(measures.Value(), seed=saved_seed(tmp_path / "s"))
     assert first + records(out) == expected(monitor.extend(x), monitor)
 
 
@@ -421,7 +432,7 @@ def test_a_reader_that_stalls_cannot_hold_it(tmp_path: Path, monkeypatch: pytest
             process.process.wait(0.5)
         process.process.send_signal(signal.SIGTERM)
         assert process.process.wait(30) == 143
-        assert not (tmp_path / "s").exists()
+        assert saved(tmp_path / "s")["n"] == 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -431,7 +442,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     assert "No space left" in done.stderr
-    assert not (tmp_path / "s").exists()
+    assert saved(tmp_path / "s")["n"] == 0
 
 
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
@@ -595,6 +606,6 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
             for line in process.lines:  # one that comes again is the same
                 assert seen.setdefault(json.loads(line)["n"], line) == line
             assert process.process.wait(60) == (1 if kill == 6 else -9)
-    monitor = ex.Monitor(measures.Value(), bets.SimpleJumper())
+    monitor = ex.Monitor(measures.Value(), bets.SimpleJumper(), seed=saved_seed(tmp_path / "s"))
     steps = expected(monitor.extend(x), monitor)
     assert [json.loads(seen[n]) for n in sorted(seen)] == steps

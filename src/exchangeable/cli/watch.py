@@ -148,8 +148,10 @@ def watch(
     kept = None
     if state is not None:
         table = {"reference": _digest(scores), "bins": None if scores is None else bins or BINS}
+        made = Method.of(monitor)
         record = {
-            **Method.of(monitor)._asdict(),
+            "alarm": made.alarm,  # first, since the default bet follows it
+            **made._asdict(),
             "measure": choice.measure,
             **table,
             "features": features,
@@ -174,6 +176,7 @@ def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, s
         source = stack.enter_context(Source(file))
         if state is not None:
             state.resume(source, reader)
+            state.save(monitor, reader.columns, source)  # before any output, so a seed that was drawn is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
         return Watch(monitor, reader, source, out, shown=shown, state=state, save_every=save_every).run(signals)

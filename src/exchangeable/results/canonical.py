@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from exchangeable.protocols import Floats
 from exchangeable.pvalues import SEED_BITS
-from exchangeable.tables import Table
+from exchangeable.tables import Group, Table
 
 FIRST = 16  # streams of random numbers below are those of full rows
 BACK = 2**31  # streams from here on are for columns read backwards
@@ -25,21 +25,19 @@ def column_order(table: Table) -> NDArray[np.intp]:
 
     Distances are sums over features, and a sum of floats depends on its order in the last digit.
 
-    >>> from exchangeable.tables import Group
     >>> groups = [Group("x10", 0, 1, False), Group("x2", 1, 2, False)]
     >>> column_order(Table(np.zeros((2, 2)), None, ["x10", "x2"], "t", groups)).tolist()
     [1, 0]
     """
-    groups = sorted(table.groups, key=lambda group: _natural(group.name))
-    return np.concatenate([np.arange(group.start, group.stop) for group in groups])
+    return np.concatenate([np.arange(group.start, group.stop) for group in _by_name(table)])
 
 
 def table_seed(table: Table) -> int:
-    """The default seed of a table: a hash of its rows *in order*, with columns by name and canonical values.
+    """The default seed of a table: a hash of its rows *in order*, with columns sorted by name and canonical values.
 
     Given the bag of rows, the seed still varies with their order. A hash of the bag alone would make the tie-breaking
     a constant given the data, and the promise is an average over it. Equal values hash alike: ``-0.0`` is ``0.0``,
-    and a category is its text. O(n d).
+    and a category is its text. Constant columns play no part, as everywhere. O(n d).
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in _parts(table):
@@ -57,21 +55,33 @@ def column_stream(name: str, *, back: bool = False) -> int:
     return FIRST + own + (BACK if back else 0)
 
 
+def constant(values: Floats) -> bool:
+    """Whether all rows are equal. Their p-values are then the tie-breaking numbers alone, which are not data.
+
+    >>> constant(np.array([2.0, 2.0])), constant(np.array([[1.0, 2.0], [1.0, 3.0]]))
+    (True, False)
+    """
+    return bool((values == values[:1]).all())
+
+
 def _parts(table: Table) -> Iterator[bytes]:
-    """Names and values, column by column; the label comes last."""
-    for group in sorted(table.groups, key=lambda group: group.name):
-        yield b"category" if group.categorical else b"number"
-        yield _text(group.name)
+    """The values, column by column, without the constant ones; the label comes last."""
+    for group in _by_name(table):
+        X = table.X[:, group.start : group.stop]
+        if constant(X):
+            continue
         if group.categorical:
-            names = table.features[group.start : group.stop]
-            yield from (_text(names[i]) for i in np.argmax(table.X[:, group.start : group.stop], axis=1).tolist())
+            names = [name.removeprefix(f"{group.name}=") for name in table.features[group.start : group.stop]]
+            yield b"categories"
+            yield from (_text(names[i]) for i in X.argmax(axis=1).tolist())
         else:
-            yield _bytes(table.X[:, group.start])
+            yield b"numbers"
+            yield _bytes(X[:, 0])
     if isinstance(table.y, list):
-        yield b"classes"
+        yield b"label: classes"
         yield from (_text(f"{type(label).__name__} {label}") for label in table.y)
     elif table.y is not None:
-        yield b"numbers"
+        yield b"label: numbers"
         yield _bytes(table.y)
 
 
@@ -81,6 +91,10 @@ def _bytes(values: Floats) -> bytes:
 
 def _text(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
+
+
+def _by_name(table: Table) -> list[Group]:
+    return sorted(table.groups, key=lambda group: _natural(group.name))
 
 
 def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:

@@ -23,7 +23,7 @@ from exchangeable.measures import Value
 from exchangeable.measures.rows import shown
 from exchangeable.protocols import Bet, Floats
 from exchangeable.pvalues import PValues
-from exchangeable.results.canonical import column_stream
+from exchangeable.results.canonical import column_stream, constant
 from exchangeable.tables import Group, Table
 
 WHOLE = "whole examples"
@@ -87,15 +87,6 @@ def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[G
     if table.y is not None and features is None:
         found.append((Group(str(table.label), -1, -1, isinstance(table.y, list)), _labels(table.y)))
     return found if features is not None else [(group, values) for group, values in found if not constant(values)]
-
-
-def constant(values: Floats) -> bool:
-    """Whether all rows are equal. Their p-values are then the tie-breaking numbers alone, which are not data.
-
-    >>> constant(np.array([2.0, 2.0])), constant(np.array([[1.0, 2.0], [1.0, 3.0]]))
-    (True, False)
-    """
-    return bool((values == values[:1]).all())
 
 
 def all_equal(given: Floats, y: list[object] | Floats | None) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from exchangeable.results.lines import MANY, constant
+from exchangeable.results.canonical import constant
+from exchangeable.results.lines import MANY
 from exchangeable.results.scaling import WIDE, widest
 from exchangeable.results.verdict import FEW, printable
 from exchangeable.tables import Table
