@@ -49,8 +49,8 @@ def stream(n: int, change: int | None = None) -> list[float]:
     return x.tolist()  # type: ignore[no-any-return]
 
 
-def library(x: list[float]) -> ex.Monitor:
-    monitor = ex.Monitor(measures.Value())
+def library(x: list[float], seed: int) -> ex.Monitor:
+    monitor = ex.Monitor(measures.Value(), seed=seed)
     monitor.extend(x)
     return monitor
 
@@ -59,7 +59,8 @@ def assert_same(sent: Stream, x: list[float]) -> None:
     """The server stands exactly where the library does."""
     assert sent.pending == 0
     assert sent.state["n"] == len(x)
-    assert snapshot.encode(sent.export()) == snapshot.encode(library(x))
+    found = sent.export()
+    assert snapshot.encode(found) == snapshot.encode(library(x, found.seed))
 
 
 # ------------------------------------------------------------------ sending

@@ -68,6 +68,8 @@ def test_a_stream_is_made_once_and_parts_left_out_take_defaults(server: Served) 
     assert first.json()["state"]["n"] == 0
     again = server.ask("PUT", "/v1/streams/a", json={"seed": 7, "bet": {"kind": "adaptive"}})
     assert (again.status_code, again.json()["created"]) == (200, first.json()["created"])
+    for same in ({}, {"bet": {"kind": "adaptive"}}):  # a seed that is left out is the one that was drawn or given
+        assert server.ask("PUT", "/v1/streams/a", json=same).status_code == 200
     other = server.ask("PUT", "/v1/streams/a", json={"seed": 8})
     assert (other.status_code, other.json()["error"]) == (409, "conflict")
     assert server.ask("GET", "/v1/streams/a").json() == first.json()

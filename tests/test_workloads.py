@@ -207,8 +207,24 @@ def test_exact_interval(count: int, runs: int) -> None:
 
 
 def test_delays() -> None:
-    first = np.array([BEFORE - 1, BEFORE, BEFORE + 9, BEFORE + AFTER - 1, BEFORE + AFTER])
-    assert bench_detection.delays(first) == pytest.approx([math.nan, 1, 10, AFTER, AFTER], nan_ok=True)
+    first = [BEFORE - 1, BEFORE, BEFORE + 9, BEFORE + AFTER - 1, BEFORE + AFTER]
+    found = [bench_detection.delay(at, BEFORE) for at in first]
+    assert found == pytest.approx([math.nan, 1, 10, AFTER, AFTER], nan_ok=True)
+
+
+def test_changes_come_at_random_times() -> None:
+    times = np.array([bench_detection.change_time("mean", run) for run in range(2_000)])
+    assert (times.min(), times.max()) == (BEFORE, BEFORE + bench_detection.JITTER - 1)
+    assert stats.chisquare(np.bincount(times - BEFORE)).pvalue > 1e-3
+
+
+def test_the_hazard_of_a_clock_and_of_a_fair_coin() -> None:
+    runs, steps = bench_detection.LONG_RUNS, bench_detection.LONG
+    clock = bench_detection.hazard(np.full(runs, 10_500))
+    assert clock == ["0"] * 10 + ["100"] + ["-"] * 9
+    coin = np.random.default_rng(0).geometric(1e-4, runs).clip(max=steps)
+    flat = [float(share) for share in bench_detection.hazard(coin)]
+    assert max(flat) < 20.0
 
 
 def result(delay: list[float]) -> bench_detection.Result:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exchangeable import alarms
-from exchangeable.catalogue import BETS, MEASURES
+from exchangeable.catalogue import BETS, MEASURES, default_bet
 from exchangeable.measures import Frozen
-from exchangeable.monitor import Monitor
+from exchangeable.monitor import BetWarning, Monitor, bet_advice
 from exchangeable.protocols import Alarm, Measure
 from exchangeable.pvalues import Given
 from exchangeable.service.problems import Problem
@@ -20,6 +21,7 @@ LABELLED = frozenset(
     {"nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"}
 )
 MOST_SEED = 2**53  # what every JSON reader keeps exactly
+warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the reply says it, in its notes
 Kept = Literal[
     "nearest-neighbour",
     "nearest-distance",
@@ -63,7 +65,7 @@ class OfPValues(_Part):
 class BetOn(_Part):
     """A bet, by its name on the command line."""
 
-    kind: Annotated[str, Field(json_schema_extra={"enum": list[Any](BETS)})] = "adaptive"
+    kind: Annotated[str, Field(json_schema_extra={"enum": list[Any](BETS)})]
 
 
 class Once(_Part):
@@ -91,12 +93,15 @@ Alarms = Annotated[Once | Repeatedly, Field(discriminator="kind")]
 
 
 class Configuration(_Part):
-    """What a stream is watched with. Every part may be left out; in its canonical form none is."""
+    """What a stream is watched with. Every part may be left out; in its canonical form none is.
+
+    A bet that is left out is the one that suits the alarm; a seed that is left out is drawn when the stream is made.
+    """
 
     measure: Measures = OfNumbers()
-    bet: BetOn = BetOn()
     alarm: Alarms = Once()
-    seed: Annotated[int, Field(ge=0, le=MOST_SEED)] = 0
+    bet: Annotated[BetOn, Field(default_factory=lambda earlier: BetOn(kind=default_bet(earlier["alarm"].kind)))]
+    seed: Annotated[int | None, Field(ge=0, le=MOST_SEED)] = None
     on_alarm: Literal["latch", "restart"] = "latch"
     labels: Labels = Labels()
 
@@ -115,20 +120,29 @@ class Configuration(_Part):
         """Whether an observation is one number."""
         return not isinstance(self.measure, OfNeighbours)
 
+    @property
+    def notes(self) -> list[str]:
+        """What is allowed and yet seldom meant."""
+        advice = bet_advice(BETS[self.bet.kind](), self._alarm())
+        return [] if advice is None else [advice]
+
+    def with_seed(self, seed: int) -> Configuration:
+        """The same with this seed, unless it has one."""
+        return self if self.seed is not None else self.model_copy(update={"seed": seed})
+
     def canonical(self) -> str:
         """The one text of this configuration: equal configurations have equal texts."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
     def monitor(self, start: int = 0) -> Monitor:
         """A fresh monitor for what follows the first ``start`` examples."""
-        alarm: Alarm
+        parts = self._measure(), BETS[self.bet.kind](), self._alarm()
+        return Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm, start=start)
+
+    def _alarm(self) -> Alarm:
         if isinstance(self.alarm, Once):
-            alarm = alarms.Ville(self.alarm.alpha)
-        else:
-            alarm = REPEATEDLY[self.alarm.kind](self.alarm.period)
-        return Monitor(
-            self._measure(), BETS[self.bet.kind](), alarm, seed=self.seed, on_alarm=self.on_alarm, start=start
-        )
+            return alarms.Ville(self.alarm.alpha)
+        return REPEATEDLY[self.alarm.kind](self.alarm.period)
 
     def _measure(self) -> Measure | Given:
         if isinstance(self.measure, OfPValues):

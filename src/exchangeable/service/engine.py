@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from exchangeable import snapshot
 from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Path
+from exchangeable.pvalues import draw_seed
 from exchangeable.service import alerts, history
-from exchangeable.service.configuration import Configuration
+from exchangeable.service.configuration import Configuration, stored
 from exchangeable.service.live import BINS, CHANGING, LN10, Live, binned, examples, keep, kinds, stream
 from exchangeable.service.problems import Problem
 from exchangeable.service.repeats import Repeats
@@ -352,12 +353,14 @@ class Engine:
     ) -> tuple[bool, dict[str, Any]]:
         row = connection.execute("SELECT configuration FROM streams WHERE name = ?", (name,)).fetchone()
         if row is not None:
-            if row[0] != configuration.canonical():
+            kept = stored(row[0])
+            if kept.canonical() != configuration.with_seed(kept.seed or 0).canonical():
                 raise Problem(409, "conflict", f"stream {name!r} exists with another configuration")
             return False, stream(connection, name)
         most = self.settings.limits.streams
         if connection.execute("SELECT count(*) FROM streams").fetchone()[0] >= most:
             raise Problem(409, "too-many-streams", f"there must be at most {most} streams; delete one first")
+        configuration = configuration.with_seed(draw_seed())
         live = Live.fresh(0, name, configuration, time.time())
         columns = ("name", "configuration", "kinds", "created", *CHANGING)
         live.id = (

@@ -148,7 +148,8 @@ class Live:
 
     def whole(self) -> dict[str, Any]:
         """The stream with its configuration."""
-        return {**self.summary(), "configuration": self.configuration.model_dump(mode="json")}
+        made = self.configuration
+        return {**self.summary(), "configuration": made.model_dump(mode="json"), "notes": made.notes}
 
     @property
     def log10(self) -> float:
@@ -262,7 +263,7 @@ def stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
         raise unknown(name)
-    return {**summary(row[1:]), "configuration": json.loads(row[0])}
+    return {**summary(row[1:]), "configuration": json.loads(row[0]), "notes": stored(row[0]).notes}
 
 
 def summary(values: Sequence[Any]) -> dict[str, Any]:

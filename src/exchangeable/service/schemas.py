@@ -61,6 +61,7 @@ class Stream(Summary):
     """A stream."""
 
     configuration: Configuration
+    notes: list[str] = Field(description="what is allowed and yet seldom meant")
 
 
 class Streams(BaseModel):

@@ -45,11 +45,11 @@ function configuration() {
   const alarm = $("#alarm").value;
   const made = {
     measure: { kind: kind() },
-    bet: { kind: $("#bet").value },
     alarm: alarm === "ville" ? { kind: alarm, alpha: valueOf("alpha") } : { kind: alarm, period: valueOf("period") },
-    seed: valueOf("seed"),
     on_alarm: $("input[name=on_alarm]:checked").value,
   };
+  if ($("#bet").value) made.bet = { kind: $("#bet").value };
+  if (valueOf("seed") !== null) made.seed = valueOf("seed");
   if (needs().cap) made.measure.cap = valueOf("cap");
   if (needs().reference) made.measure.reference = reference ?? [];
   if (needs().label) made.labels = { wait: valueOf("wait") };
@@ -65,7 +65,7 @@ function fault(made) {
   if (needs().reference && (reference?.length ?? 0) < 2) return ["reference", "Choose a file with at least two reference scores."];
   if (made.alarm.kind === "ville" && !(made.alarm.alpha > 0 && made.alarm.alpha < 1)) return ["alpha", "Alpha must lie between 0 and 1."];
   if (made.alarm.kind !== "ville" && !(made.alarm.period > 1)) return ["period", "The period must be greater than 1."];
-  for (const id of ["seed", ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["wait"] : [])]) {
+  for (const id of [...(valueOf("seed") === null ? [] : ["seed"]), ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["wait"] : [])]) {
     if (valueOf(id) === null || !Number.isInteger(valueOf(id)) || valueOf(id) < 0) return [id, `${$(`label[for=${id}]`).firstChild.textContent.trim()} must be a whole number.`];
   }
   return null;
@@ -373,7 +373,7 @@ function droppable(node) {
 
 begin(() => {
   $("#measure").append(...Object.entries(MEASURES).map(([value, [text]]) => el("option", { value, text: `${text} (${value})` })));
-  $("#bet").append(...BETS.map((value) => el("option", { value, text: value })));
+  $("#bet").append(el("option", { value: "", text: "the one that suits the alarm" }), ...BETS.map((value) => el("option", { value, text: value })));
   $("#alarm").append(...Object.entries(ALARMS).map(([value, [text]]) => el("option", { value, text })));
   $("#name").value = (new URLSearchParams(location.search).get("name") ?? "").slice(0, 64);
   write($("#reference-line"), REFERENCE);

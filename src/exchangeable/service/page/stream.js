@@ -281,6 +281,7 @@ function drawConfiguration() {
     ["Labels", labels && LABELLED.has(measure.kind) ? `at most ${count(labels.wait)} observations wait for theirs` : null],
     ["Created", moment(created)],
     ["Resets", resets ? count(resets) : null],
+    ["Note", page.stream.notes?.join(" ")],
   ];
   $("#configuration").replaceChildren(...facts.filter(([, text]) => text).flatMap(([key, text]) => [el("dt", { text: key }), el("dd", { text })]));
   write($("#json"), JSON.stringify(shortened(configuration), null, 2));
