@@ -125,7 +125,7 @@ def written(folder: Path, keys: int, events: int) -> Path:
 def monitored(spark: SparkSession, place: Path, buckets: int) -> DataFrame:
     frame = spark.readStream.schema("device string, seq bigint, x double").option("maxFilesPerTrigger", 1)
     measure = measures.Frozen(bins=BINS, reference=np.random.default_rng(1).normal(size=10_000))
-    return monitor_streams(frame.parquet(str(place)), "device", "seq", "x", measure=measure, buckets=buckets)
+    return monitor_streams(frame.parquet(str(place)), "device", "seq", "x", measure=measure, seed=0, buckets=buckets)
 
 
 def timed(spark: SparkSession, folder: Path, rows: DataFrame) -> Timed:

@@ -10,7 +10,7 @@ from exchangeable import alarms
 from exchangeable.spark import monitor_streams, session
 from sparks import FEW
 
-SEED, BUCKETS = 11, 8
+BUCKETS = 8
 
 
 def main(folder: Path) -> None:
@@ -18,11 +18,12 @@ def main(folder: Path) -> None:
     spark = session("local[1]", settings={**FEW, "spark.local.dir": str(folder / "local")})
     spark.sparkContext.setLogLevel("OFF")
     frame = spark.readStream.schema("key string, seq bigint, x double").option("maxFilesPerTrigger", 1)
+    kept = str(folder / "checkpoint")  # a seed is drawn at the first start
     rows = monitor_streams(
-        frame.parquet(str(folder / "in")), "key", "seq", "x", alarm=alarms.Ville(0.05), seed=SEED, buckets=BUCKETS
+        frame.parquet(str(folder / "in")), "key", "seq", "x", alarm=alarms.Ville(0.05), checkpoint=kept, buckets=BUCKETS
     )
     writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query = writer.option("checkpointLocation", kept).trigger(availableNow=True).start()
     query.awaitTermination()
     found: Any = spark.read.parquet(str(folder / "out")).toPandas()
     found.to_parquet(folder / "rows.parquet")

@@ -270,6 +270,7 @@ def test_every_alarm_of_the_catalogue_is_among_them() -> None:
     assert LOUD.keys() == ALARMS.keys()
 
 
+@pytest.mark.filterwarnings("ignore::exchangeable.monitor.BetWarning")
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 @pytest.mark.parametrize("bet", BETS)
 def test_every_bet_gives_the_same_numbers(bet: str, on_alarm: str) -> None:
@@ -374,6 +375,45 @@ def test_stream_seeds_stay_what_they_are() -> None:
 def test_other_keys_have_no_seed(key: Any) -> None:
     with pytest.raises(ValueError, match="key must be text"):
         stream_seed(0, key)
+
+
+def test_a_seed_that_is_left_out_is_drawn_kept_and_stored() -> None:
+    keys, order, x = ["a"] * 30, np.arange(30), np.zeros(30)  # all ties: p is theta
+    one, other = Monitors(composite()), Monitors(composite())
+    assert one.seed != other.seed
+    assert max(one.seed, other.seed) < 2**53
+    assert f"seed={one.seed}>" in repr(one)
+    assert one.fingerprint()["seed"] == str(one.seed)
+    p = one.extend(keys, order, x).p
+    assert not np.array_equal(p, other.extend(keys, order, x).p)
+    assert np.array_equal(p, Monitors(composite(), seed=one.seed).extend(keys, order, x).p)
+    assert np.array_equal(p, Monitor(Value(), seed=stream_seed(one.seed, "a")).extend(x).p)
+    again = Monitors.decode(one.encode(), composite())
+    assert again.seed == one.seed
+    assert np.array_equal(again.extend(["b"] * 30, order, x).p, one.extend(["b"] * 30, order, x).p)
+    with pytest.raises(ValueError, match=f"seed must be what it was when the state was stored, {one.seed}, got "):
+        other.like(one.encode())
+
+
+@pytest.mark.parametrize("stored", [None, "", "x", "-1", str(2**64), "9" * 5000, [], " 9", "1_0"])
+def test_a_stored_seed_that_is_none_is_refused(stored: Any) -> None:
+    members = arrays_of(busy(composite).encode())
+    members["state.json"]["recipe"]["seed"] = stored
+    with pytest.raises(ValueError, match=r"^(data must hold the seed of its monitors|seed must be)") as error:
+        Monitors.decode(packed(members), composite())
+    assert len(str(error.value)) < 200
+
+
+def test_the_bet_of_a_recipe_follows_its_alarm() -> None:
+    """Left to `Monitor`, it is the one that suits the alarm; of 2.5 kB a key, where `Adaptive` takes 73."""
+    for alarm in (alarms.Cusum(100.0), alarms.ShiryaevRoberts(100.0)):
+        monitors = Monitors(Monitor(Value(), alarm=alarm), seed=9)
+        assert monitors.fingerprint()["bet"] == "Watchful()"
+        rows = monitors.extend(np.arange(40).repeat(2), np.tile([1, 2], 40), np.zeros(80))
+        own = Monitor(Value(), bets.Watchful(), alarm, seed=stream_seed(9, 0)).extend([0.0, 0.0])
+        assert rows.log_value[:2].tobytes() == own.log_value.tobytes()
+        assert 2400 < len(monitors.encode()) / 40 < 2700
+    assert Monitors(Monitor(Value())).fingerprint()["bet"] == "Adaptive()"
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, True, 0.0])

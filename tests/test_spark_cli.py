@@ -75,13 +75,14 @@ QUOTED = ("--option", 'escape="')  # as in RFC 4180
 
 def test_streams_of_a_csv_file(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     write_csv(tmp_path / "readings.csv", rows())
-    done = here("spark", "test", "readings.csv", *WORDS, *QUOTED, "--output", "out", "--format", "json")
+    done = here("spark", "test", "readings.csv", *WORDS, *QUOTED, "--output", "out", "--format", "json", "--seed", 7)
     assert done.code == 1
     record = json.loads(done.out)
     assert record["n_streams"] == len(KEYS)
     assert [found["stream"] for found in record["first"]] == ["b"]
     for row in spark.read.parquet(str(tmp_path / "out")).collect():
-        monitor = ex.Monitor(measures.Value(), seed=stream_seed(0, row["device"]))
+        assert row["seed"] == record["seed"] == 7
+        monitor = ex.Monitor(measures.Value(), seed=stream_seed(7, row["device"]))
         path = monitor.extend(readings(row["device"]))
         assert row["log10_martingale"] == path.log_value[-1] / math.log(10.0)
         assert (row["n"], row["alarm"], row["alarm_at"]) == (N, monitor.alarm_at is not None, monitor.alarm_at)
@@ -89,9 +90,10 @@ def test_streams_of_a_csv_file(spark: SparkSession, here: Run, tmp_path: Path) -
 
 def test_words_and_no_rejection(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "readings.jsonl", [row for row in rows() if row[0] != "b"])
-    done = here("spark", "test", "readings.jsonl", *WORDS, "--output", "out", "--steps", "--bet", "simple-mixture")
+    options = ("--steps", "--bet", "simple-mixture", "--seed", 3)
+    done = here("spark", "test", "readings.jsonl", *WORDS, "--output", "out", *options)
     words = "NONE of 3 streams has changed, as far as the evidence goes, at a false discovery rate of 5 %."
-    assert (done.code, done.out) == (0, f"{tmp_path / 'out'}: {words}\n")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'out'}: {words}\nThe seed is 3.\n")
     assert spark.read.parquet(str(tmp_path / "out")).where("kind = 'step'").count() == 3 * N
 
 
@@ -101,15 +103,18 @@ def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, t
     places = ("--output", "out", "--checkpoint", "kept")
     command = ("spark", "monitor", "in", *WORDS, *QUOTED, *places, "--available-now", "--buckets", 4)
     write_csv(tmp_path / "in" / "1.csv", table[:half])
-    assert here(*command).code == 0
+    assert here(*command, "--seed", 7).code == 0
     write_csv(tmp_path / "in" / "2.csv", table[half:] + table[:3])
-    done = here(*command, "--format", "json")
+    done = here(*command, "--format", "json")  # the seed was stored
     assert done.code == 1
-    assert [found["stream"] for found in json.loads(done.out)["first"]] == ["b"]
+    record = json.loads(done.out)
+    assert [found["stream"] for found in record["first"]] == ["b"]
+    assert record["seed"] == 7
     written = spark.read.parquet(str(tmp_path / "out"))
     for key in KEYS:
         steps = written.where("kind = 'step'").where(written["device"] == key).orderBy("n").collect()
-        path = ex.Monitor(measures.Value(), bets.CompositeJumper(), seed=stream_seed(0, key)).extend(readings(key))
+        monitor = ex.Monitor(measures.Value(), bets.CompositeJumper(), seed=stream_seed(7, key))
+        path = monitor.extend(readings(key))
         assert [step["p"] for step in steps] == path.p.tolist()
         assert [step["log10_martingale"] for step in steps] == (path.log_value / math.log(10.0)).tolist()
     repeated = written.where("kind = 'duplicate'").collect()
@@ -118,6 +123,9 @@ def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, t
     refused = here(*command[:-1], 5)
     assert refused.code == 3
     assert "4 buckets" in refused.err
+    refused = here(*command, "--seed", 5)
+    assert refused.code == 2
+    assert "seed must be 7, with which checkpoint" in refused.err
     assert here(*command).code == 1  # nothing was lost
 
 
@@ -126,11 +134,13 @@ def test_a_torn_line_in_a_stream_of_json_is_reported(spark: SparkSession, here: 
     with write_jsonl(tmp_path / "in" / "1.jsonl", table).open("a") as file:
         file.write('{"device": "a", "se\n')
     places = ("--output", "out", "--checkpoint", "kept")
-    done = here("spark", "monitor", "in", *WORDS, *places, "--available-now", "--buckets", 2, "--bad", "report")
+    options = ("--available-now", "--buckets", 2, "--bad", "report", "--rate", 1e-9, "--format", "json")
+    done = here("spark", "monitor", "in", *WORDS, *places, *options)
     assert done.code == 0
-    written = spark.read.parquet(str(tmp_path / "out"))
+    written, seed = spark.read.parquet(str(tmp_path / "out")), json.loads(done.out)["seed"]  # drawn
     steps = [row["p"] for row in written.where("kind = 'step'").orderBy("n").collect()]
-    assert steps == ex.PValues(measures.Value(), seed=stream_seed(0, "a")).extend(readings("a", 20)).tolist()
+    assert steps == ex.PValues(measures.Value(), seed=stream_seed(seed, "a")).extend(readings("a", 20)).tolist()
+    assert {row["seed"] for row in written.collect()} == {seed}
     assert [row["kind"] for row in written.where("kind != 'step'").collect()] == ["bad"]
 
 
@@ -141,9 +151,30 @@ def test_pvalues_of_a_table(spark: SparkSession, here: Run, tmp_path: Path) -> N
     frame = spark.createDataFrame(table, "i int, a double, b double, c int")
     frame.write.parquet(str(tmp_path / "table.parquet"))
     words = ("--order", "i", "--features", "a,b", "--label", "c", "--output", "p", "--seed", 5)
-    assert here("spark", "pvalues", "table.parquet", *words).code == 0
+    done = here("spark", "pvalues", "table.parquet", *words)
+    assert (done.code, done.err) == (0, "exchangeable: note: the seed is 5\n")
     found = [row["p"] for row in spark.read.parquet(str(tmp_path / "p")).orderBy("i").collect()]
     assert found == ex.PValues(measures.NearestNeighbour(), seed=5).extend(X, y).tolist()
+
+
+@pytest.mark.parametrize("command", ["test", "monitor"])
+def test_a_bet_follows_the_alarm_and_another_is_noted(
+    spark: SparkSession, here: Run, tmp_path: Path, command: str
+) -> None:
+    """Once, as a note; executors and functions of the library keep quiet."""
+    write_csv(tmp_path / "in" / "1.csv", [row for row in rows(40) if row[0] in ("a", "b")])
+    options = [*QUOTED, "--alarm", "shiryaev-roberts", "--period", 20, "--seed", 3]
+    options += ["--steps"] if command == "test" else ["--available-now", "--buckets", 2]
+    where = ("--checkpoint", "kept") if command == "monitor" else ()
+    assert here("spark", command, "in", *WORDS, *options, "--output", "out", *where).err == ""
+    step = spark.read.parquet(str(tmp_path / "out")).where("device = 'b'").orderBy("n").collect()[-1]
+    parts = measures.Value(), bets.Watchful(), ex.alarms.ShiryaevRoberts(20)
+    path = ex.Monitor(*parts, seed=stream_seed(3, "b")).extend(readings("b", 40))
+    assert step["log10_martingale"] == path.log_value[-1] / math.log(10.0)
+    where = ("--checkpoint", "taken") if command == "monitor" else ()
+    done = here("spark", command, "in", *WORDS, *options, "--bet", "adaptive", "--output", "out2", *where)
+    assert done.err.startswith("exchangeable: note: the bet Adaptive learns to stay idle on noise")
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -179,11 +210,17 @@ def test_failures_are_one_sentence(
 
 def test_bad_rows_go_to_the_output_if_so_asked(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     write_csv(tmp_path / "bad.csv", [("a", 1, 0.5), ("a", 2, "half"), ("a", "x", 1.0), ("a", 4, "1.5")])
-    words = ("--output", "out", "--steps", "--bad", "report")
-    assert here("spark", "test", "bad.csv", *WORDS, *words).code == 0
-    kinds = sorted(row["kind"] for row in spark.read.parquet(str(tmp_path / "out")).collect())
-    assert kinds.count("step") == 2
-    assert kinds.count("bad") == 2
+    words, seeds = ("--steps", "--bad", "report", "--format", "json"), set()
+    for output in ("out", "out2"):
+        done = here("spark", "test", "bad.csv", *WORDS, *words, "--output", output)
+        assert done.code == 0
+        found = spark.read.parquet(str(tmp_path / output)).collect()
+        kinds = sorted(row["kind"] for row in found)
+        assert kinds.count("step") == 2
+        assert kinds.count("bad") == 2
+        assert {row["seed"] for row in found} == {json.loads(done.out)["seed"]}
+        seeds.add(found[0]["seed"])
+    assert len(seeds) == 2  # each run draws its own
 
 
 def test_a_line_with_too_many_fields_is_no_record(spark: SparkSession, here: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,12 @@ from pyspark.sql import types as T
 
 from bench_spark_live import resident, stored
 from exchangeable import Monitor, alarms, bets, measures
+from exchangeable.monitor import BetWarning
 from exchangeable.pvalues import Given
 from exchangeable.spark import monitor_streams, refusal
 from exchangeable.spark.columns import admitted
 from exchangeable.spark.live import _uncounted
+from exchangeable.spark.seeds import FILE, SeedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +75,7 @@ SIMPLE = "key string, seq bigint, x double"
 
 
 def watched(spark: SparkSession, folder: Path, schema: str = SIMPLE, **more: Any) -> DataFrame:
+    (folder / "in").mkdir(parents=True, exist_ok=True)
     frame = source(spark, folder / "in", schema)
     return monitor_streams(
         frame, "key", "seq", "x", **{"alarm": alarms.Ville(0.05), "seed": SEED, "buckets": 8, **more}
@@ -102,7 +106,7 @@ def test_many_streams_over_micro_batches_and_a_restart(spark: SparkSession, tmp_
     for number in range(2, 4):
         feeds.add(tmp_path / "in", number, events.filter(part == number))
     rows = run(watched(spark, tmp_path), tmp_path)
-    assert list(rows.columns) == ["key", "seq", "kind", *feeds.NUMBERS, "count", "detail"]
+    assert list(rows.columns) == ["key", "seq", "kind", *feeds.NUMBERS, "count", "detail", "seed"]
     assert set(rows["kind"]) == {"step"}
     assert rows["alarm"].any()
     assert (rows["seq"] == rows["n"]).all()
@@ -144,7 +148,7 @@ def test_a_model_labels_times_small_keys_and_restarts(spark: SparkSession, tmp_p
     parts: dict[str, Any] = {"measure": again().measure, "bet": bets.CompositeJumper(), "alarm": alarms.Ville(0.2)}
     rows = monitor_streams(frame, "the key", "when?", "x.y", "`", **parts, on_alarm="restart", seed=SEED, buckets=3)
     assert [field.dataType for field in rows.schema.fields[:2]] == [T.ShortType(), T.TimestampType()]
-    assert rows.columns == ["the key", "when?", "kind", *feeds.NUMBERS, "count", "detail", "test"]
+    assert rows.columns == ["the key", "when?", "kind", *feeds.NUMBERS, "count", "detail", "test", "seed"]
     found = run(rows, tmp_path)
     told = feeds.steps(found)
     for key, (x, y) in streams.items():
@@ -171,6 +175,149 @@ def test_p_values_binary_keys_days_and_a_function_for_each_batch(spark: SparkSes
     assert found["seq"].min() == dt.date(1970, 1, 2)
     found["key"] = found["key"].map(bytes)
     feeds.assert_steps(found, lambda: Monitor(Given(), bets.Histogram(), alarms.Ville(0.05)), SEED, data)
+
+
+# ------------------------------------------------------------------ the bet
+
+
+@pytest.mark.parametrize("alarm", [alarms.Cusum(20.0), alarms.ShiryaevRoberts(20.0)])
+def test_the_bet_follows_the_alarm(spark: SparkSession, tmp_path: Path, alarm: Any) -> None:
+    data = feeds.walks(["a", "b"], 60)
+    feeds.add(tmp_path / "in", 0, feeds.shuffled(feeds.events(data)))
+    rows = run(watched(spark, tmp_path, alarm=alarm), tmp_path)
+    assert rows["alarm"].any()
+    feeds.assert_steps(rows, lambda: Monitor(measures.Value(), bets.Watchful(), alarm), SEED, data)
+
+
+def test_a_bet_that_does_not_suit_the_alarm_is_taken_with_a_warning(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.warns(BetWarning, match="use Watchful"):
+        watched(spark, tmp_path, bet=bets.Adaptive(), alarm=alarms.ShiryaevRoberts(20.0))
+
+
+# ------------------------------------------------------------------ the seed
+
+
+def drawing(spark: SparkSession, folder: Path, **more: Any) -> DataFrame:
+    """A query whose seed is left out."""
+    return watched(spark, folder, **{"seed": None, "checkpoint": str(folder / "checkpoint"), **more})
+
+
+def stored_seed(folder: Path) -> int:
+    return int(json.loads((folder / "checkpoint" / FILE).read_text())["seed"])
+
+
+def test_a_seed_that_is_drawn_outlives_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    """A query that was stopped and restarted has the numbers of an unbroken one, and of the library."""
+    data = feeds.walks(["a", "b", "c"], 40)
+    events = feeds.events(data)
+    late = np.asarray(events["seq"]) > 20
+    one, other = tmp_path / "one", tmp_path / "other"
+    feeds.add(one / "in", 0, events.filter(~late))
+    run(drawing(spark, one), one)
+    seed = stored_seed(one)
+    feeds.add(one / "in", 1, events.filter(late))
+    rows = run(drawing(spark, one), one)
+    assert set(rows["seed"]) == {seed}
+    assert seed < 2**53
+    feeds.assert_steps(rows, recipe, seed, data)
+    feeds.add(other / "in", 0, events)
+    unbroken = run(watched(spark, other, seed=seed), other)
+    pd.testing.assert_frame_equal(*(each.sort_values(["key", "n"], ignore_index=True) for each in (rows, unbroken)))
+    third = tmp_path / "third"
+    drawing(spark, third)
+    assert stored_seed(third) != seed
+
+
+def test_a_checkpoint_takes_no_other_seed(spark: SparkSession, tmp_path: Path) -> None:
+    drawing(spark, tmp_path, seed=7)  # given seeds are stored too
+    drawing(spark, tmp_path, seed=7)
+    drawing(spark, tmp_path)
+    assert stored_seed(tmp_path) == 7
+    told = r"^seed must be 7, with which checkpoint '.*' was begun, got 8: another seed needs a checkpoint of its own$"
+    with pytest.raises(ValueError, match=told):
+        drawing(spark, tmp_path, seed=8)
+    with pytest.raises(ValueError, match=r"^seed must be a whole number"):
+        drawing(spark, tmp_path, seed=7.0)
+    add(tmp_path, 0, ("a", 1, 0.1))
+    assert set(run(drawing(spark, tmp_path), tmp_path)["seed"]) == {7}
+    add(tmp_path, 1, ("a", 2, 0.1))
+    law = "a checkpoint can be used only by the query that it was begun with: seed must be what it was when the state"
+    assert str(failure(watched(spark, tmp_path, seed=8), tmp_path)).startswith(f"{law} was stored, 7, got 8")
+
+
+def test_a_checkpoint_that_was_begun_with_a_seed_of_its_own_needs_it(spark: SparkSession, tmp_path: Path) -> None:
+    """A drawn seed would not be that of the state, and stored it would stand in the way of the right one."""
+    add(tmp_path, 0, ("a", 1, 0.1))
+    run(watched(spark, tmp_path), tmp_path)
+    with pytest.raises(ValueError, match=r"^seed must be given for checkpoint .* in the column 'seed' of the output$"):
+        drawing(spark, tmp_path)
+    add(tmp_path, 1, ("a", 2, 0.1))
+    assert len(run(drawing(spark, tmp_path, seed=SEED), tmp_path)) == 2
+    assert not (tmp_path / "checkpoint" / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"7",
+        b"\xff\xfe",
+        b'{"format": "exchangeable seed", "version": 1, "seed": 7',
+        b'{"format": "exchangeable seed", "version": 1, "seed": -7}',
+        b'{"format": "exchangeable seed", "version": 1, "seed": true}',
+        b'{"format": "exchangeable seed", "version": 1, "seed": "7"}',
+        b'{"format": "exchangeable seed", "version": 1, "seed": 9223372036854775808}',
+        b'{"format": "exchangeable seed", "version": 2, "seed": 7}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_seed_is_refused_in_one_sentence(spark: SparkSession, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / FILE).write_bytes(content)
+    for seed in (None, 7):
+        with pytest.raises(ValueError, match=rf"/{FILE} must hold the seed of the query, but is damaged: .*"):
+            SeedFile(spark, str(tmp_path / "checkpoint")).choose(seed)
+    assert (tmp_path / "checkpoint" / FILE).read_bytes() == content
+
+
+def test_a_seed_that_was_changed_behind_the_back_of_the_file_system_is_damaged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    drawing(spark, tmp_path, seed=7)
+    place = tmp_path / "checkpoint" / FILE
+    place.write_text(place.read_text().replace("7", "8"))
+    with pytest.raises(ValueError, match="but is damaged"):
+        drawing(spark, tmp_path)
+
+
+def test_a_call_that_is_refused_stores_no_seed(spark: SparkSession, tmp_path: Path) -> None:
+    for more in ({"most": 1}, {"buckets": 0}, {"measure": measures.Frozen()}):
+        with pytest.raises(ValueError, match="must"):
+            drawing(spark, tmp_path, **more)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_of_two_first_starts_at_once_only_one_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (SeedFile(spark, str(tmp_path / "checkpoint")) for _ in range(2))
+    seed, late = one.choose(None), other.choose(None)
+    one.keep(seed)
+    with pytest.raises(ValueError, match=f"^seed must be {seed}, "):
+        other.keep(late)
+    assert stored_seed(tmp_path) == seed
+    other._create(b"never")
+    assert stored_seed(tmp_path) == seed
+
+
+def test_p_values_need_no_seed(spark: SparkSession, tmp_path: Path) -> None:
+    assert watched(spark, tmp_path, measure=Given(), seed=None).columns[-1] == "seed"
+
+
+def test_spark_connect_has_no_files(tmp_path: Path) -> None:
+    """Its sessions lack the attributes that lead to Java."""
+    with pytest.raises(ValueError, match=r"^checkpoint must be None with Spark Connect, .*: give a seed instead$"):
+        SeedFile(object(), str(tmp_path))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ what is not bet on
@@ -288,7 +435,15 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
         ({"buckets": 0}, "buckets must be a whole number from 1 to 32768, got 0"),
         ({"gaps": 1}, "gaps must be True or False, got 1"),
         ({"most": 1}, "most must be a whole number from 2 to 1048576, got 1"),
-        ({"seed": -1}, "seed must be a whole number from 0 to 18446744073709551615, got -1"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, got -1"),
+        ({"seed": 2**63}, "seed must be a whole number from 0 to 9223372036854775807, got 9223372036854775808"),
+        (
+            {"seed": None},
+            "seed must be given, or the checkpoint folder of the query, in which a drawn seed is stored, ",
+        ),
+        ({"checkpoint": ""}, "checkpoint must be the checkpoint folder of the query, got ''"),
+        ({"checkpoint": Path("kept")}, "checkpoint must be the checkpoint folder of the query, got PosixPath"),
+        ({"key": "Seed"}, "key must not be called 'Seed', as a column of the result is: rename it"),
         ({"measure": measures.NearestNeighbour()}, "recipe must have a measure of bounded memory: Value, Frozen"),
         ({"measure": measures.Frozen()}, "recipe must have a measure of bounded memory: Value, Frozen"),
         ({"key": "n"}, "key must not be called 'n', as a column of the result is: rename it"),
@@ -302,19 +457,21 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
 def test_what_cannot_be_monitored_is_refused_at_once(
     spark: SparkSession, tmp_path: Path, more: dict[str, Any], told: str
 ) -> None:
-    columns = "key string, seq bigint, x double, n string, Count bigint, P string, p bigint, a string, A bigint"
+    columns = (
+        "key string, seq bigint, x double, n string, Count bigint, P string, p bigint, a string, A bigint, Seed string"
+    )
     frame = source(spark, tmp_path, columns)
     with pytest.raises(ValueError, match=f"^{told}"):
-        monitor_streams(frame, **{"key": "key", "order": "seq", "features": "x", **more})
+        monitor_streams(frame, **{"key": "key", "order": "seq", "features": "x", "seed": SEED, **more})
 
 
 def test_what_is_given_stays_fresh_and_a_used_measure_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     frame = source(spark, tmp_path, SIMPLE)
     measure, bet, alarm = measures.Value(), bets.CompositeJumper(), alarms.Ville()
-    monitor_streams(frame, "key", "seq", "x", measure=measure, bet=bet, alarm=alarm)
+    monitor_streams(frame, "key", "seq", "x", measure=measure, bet=bet, alarm=alarm, seed=SEED)
     measure.update(1.0)
     with pytest.raises(ValueError, match=r"^recipe must be fresh, got a monitor"):
-        monitor_streams(frame, "key", "seq", "x", measure=measure)
+        monitor_streams(frame, "key", "seq", "x", measure=measure, seed=SEED)
 
 
 def test_a_batch_and_another_state_store_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -25,9 +25,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exchangeable import Monitor, alarms, bets, measures
+from exchangeable.monitor import BetWarning
 from exchangeable.pvalues import Given
-from exchangeable.spark import refusal, stream_seed
-from exchangeable.spark import test_streams as tested
+from exchangeable.spark import fleet_report, refusal, stream_seed
+from exchangeable.spark import test_streams as of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,11 @@ def shuffled(spark: SparkSession, rows: pd.DataFrame, partitions: int = 3) -> Da
     return spark.createDataFrame(rows.sample(frac=1.0, random_state=1)).repartition(partitions)
 
 
+def seeded(frame: DataFrame, *columns: Any, **more: Any) -> DataFrame:
+    """With a seed that is fixed, unless another is given."""
+    return of_spark(frame, *columns, **{"seed": 0, **more})
+
+
 def monitor(key: Any, seed: int = 0, **parts: Any) -> Monitor:
     fresh = copy.deepcopy({name: part for name, part in parts.items() if name != "on_alarm"})
     on_alarm = parts.get("on_alarm", "latch")
@@ -80,7 +86,7 @@ def expected(rows: pd.DataFrame, columns: Any, label: str | None = None, seed: i
         one.extend(own[columns].to_numpy(), None if label is None else own[label].to_numpy())
         assert one.last is not None
         logs = one.last.log_value / math.log(10.0), one.log_max / math.log(10.0)
-        found.append((key, one.n, *logs, one.alarm_at is not None, one.alarm_at, one.changepoint, 0))
+        found.append((key, one.n, *logs, one.alarm_at is not None, one.alarm_at, one.changepoint, 0, seed))
     return found
 
 
@@ -113,7 +119,7 @@ def test_every_key_has_the_numbers_of_a_monitor(spark: SparkSession, name: str) 
     small, usual = 7, 10_000
     for batch, partitions, adaptive in ((small, None, "true"), (usual, 5, "false")):
         with setting(spark, BATCH, str(batch)), setting(spark, "spark.sql.adaptive.enabled", adaptive):
-            result = tested(frame, "k", "o", columns, label, seed=3, partitions=partitions, **parts)
+            result = seeded(frame, "k", "o", columns, label, seed=3, partitions=partitions, **parts)
             assert collected(result) == numbers
     assert measure.n == 0
 
@@ -121,10 +127,10 @@ def test_every_key_has_the_numbers_of_a_monitor(spark: SparkSession, name: str) 
 def test_every_step_has_the_numbers_of_a_monitor(spark: SparkSession) -> None:
     rows = table(np.random.default_rng(1))
     parts: dict[str, Any] = {"measure": measures.Value(), "bet": bets.CompositeJumper(), "alarm": alarms.Ville(0.2)}
-    result = tested(shuffled(spark, rows), "k", "o", "a", steps=True, on_alarm="restart", **parts)
+    result = seeded(shuffled(spark, rows), "k", "o", "a", steps=True, on_alarm="restart", **parts)
     found = pandas(result).sort_values(["k", "o"])
     assert list(found.columns) == [
-        *("k", "o", "kind", "n", "p", "log10_martingale", "alarm", "changepoint", "count", "detail", "test")
+        *("k", "o", "kind", "n", "p", "log10_martingale", "alarm", "changepoint", "count", "detail", "test", "seed")
     ]
     assert set(found["kind"]) == {"step"}
     for key, own in found.groupby("k"):
@@ -142,13 +148,13 @@ def test_what_is_left_out(spark: SparkSession) -> None:
     """The parts of `Monitor`; without a label numbers are their own scores, and rows have distances."""
     rows = table(np.random.default_rng(2), 5, 30)
     frame = shuffled(spark, rows)
-    assert collected(tested(frame, "k", "o", "a")) == expected(rows, "a", measure=measures.Value())
+    assert collected(seeded(frame, "k", "o", "a")) == expected(rows, "a", measure=measures.Value())
     both = ["a", "b"]
-    assert collected(tested(frame, "k", "o", both)) == expected(rows, both, measure=measures.NearestDistance())
-    assert collected(tested(frame, "k", "o", both, "y")) == expected(rows, both, "y")
+    assert collected(seeded(frame, "k", "o", both)) == expected(rows, both, measure=measures.NearestDistance())
+    assert collected(seeded(frame, "k", "o", both, "y")) == expected(rows, both, "y")
     arrays = frame.select("k", "o", "y", F.array("a", "b").alias("v"))
-    assert collected(tested(arrays, "k", "o", "v")) == expected(rows, both, measure=measures.NearestDistance())
-    assert collected(tested(frame, "k", "o", "a", "y")) == expected(rows, ["a"], "y")
+    assert collected(seeded(arrays, "k", "o", "v")) == expected(rows, both, measure=measures.NearestDistance())
+    assert collected(seeded(frame, "k", "o", "a", "y")) == expected(rows, ["a"], "y")
 
 
 def test_keys_and_orders_of_other_types(spark: SparkSession) -> None:
@@ -166,7 +172,7 @@ def test_keys_and_orders_of_other_types(spark: SparkSession) -> None:
         frame = frame.withColumn("k", F.unhex("k").cast("string").cast(kind) if kind != "binary" else F.unhex("k"))
         days = F.date_add(F.lit("2024-01-01").cast("date"), F.col("o").cast("int"))
         frame = frame.withColumn("o", days.cast(order) if order != "decimal(20,3)" else F.col("o").cast(order) / 8)
-        result = tested(frame, "k", "o", "a", steps=True, gaps=False)
+        result = seeded(frame, "k", "o", "a", steps=True, gaps=False)
         assert result.schema["k"].dataType == frame.schema["k"].dataType
         assert result.schema["o"].dataType == frame.schema["o"].dataType
         found = pandas(result.select("k", "n", "p"))
@@ -182,8 +188,57 @@ def _plain(key: Any) -> str:
 
 def test_given_p_values(spark: SparkSession) -> None:
     rows = table(np.random.default_rng(4), 5, 30).assign(p=lambda rows: (rows.b.abs() % 1.0) + 1e-9)
-    found = collected(tested(shuffled(spark, rows), "k", "o", "p", measure=Given()))
+    found = collected(seeded(shuffled(spark, rows), "k", "o", "p", measure=Given()))
     assert found == expected(rows, "p", measure=Given())
+
+
+# ------------------------------------------------------------------ the seed, and the bet
+
+
+def test_a_seed_that_is_left_out_is_drawn_once_and_told(spark: SparkSession) -> None:
+    """Each call has its own, computing the result again draws no other, and with it anybody can check a stream."""
+    rows = table(np.random.default_rng(6), 6, 30)
+    frame = shuffled(spark, rows)
+    parts: dict[str, Any] = {"measure": measures.Value(), "bet": bets.CompositeJumper()}
+    seeds = set()
+    for more in ({}, {"steps": True}, {"on_alarm": "restart"}):
+        result = of_spark(frame, "k", "o", "a", **parts, **more)
+        found = collected(result)
+        assert found == collected(result)
+        assert found == collected(seeded(frame, "k", "o", "a", seed=found[0][-1], **parts, **more))
+        assert result.columns[-1] == "seed"
+        assert dict(result.dtypes)["seed"] == "bigint"
+        seeds |= {row[-1] for row in found}
+        if not more:
+            assert found == expected(rows, "a", seed=found[0][-1], **parts)
+    assert len(seeds) == 3
+    assert max(seeds) < 2**53
+    assert collected(seeded(frame, "k", "o", "a", seed=2**63 - 1, **parts))[0][-1] == 2**63 - 1
+
+
+def test_a_fleet_report_takes_the_rows_with_their_seed(spark: SparkSession) -> None:
+    frame = shuffled(spark, table(np.random.default_rng(6), 6, 30))
+    for steps in (False, True):
+        report = fleet_report(of_spark(frame, "k", "o", "a", bet=bets.CompositeJumper(), steps=steps))
+        assert report.count() == 6
+
+
+@pytest.mark.parametrize("alarm", [alarms.Cusum(50.0), alarms.ShiryaevRoberts(50.0)])
+def test_the_bet_follows_the_alarm(spark: SparkSession, alarm: Any) -> None:
+    rows = table(np.random.default_rng(2), 5, 30)
+    found = collected(seeded(shuffled(spark, rows), "k", "o", "a", alarm=alarm))
+    assert found == expected(rows, "a", measure=measures.Value(), bet=bets.Watchful(), alarm=alarm)
+
+
+@pytest.mark.filterwarnings("ignore::exchangeable.monitor.BetWarning")
+@pytest.mark.parametrize("measure", [measures.Value(), measures.NearestDistance()])
+def test_a_bet_that_does_not_suit_the_alarm_is_taken_with_a_warning(spark: SparkSession, measure: Any) -> None:
+    rows = table(np.random.default_rng(2), 5, 30)
+    parts: dict[str, Any] = {"measure": measure, "bet": bets.Adaptive(), "alarm": alarms.ShiryaevRoberts(50.0)}
+    columns = "a" if isinstance(measure, measures.Value) else ["a"]
+    with pytest.warns(BetWarning, match="use Watchful"):
+        result = seeded(shuffled(spark, rows), "k", "o", columns, **parts)
+    assert collected(result) == expected(rows, columns, **parts)
 
 
 # ------------------------------------------------------------------ disorder
@@ -204,7 +259,7 @@ def disorder(spark: SparkSession) -> DataFrame:
 
 
 def test_disorder_is_reported_and_never_bet_on(spark: SparkSession) -> None:
-    summary = {row.k: row for row in tested(disorder(spark), "k", "o", "x", bad="report").collect()}
+    summary = {row.k: row for row in seeded(disorder(spark), "k", "o", "x", bad="report").collect()}
     assert {key: (row.n, row.refused) for key, row in summary.items()} == {
         "a": (3, 4),
         "b": (0, 1),
@@ -214,9 +269,9 @@ def test_disorder_is_reported_and_never_bet_on(spark: SparkSession) -> None:
     }
     one = monitor("a", measure=measures.Value())
     assert summary["a"].log10_martingale == one.extend([1.0, 2.0, 0.5]).log_value[-1] / math.log(10.0)
-    assert tuple(summary["b"]) == ("b", 0, 0.0, 0.0, False, None, None, 1)
-    assert tuple(summary[None]) == (None, 0, None, None, None, None, None, 2)
-    steps = tested(disorder(spark), "k", "o", "x", bad="report", steps=True).where("kind <> 'step'")
+    assert tuple(summary["b"]) == ("b", 0, 0.0, 0.0, False, None, None, 1, 0)
+    assert tuple(summary[None]) == (None, 0, None, None, None, None, None, 2, 0)
+    steps = seeded(disorder(spark), "k", "o", "x", bad="report", steps=True).where("kind <> 'step'")
     told = sorted((str(row.k), str(row.o), row.kind, row["count"], row.detail) for row in steps.collect())
     null = "must not be null, got null in column"
     assert told == [
@@ -241,14 +296,14 @@ def test_disorder_is_reported_and_never_bet_on(spark: SparkSession) -> None:
 )
 def test_disorder_fails_the_job_with_one_sentence(spark: SparkSession, where: str, sentence: str) -> None:
     with pytest.raises(Exception, match="RefusedError") as error:
-        tested(disorder(spark).where(where), "k", "o", "x").collect()
+        seeded(disorder(spark).where(where), "k", "o", "x").collect()
     assert refusal(error.value) == sentence
 
 
 def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
     empty = spark.createDataFrame([], "k string, o int, x double")
-    assert tested(empty, "k", "o", "x").collect() == []
-    assert tested(empty, "k", "o", "x", steps=True).collect() == []
+    assert seeded(empty, "k", "o", "x").collect() == []
+    assert seeded(empty, "k", "o", "x", steps=True).collect() == []
 
 
 # ------------------------------------------------------------------ at the door
@@ -259,12 +314,14 @@ def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
     [
         ({"bad": "drop"}, "bad must be 'fail' or 'report', got 'drop'"),
         ({"on_alarm": "stop"}, "on_alarm must be 'latch' or 'restart', got 'stop'"),
-        ({"seed": -1}, "seed must be a whole number from 0 to 18446744073709551615, got -1"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, got -1"),
+        ({"seed": 2**63}, "seed must be a whole number from 0 to 9223372036854775807, got 9223372036854775808"),
         ({"partitions": 0}, "partitions must be a whole number from 1 to 1000000, got 0"),
         ({"order": "k"}, "order must be a column of"),
         ({"order": "o", "key": "o"}, "key and order must be two columns, got 'o' for both"),
         ({"key": "alarm"}, "key must not be called 'alarm', as a column of the result is: rename it"),
         ({"key": "N"}, "key must not be called 'N', as a column of the result is: rename it"),
+        ({"key": "Seed"}, "key must not be called 'Seed', as a column of the result is: rename it"),
         (
             {"order": "count", "steps": True},
             "order must not be called 'count', as a column of the result is: rename it",
@@ -292,10 +349,10 @@ def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
     ],
 )
 def test_what_is_not_lawful_is_refused_at_once(spark: SparkSession, change: dict[str, Any], sentence: str) -> None:
-    columns = "k string, o int, a double, v array<double>, alarm string, N string, count int, test string"
+    columns = "k string, o int, a double, v array<double>, alarm string, N string, count int, test string, Seed string"
     given = {"key": "k", "order": "o", "features": "a", **change}
     with pytest.raises(ValueError) as error:  # noqa: PT011
-        tested(spark.createDataFrame([], columns), **given)
+        seeded(spark.createDataFrame([], columns), **given)
     assert str(error.value).startswith(sentence)
 
 
@@ -305,15 +362,15 @@ def test_parts_that_are_not_fresh_are_refused(spark: SparkSession) -> None:
     measure.update(1.0)
     alarm.update(1.0)
     with pytest.raises(ValueError, match=r"^measure must be fresh, got one that has seen 1 examples$"):
-        tested(frame, "k", "o", "x", measure=measure)
+        seeded(frame, "k", "o", "x", measure=measure)
     with pytest.raises(ValueError, match=r"^alarm must be fresh, got one that has read 1 values$"):
-        tested(frame, "k", "o", "x", alarm=alarm)
+        seeded(frame, "k", "o", "x", alarm=alarm)
 
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:
     live = spark.readStream.format("rate").load()
     with pytest.raises(ValueError, match=r"^df must be a batch frame, got a stream: monitor_streams is for streams$"):
-        tested(live, "value", "timestamp", "value")
+        seeded(live, "value", "timestamp", "value")
 
 
 # ------------------------------------------------------------------ many, and processes that die
@@ -321,7 +378,7 @@ def test_a_stream_is_refused(spark: SparkSession) -> None:
 
 def test_a_hundred_thousand_keys(spark: SparkSession) -> None:
     rows = spark.range(300_000).selectExpr("id % 100000 as k", "id div 100000 as o", "hash(id) / 2147483648D as x")
-    found = pandas(tested(rows, "k", "o", "x", bet=bets.CompositeJumper(), seed=1)).sort_values("k")
+    found = pandas(seeded(rows, "k", "o", "x", bet=bets.CompositeJumper(), seed=1)).sort_values("k")
     assert found.k.tolist() == list(range(100_000))
     assert set(found.n) == {3}
     own = pandas(rows.where("k < 20"))
@@ -384,13 +441,13 @@ def test_an_executor_that_is_killed_changes_no_number(tmp_path: Path) -> None:
     spark = sparks.cluster()
     rows = table(np.random.default_rng(5), 14, 30)
     frame = shuffled(spark, rows)
-    assert collected(tested(frame, "k", "o", "a", partitions=4)) == expected(rows, "a", measure=measures.Value())
+    assert collected(seeded(frame, "k", "o", "a", partitions=4)) == expected(rows, "a", measure=measures.Value())
     before = set(_executors())
     assert len(before) == 2
     killer = threading.Thread(target=_kill_one, args=(tmp_path / "started",))
     killer.start()
     slow = measures.Frozen(_slow(str(tmp_path)))
-    found = collected(tested(frame, "k", "o", ["a", "b"], partitions=6, measure=slow))
+    found = collected(seeded(frame, "k", "o", ["a", "b"], partitions=6, measure=slow))
     killer.join()
     assert before - set(_executors())
     plain = measures.Frozen(lambda X, y: X.sum(axis=1))

@@ -24,7 +24,7 @@ from exchangeable.protocols import Floats
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'exchangeable[spark]'")
 
-from exchangeable.spark import pvalues  # noqa: E402
+from exchangeable.spark import pvalues as of_spark  # noqa: E402
 from exchangeable.spark import table as tables  # noqa: E402
 
 if TYPE_CHECKING:
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 @pytest.fixture
 def spark() -> SparkSession:
     return sparks.local()
+
+
+def pvalues(frame: DataFrame, *columns: Any, **more: Any) -> DataFrame:
+    """With a seed that is fixed, unless another is given, and without its column."""
+    found = of_spark(frame, *columns, **{"seed": 0, **more})
+    assert (found.columns[-1], found.dtypes[-1][1]) == ("seed", "bigint")
+    return found.drop("seed")
 
 
 def examples(n: int, d: int, seed: int = 0) -> tuple[Floats, list[str]]:
@@ -82,6 +89,22 @@ def test_no_rows(spark: SparkSession) -> None:
     found = pvalues(nothing, "when", "x", "y")
     assert found.dtypes == [("when", "timestamp"), ("p", "double")]
     assert found.collect() == []
+
+
+def test_a_seed_that_is_left_out_is_drawn_and_told(spark: SparkSession) -> None:
+    X, y = examples(40, 2)
+    given = rows(spark, X, y)
+    seeds = set()
+    for _ in range(2):
+        order, p, seed = lists(of_spark(given, "t", "x", "y"))
+        assert order == list(range(40))
+        assert len(set(seed)) == 1
+        assert p == alone(X, y, seed[0])
+        seeds.add(seed[0])
+    assert len(seeds) == 2
+    assert max(seeds) < 2**53
+    nothing = spark.createDataFrame([], "t int, x array<double>, y string")
+    assert of_spark(nothing, "t", "x", "y").columns == ["t", "p", "seed"]
 
 
 def test_columns_of_numbers(spark: SparkSession) -> None:
@@ -212,17 +235,20 @@ def test_two_rows_of_one_order(spark: SparkSession, again: int) -> None:
 
 def test_arguments(spark: SparkSession) -> None:
     frame = rows(spark, *examples(5, 2))
-    for arguments, options, law in [
-        (("p", "x", "y"), {}, "order must not be called 'p'"),
+    refusals: list[tuple[Any, dict[str, Any], str]] = [
+        (("p", "x", "y"), {}, "order must not be called 'p', as a column of the result is: rename it$"),
+        (("Seed", "x", "y"), {}, "order must not be called 'Seed', as a column of the result is: rename it$"),
         (("nobody", "x", "y"), {}, "order must name one of the columns"),
         (("t", "x", None), {}, "label must be the name of a column, got None"),
         (("t", [], "y"), {}, "features must name at least one column"),
         (("t", "x", "y"), {"seed": -1}, "seed must be a whole number"),
+        (("t", "x", "y"), {"seed": 2**63}, "seed must be a whole number from 0 to 9223372036854775807"),
         (("t", "x", "y"), {"block": 0}, "block must be a whole number from 1"),
         (("t", "x", "y"), {"block": 2.5}, "block must be a whole number from 1"),
-    ]:
+    ]
+    for arguments, options, law in refusals:
         with pytest.raises(ValueError, match=f"^{law}"):
-            pvalues(frame, *arguments, **options)  # type: ignore[arg-type]
+            pvalues(frame, *arguments, **options)
     with pytest.raises(ValueError, match=r"^df must be a batch frame, got a streaming one"):
         pvalues(spark.readStream.format("rate").load(), "timestamp", "value", "value")
 

@@ -24,6 +24,7 @@ from exchangeable.monitors.pools import Bins, Scores
 from exchangeable.monitors.ragged import Ragged
 from exchangeable.monitors.rows import Rows
 from exchangeable.protocols import Integers, whole
+from exchangeable.pvalues import draw_seed
 
 DENSE = 1024  # the most bins that are all kept, seen or not
 MOST = 2**20
@@ -68,7 +69,10 @@ class Monitors:
     Time: for the bets that have a loop for many streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`)
     2 microseconds a key and 1 an event; for others 20 to 300 a key. Memory of a key, with `CompositeJumper` and
     `Ville`: 282 bytes, those of the key itself, and its pool: of `Frozen` 8 bytes a bin, stored in 1, 2 or 4; of
-    `Value` 16 a distinct number, stored in 9 or more. `Adaptive` takes 73 kB, and `Plugin` 3 MB.
+    `Value` 16 a distinct number, stored in 9 or more. `Watchful` takes 2.5 kB, `Adaptive` 73 kB, and `Plugin` 3 MB.
+
+    ``seed=None`` draws a seed from the operating system; an integer repeats a run. It is kept (``monitors.seed``),
+    shown in the ``repr``, and stored with the state. The recipe's own seed plays no part.
 
     A call that is refused changes nothing. Not for several threads at once. ``extra`` is any text that belongs to the
     state, such as the number of buckets into which keys are divided.
@@ -84,10 +88,16 @@ class Monitors:
     """
 
     def __init__(
-        self, recipe: Monitor, *, seed: int = 0, contiguous: bool = True, most: int = 4096, extra: str = ""
+        self,
+        recipe: Monitor,
+        *,
+        seed: int | None = None,
+        contiguous: bool = True,
+        most: int = 4096,
+        extra: str = "",
     ) -> None:
         self.recipe = recipes.admitted(recipe)
-        self.seed = whole("seed", seed, 0, 2**64 - 1)
+        self.seed = draw_seed() if seed is None else whole("seed", seed, 0, 2**64 - 1)
         if not isinstance(contiguous, bool):
             raise ValueError(f"contiguous must be True or False, got {shown(contiguous)}")
         self.contiguous = contiguous
@@ -101,6 +111,11 @@ class Monitors:
         mine = {"seed": self.seed, "contiguous": contiguous, "most": self.most, "extra": extra}
         begin = self._line.bet.fresh, self._line.alarm.fresh
         self._words = {**recipes.described(self.recipe, *begin), **{name: str(mine[name]) for name in mine}}
+
+    def __repr__(self) -> str:
+        recipe = self.recipe
+        parts = f"{recipe.measure!r}, {recipe.martingale.bet!r}, {recipe.alarm!r}, on_alarm={recipe.on_alarm!r}"
+        return f"<Monitors of {len(self)} keys: {parts}, seed={self.seed}>"
 
     def __len__(self) -> int:
         return len(self._columns.whole)
@@ -193,15 +208,17 @@ class Monitors:
         data: bytes,
         recipe: Monitor,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         contiguous: bool = True,
         most: int = 4096,
         extra: str = "",
     ) -> Monitors:
         """What was encoded, of the same recipe and settings; anything else is refused with a ValueError.
 
+        ``seed=None`` takes the seed that was stored; an integer must be equal to it.
         Whoever decodes often makes one of the recipe and calls ``like``.
         """
+        seed = storage.seed_of(data) if seed is None else seed
         return cls(recipe, seed=seed, contiguous=contiguous, most=most, extra=extra).like(data)
 
     def like(self, data: bytes | None = None) -> Monitors:

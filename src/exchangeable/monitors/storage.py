@@ -45,10 +45,7 @@ def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
 
 def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
     """The columns of this recipe, which are like the empty ones; anything else is refused."""
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise ValueError(f"data must be bytes, got {shown(data)}")
-    members = archive._unzipped(memoryview(bytes(data)))
-    head = _head(members)
+    members, head = _opened(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
     arrays = {name: _column(name, members, dtypes) for name, dtypes in _expected(empty, kind).items()}
@@ -58,6 +55,15 @@ def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
         return _columns(arrays, empty, kind)
     except ValueError as error:
         raise ValueError(f"data must be the state of monitors: {error}") from error
+
+
+def seed_of(data: Any) -> int:
+    """The seed of a state that was encoded."""
+    stored = _opened(data)[1]["recipe"].get("seed")
+    try:
+        return int(stored)
+    except (TypeError, ValueError):
+        raise ValueError(f"data must hold the seed of its monitors, got {shown(stored)}") from None
 
 
 # ------------------------------------------------------------------ columns and arrays
@@ -195,6 +201,14 @@ def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 
 
 # ------------------------------------------------------------------ the archive
+
+
+def _opened(data: Any) -> tuple[dict[str, memoryview], dict[str, Any]]:
+    """The members of an archive, and what its head says."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise ValueError(f"data must be bytes, got {shown(data)}")
+    members = archive._unzipped(memoryview(bytes(data)))
+    return members, _head(members)
 
 
 def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:

@@ -11,15 +11,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 
-from exchangeable.bets import CompositeJumper
+from exchangeable.alarms import Ville
+from exchangeable.bets import Adaptive, CompositeJumper
 from exchangeable.measures import Frozen, Value
 from exchangeable.measures.rows import shown
-from exchangeable.monitor import Monitor
+from exchangeable.monitor import Monitor, default_bet
 from exchangeable.monitors import Monitors
 from exchangeable.protocols import Alarm, Bet, Measure, whole
 from exchangeable.pvalues import Given
 from exchangeable.spark import buckets as states
-from exchangeable.spark import packs
+from exchangeable.spark import packs, seeds
 from exchangeable.spark.columns import LEAST_TIME, WHOLE, admitted
 from exchangeable.spark.sessions import ROCKSDB
 
@@ -38,7 +39,8 @@ def monitor_streams(
     bet: Bet | None = None,
     alarm: Alarm | None = None,
     on_alarm: str = "latch",
-    seed: int = 0,
+    seed: int | None = None,
+    checkpoint: str | None = None,
     bad: str = "fail",
     buckets: int = 128,
     most: int = 4096,
@@ -46,7 +48,7 @@ def monitor_streams(
 ) -> DataFrame:
     """Monitor every stream of a streaming frame: a row for each event, the numbers of the library, bit for bit.
 
-        key, order, kind, n, p, log10_martingale, alarm, changepoint, count, detail
+        key, order, kind, n, p, log10_martingale, alarm, changepoint, count, detail, seed
 
     Write it in append mode, to any sink, with a checkpoint folder of its own: what a restart goes on from. The stream
     of key k has the numbers of ``Monitor(measure, bet, alarm, seed=stream_seed(seed, k), on_alarm=on_alarm)`` on its
@@ -64,7 +66,13 @@ def monitor_streams(
     ``measure`` is one of bounded memory: `Value` (the default: one column of numbers), `Frozen` with bins (scores, or
     ``features`` and ``label`` of a model, which scores each row by itself), or `Given` (a column of p-values). The pool
     of `Value` holds up to ``most`` distinct numbers, 10 bytes each; the step that fills it is the last of that key.
-    The default bet, `CompositeJumper`, makes it 0.3 kB a key beside the pool; others are lawful, `Adaptive` 73 kB.
+    The default bet follows the alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, 2.5 kB a key beside the pool; for
+    other alarms `CompositeJumper`, 0.3 kB, because the `Adaptive` of `Monitor` takes 73 kB.
+
+    ``seed`` is that of the random tie-breaking. A query that is restarted must go on with the seed that it began with.
+    So it is an integer of yours (below 2^63), or None together with ``checkpoint``, the folder that you give to Spark
+    as ``checkpointLocation``: the first call draws a seed and stores it there, and later calls read it. All rows hold
+    it in the column ``seed``. With Spark Connect, give a seed.
 
     Keys are hashed into ``buckets``, each with one state in Spark's RocksDB store, which is read and written whole in
     each micro-batch that has events of the bucket: so many that a state stays at 0.1 to 4 MB. Recipe, seed and buckets
@@ -74,6 +82,7 @@ def monitor_streams(
     With ``on_alarm="restart"`` there is one more column, ``test``: the number of the test, from 1.
     """
     _check(df, bad, buckets, gaps)
+    kept = None if checkpoint is None else seeds.SeedFile(df.sparkSession, checkpoint)
     recipe = _recipe(measure, bet, alarm, on_alarm)
     rows = admitted(df, key=key, order=order, features=features, label=label, sequence=True)
     _check_columns(recipe.measure, rows, features)
@@ -81,11 +90,14 @@ def monitor_streams(
     times = "" if isinstance(kind, WHOLE) else kind.simpleString()
     columns = f"key {key!r}, order {order!r}, features {features!r}, label {label!r}"
     extra = f"{buckets} buckets of keys of {_word(rows)}, order of {times or 'whole numbers'}; columns {columns}"
+    seed = _seed(seed, recipe.measure) if kept is None else kept.choose(seed)
     monitors = Monitors(recipe, seed=seed, contiguous=gaps and not times, most=most, extra=extra)
     found = _transformed(_placed(rows, recipe.measure, buckets), monitors, fail=bad == "fail", order=times)
     names = _names(key, order, found.columns)
     own = [F.col("key"), _uncounted(F.col("order"), kind), *(F.col(name) for name in names[2:])]
-    return found.select(*(column.alias(name) for column, name in zip(own, names, strict=True)))
+    if kept is not None:
+        kept.keep(seed)
+    return seeds.told(found.select(*(column.alias(name) for column, name in zip(own, names, strict=True))), seed)
 
 
 def _transformed(rows: DataFrame, monitors: Monitors, *, fail: bool, order: str) -> DataFrame:
@@ -149,8 +161,22 @@ def _check(df: DataFrame, bad: str, buckets: int, gaps: bool) -> None:
 def _recipe(measure: Any, bet: Bet | None, alarm: Alarm | None, on_alarm: str) -> Monitor:
     """The monitor that all streams have a copy of; what it is given stays as it is."""
     measure = Value() if measure is None else copy.deepcopy(measure)
-    bet = CompositeJumper() if bet is None else copy.deepcopy(bet)
-    return Monitor(measure, bet, alarm, on_alarm=on_alarm)
+    usual = default_bet(Ville() if alarm is None else alarm)
+    small = CompositeJumper() if isinstance(usual, Adaptive) else usual
+    return Monitor(measure, small if bet is None else copy.deepcopy(bet), alarm, seed=0, on_alarm=on_alarm)
+
+
+def _seed(seed: int | None, measure: object) -> int:
+    """Of a query whose checkpoint folder is not known."""
+    if seed is None and isinstance(measure, Given):
+        return Given.seed  # nothing is random
+    if seed is None:
+        law = "seed must be given, or the checkpoint folder of the query, in which a drawn seed is stored"
+        raise ValueError(
+            f"{law}, got neither: a restarted query must go on with the same seed (seed=secrets.randbits(53), stored "
+            "with your settings, or checkpoint=)"
+        )
+    return seeds.chosen(seed)
 
 
 def _check_columns(measure: Any, rows: DataFrame, features: str | Sequence[str]) -> None:
@@ -164,7 +190,7 @@ def _check_columns(measure: Any, rows: DataFrame, features: str | Sequence[str])
 def _names(key: str, order: str, ours: Sequence[str]) -> list[str]:
     """What the columns are called: key and order by their own names, which stand beside ours."""
     for role, name in (("key", key), ("order", order)):
-        if name.lower() in ours[2:]:
+        if name.lower() in (*ours[2:], seeds.COLUMN):
             raise ValueError(f"{role} must not be called {name!r}, as a column of the result is: rename it")
     if key.lower() == order.lower():
         raise ValueError(f"key and order must have names that Spark can tell apart, got {key!r} and {order!r}")

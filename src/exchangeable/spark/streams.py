@@ -17,6 +17,7 @@ from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Measure, whole
 from exchangeable.pvalues import Given
+from exchangeable.spark import seeds
 from exchangeable.spark.columns import admitted
 from exchangeable.spark.output import REAL, Form
 from exchangeable.spark.walk import Recipe, walk
@@ -35,7 +36,7 @@ def test_streams(
     bet: Bet | None = None,
     alarm: Alarm | None = None,
     on_alarm: str = "latch",
-    seed: int = 0,
+    seed: int | None = None,
     bad: str = "fail",
     steps: bool = False,
     gaps: bool = True,
@@ -43,13 +44,15 @@ def test_streams(
 ) -> DataFrame:
     """Test every stream of a frame: one row for each key, the numbers of the library on one machine, bit for bit.
 
-        key, n, log10_martingale, log10_max, alarm, alarm_at, changepoint, refused
+        key, n, log10_martingale, log10_max, alarm, alarm_at, changepoint, refused, seed
 
     The rows of one ``key`` are a stream, in the order of the column ``order``. ``features`` is one column of numbers,
     or of arrays or vectors, or a list of columns; ``label`` is for measures that use one. The stream of key k has the
     numbers of ``Monitor(measure, bet, alarm, seed=stream_seed(seed, k), on_alarm=on_alarm)``, whatever the partitions,
     retries and batches. ``measure``, ``bet`` and ``alarm`` are fresh, and copied for each stream; left out, they are
-    those of `Monitor`, but without a label the measure is `Value` for one column of numbers, else `NearestDistance`.
+    those of `Monitor` (the bet follows the alarm), but without a label the measure is `Value` for one column of
+    numbers, else `NearestDistance`. ``seed=None`` draws a seed from the operating system, once, in this call: computing
+    the result again gives the same numbers. The column ``seed`` holds it; an integer below 2^63 repeats a run.
 
     Order is data. Rows of equal key and order that are alike are one row, repeated: one is taken. Rows that differ are
     a conflict: none is taken, since choosing would be ours. With ``bad="fail"`` a conflict, or a row that is not lawful
@@ -74,13 +77,14 @@ def test_streams(
     features = [features] if isinstance(features, str) and _of_rows(measure) else features
     rows = admitted(df, key=key, order=order, features=features, label=label)
     _check_columns(measure, rows, features, label)
-    recipe = _recipe(measure, bet, alarm, on_alarm, seed)
+    seed = seeds.chosen(seed)
+    recipe = _recipe(measure, bet, alarm, on_alarm)
     form = Form(bool(steps), recipe.on_alarm == "restart", key, order)
     schema = _schema(rows, form)
     tested = Recipe(recipe, seed, bad == "fail", bool(gaps), form)
     unordered = F.coalesce(F.startswith("bad", F.lit("order ")), F.lit(False))
     placed = rows.repartition(parts, "key").sortWithinPartitions("key", unordered, "order")
-    return placed.mapInArrow(_task(tested), schema)
+    return seeds.told(placed.mapInArrow(_task(tested), schema), seed)
 
 
 test_streams.__test__ = False  # type: ignore[attr-defined]  # for pytest: a function of ours, not a test
@@ -111,9 +115,8 @@ def _default(df: DataFrame, features: str | Sequence[str], label: str | None) ->
     return Value() if single else NearestDistance()
 
 
-def _recipe(measure: Measure | Given, bet: Bet | None, alarm: Alarm | None, on_alarm: str, seed: int) -> Monitor:
+def _recipe(measure: Measure | Given, bet: Bet | None, alarm: Alarm | None, on_alarm: str) -> Monitor:
     """The monitor that all streams have a copy of; what it is given stays as it is."""
-    whole("seed", seed, 0, 2**64 - 1)
     seen = getattr(measure, "n", 0)
     if seen:
         raise ValueError(f"measure must be fresh, got one that has seen {seen} examples")
@@ -148,7 +151,7 @@ def _schema(rows: DataFrame, form: Form) -> T.StructType:
     own = {"key": form.key, "order": form.order} if form.steps else {"key": form.key}
     ours = form.columns[len(own) :]
     for role, name in own.items():
-        if name.lower() in ours:
+        if name.lower() in (*ours, seeds.COLUMN):
             raise ValueError(f"{role} must not be called {name!r}, as a column of the result is: rename it")
     if form.steps and form.key.lower() == form.order.lower():
         raise ValueError(

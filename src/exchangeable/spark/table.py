@@ -26,7 +26,8 @@ from pyspark.sql import types as T
 from exchangeable.measures.rows import encode, shown
 from exchangeable.measures.tiles import MOST, Block, Codes, Falls, Segment, Tiles, block_size, plan, search
 from exchangeable.protocols import Floats, Ranks, whole
-from exchangeable.pvalues import from_ranks, thetas
+from exchangeable.pvalues import from_ranks
+from exchangeable.spark import seeds
 from exchangeable.spark.columns import RefusedError, admitted, orderless
 
 if TYPE_CHECKING:
@@ -46,15 +47,17 @@ def pvalues(
     features: str | Sequence[str],
     label: str,
     *,
-    seed: int = 0,
+    seed: int | None = None,
     block: int | None = None,
 ) -> DataFrame:
     """The paper's p-values of a labelled table in the order of a column: for tables that one machine cannot do in time.
 
     Scores are those of `NearestNeighbour`, and the numbers those of `PValues(NearestNeighbour(), seed=seed).extend` on
     one machine, bit for bit. ``features`` names columns of numbers, or one of arrays or vectors of one width. Returns
-    the column of the order, under its own name and of its own type, and ``p``, sorted. Runs at once; tasks are pure,
-    so that retries and speculation change nothing. A row that is not lawful, or two of one order, are refused.
+    the column of the order, under its own name and of its own type, ``p`` and ``seed``, sorted. Runs at once; tasks are
+    pure, so that retries and speculation change nothing. A row that is not lawful, or two of one order, are refused.
+    ``seed=None`` draws a seed from the operating system, which the column ``seed`` holds; an integer below 2^63
+    repeats a run.
 
     Work O(n^2 d) spread over all cores, by a matrix product in each. To every executor go the table once (8 d bytes an
     example, as files) and 16 bytes an example in each of 1 + log2(n / block) rounds; back to the driver come on
@@ -67,7 +70,7 @@ def pvalues(
     """
     context = _context(df)
     kind = _kind(df, order, label)
-    thetas(seed, 0, 0)  # refuses what is no seed
+    seed = seeds.chosen(seed)
     if block is not None:
         whole("block", block, 1, MOST)
     rows = admitted(df, key=None, order=order, features=_listed(features), label=label)
@@ -76,12 +79,12 @@ def pvalues(
         parts = _parts(_packed(rows, n, held), places)
         first = next(parts, None)
         if first is None:
-            return _frame(df, order, kind, [], np.empty(0))
+            return seeds.told(_frame(df, order, kind, [], np.empty(0)), seed)
         width = first[0].shape[1]
         size = min(n, block or block_size(n, width, context.defaultParallelism))
         blocks = [_sent(context, each.encode(), held) for each in _blocks(chain([first], parts), size, width)]
         ranks = _ranks(context, blocks, sum(map(len, places)), width, size)
-    return _frame(df, order, kind, places, from_ranks(ranks, seed=seed))
+    return seeds.told(_frame(df, order, kind, places, from_ranks(ranks, seed=seed)), seed)
 
 
 # ------------------------------------------------------------------ the door
@@ -100,8 +103,8 @@ def _context(df: DataFrame) -> SparkContext:
 
 def _kind(df: DataFrame, order: str, label: str) -> T.DataType:
     """The type of the order column; where there is none of this name, `admitted` will say so."""
-    if isinstance(order, str) and order.lower() == "p":
-        raise ValueError("order must not be called 'p', as the p-values are: rename it, got 'p'")
+    if isinstance(order, str) and order.lower() in ("p", seeds.COLUMN):
+        raise ValueError(f"order must not be called {order!r}, as a column of the result is: rename it")
     if not isinstance(label, str):
         raise ValueError(f"label must be the name of a column, got {shown(label)}")
     return next((field.dataType for field in df.schema.fields if field.name == order), T.NullType())

@@ -8,6 +8,7 @@ are many if they are short: where their numbers can be had from `Monitors`, all 
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from exchangeable.fleet import stream_seed
 from exchangeable.measures import Frozen, Value
 from exchangeable.measures.rows import shown
-from exchangeable.monitor import Monitor
+from exchangeable.monitor import BetWarning, Monitor
 from exchangeable.monitors import Monitors
 from exchangeable.monitors.rows import Steps
 from exchangeable.protocols import Floats, Integers, many_p
@@ -42,9 +43,7 @@ class Recipe(NamedTuple):
 
     def begin(self, key: Any) -> Monitor:
         """The monitor of a stream."""
-        own = self.monitor
-        measure, bet = copy.deepcopy((own.measure, own.martingale.bet))
-        return Monitor(measure, bet, own.alarm, seed=stream_seed(self.seed, key), on_alarm=own.on_alarm)
+        return _like(self.monitor, copy.deepcopy(self.monitor.measure), stream_seed(self.seed, key))
 
 
 class Standing(NamedTuple):
@@ -322,13 +321,12 @@ class Crowd:
     @classmethod
     def of(cls, recipe: Recipe) -> Crowd | None:
         """None where it has to be one stream after the other."""
-        measure, own = recipe.monitor.measure, recipe.monitor
+        measure = recipe.monitor.measure
         if type(measure) not in (Value, Frozen, Given):  # not one of the user's own that is like them
             return None
         fixed = Given() if isinstance(measure, Given) else Value()  # to rank scores, or bins, is to rank numbers
-        twin = Monitor(fixed, copy.deepcopy(own.martingale.bet), own.alarm, on_alarm=own.on_alarm)
         try:
-            return cls(Monitors(twin, seed=recipe.seed, most=2 * SHORT), measure)
+            return cls(Monitors(_like(recipe.monitor, fixed, 0), seed=recipe.seed, most=2 * SHORT), measure)
         except ValueError:  # a bet or an alarm of the user's own
             return None
 
@@ -357,6 +355,13 @@ class Crowd:
         rows = self.monitors.like().extend(events, place, scores)
         steps = Steps(rows.n, rows.p, rows.log_value, rows.alarm, rows.changepoint, rows.test)
         return steps, _standings(steps, ends - lengths, ends - 1, self.restarts)
+
+
+def _like(own: Monitor, measure: Any, seed: int) -> Monitor:
+    """A fresh monitor with another measure and seed. That the bet does not suit the alarm was said on the driver."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetWarning)
+        return Monitor(measure, copy.deepcopy(own.martingale.bet), own.alarm, seed=seed, on_alarm=own.on_alarm)
 
 
 def _standings(steps: Steps, first: Integers, last: Integers, restarts: bool) -> list[tuple[Standing, int]]:

@@ -13,6 +13,7 @@ import typer
 
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.failures import USAGE, Failure
+from exchangeable.cli.notes import note
 from exchangeable.cli.options import (
     ALARM,
     HOW,
@@ -26,7 +27,6 @@ from exchangeable.cli.options import (
     OnAlarm,
     Period,
     Printed,
-    Seed,
     listed,
 )
 from exchangeable.cli.scores import reference_scores, uncatalogued
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from exchangeable.spark.progress import Batch
 
 BINS = 64
-JUMPER = BetName("composite-jumper")
 
 
 def monitor(
@@ -102,19 +101,28 @@ def monitor(
     ] = None,
     bins: Annotated[int | None, typer.Option(min=2, help=f"Of frozen: default {BINS}.", rich_help_panel=HOW)] = None,
     bet: Annotated[
-        BetName,
+        BetName | None,
         typer.Option(
             metavar="NAME",
-            help=f"How to bet on the p-values: {listed(BetName)}. composite-jumper keeps 0.3 kB a stream, adaptive 73.",
+            help=f"How to bet on the p-values: {listed(BetName)}. Default: watchful with the alarms cusum and "
+            "shiryaev-roberts, composite-jumper with the others. A stream keeps 0.3 kB with composite-jumper, 2.5 with "
+            "watchful, 73 with adaptive.",
             rich_help_panel=HOW,
         ),
-    ] = JUMPER,
+    ] = None,
     epsilon: Epsilon = None,
     alarm: Alarm = ALARM,
     alpha: Alpha = None,
     period: Period = None,
     on_alarm: AfterAlarm = OnAlarm.latch,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed for random tie-breaking. Default: the one stored in the checkpoint; at the first start it is "
+            "drawn from the system.",
+            rich_help_panel=HOW,
+        ),
+    ] = None,
     rate: Rate = 0.05,
     format: Printed = Format.text,  # noqa: A002
     buckets: Annotated[
@@ -136,23 +144,29 @@ def monitor(
     SIGINT and SIGTERM stop it; a micro-batch that was not over is done again by the next start. With --available-now
     the exit code is 1 if some stream has changed, by e-BH on highest evidence, which holds whenever one looks.
     """
-    choice = Choice(measure.value, None, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
+    choice = Choice(measure.value, None, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     scores = reference_scores(choice, reference, bins)
-    recipe = choice.monitor(uncatalogued(choice, scores, bins or BINS))
+    recipe = parts(choice.monitor(uncatalogued(choice, scores, bins or BINS)))
+    if bet is None:
+        recipe["bet"] = None  # that of monitor_streams, which is small
     if available_now and every is not None:
         raise Failure("--available-now and --every exclude each other", USAGE)
     read = pairs("--option", option)
     with cluster(master, conf) as spark:
         from exchangeable.spark import monitor_streams, sources
         from exchangeable.spark.progress import counted
+        from exchangeable.spark.seeds import SeedFile
 
         kind = sources.kind_of(source) if input is Source.auto else input.value
         frame = sources.stream(spark, source, kind, schema=schema, lenient=bad is Bad.report, options=read)
         frame = sources.ordered(frame, order, order_as.value)
         rows = monitor_streams(
-            frame, key, order, features, **parts(recipe), seed=seed, bad=bad.value, buckets=buckets,
+            frame, key, order, features, **recipe, seed=seed, checkpoint=checkpoint, bad=bad.value, buckets=buckets,
             gaps=not no_gaps,
         )  # fmt: skip
+        used = SeedFile(spark, checkpoint).choose(seed)
+        if not available_now:
+            note([f"the seed is {used}"])
         writer = counted(rows).writeStream.format("parquet").partitionBy("kind")
         writer = writer.option("path", output).option("checkpointLocation", checkpoint)
         if available_now:
@@ -162,7 +176,7 @@ def monitor(
         with _progress(spark):
             _wait(writer.start())
         if available_now:
-            report(spark.read.parquet(output), rate, "adjusted", format, output)
+            report(spark.read.parquet(output), rate, "adjusted", format, output, used)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from exchangeable.cli.notes import note
 from exchangeable.cli.options import Seed
 from exchangeable.cli.spark.options import (
     CLUSTER,
@@ -24,6 +25,7 @@ from exchangeable.cli.spark.options import (
     pairs,
 )
 from exchangeable.cli.spark.running import cluster, stages
+from exchangeable.pvalues import draw_seed
 
 
 def pvalues(
@@ -35,7 +37,7 @@ def pvalues(
     input: Annotated[Kind, typer.Option(help="Kind of files.", rich_help_panel=INPUT)] = Kind.auto,  # noqa: A002
     order_as: OrderAs = OrderKind.bigint,
     option: Option = None,
-    seed: Seed = 0,
+    seed: Seed = None,
     block: Annotated[
         int | None, typer.Option(min=1, help="Rows of a block; default: by memory.", rich_help_panel=CLUSTER)
     ] = None,
@@ -44,9 +46,10 @@ def pvalues(
 ) -> None:
     """Compute the paper's nearest-neighbour p-values of one huge table, in tiles.
 
-    The output has the order column and p, the same numbers as on one machine; bet on them with
+    The output has the order column, p, the same numbers as on one machine, and the seed; bet on p with
     `exchangeable watch --measure p-values` or `exchangeable.Martingale`.
     """
+    seed = draw_seed() if seed is None else seed
     read = pairs("--option", option)
     with cluster(master, conf) as spark:
         from exchangeable.spark import pvalues as computed
@@ -57,3 +60,4 @@ def pvalues(
         frame = sources.ordered(frame, order, order_as.value)
         with stages(spark):
             computed(frame, order, columns(features), label, seed=seed, block=block).write.parquet(output)
+    note([f"the seed is {seed}"])

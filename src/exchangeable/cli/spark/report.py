@@ -17,13 +17,21 @@ if TYPE_CHECKING:
 LISTED = 20  # streams that are named in words
 
 
-def report(rows: DataFrame, rate: float, evidence: str, format: Format, output: str) -> None:  # noqa: A002
+def report(
+    rows: DataFrame,
+    rate: float,
+    evidence: str,
+    format: Format,  # noqa: A002
+    output: str,
+    seed: int,
+) -> None:
     """What was found among all streams, on stdout; and the exit code."""
     record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate, evidence)
+    record["seed"] = seed
     write(
         json.dumps(record, default=lambda name: bytes(name).hex())
         if format is Format.json
-        else f"{output}: {_words(record)}"
+        else f"{output}: {_words(record)}\nThe seed is {seed}."
     )
     if record["n_rejected"]:
         raise RejectedError

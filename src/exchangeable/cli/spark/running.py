@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
 from exchangeable.cli.spark.options import pairs
+from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +40,8 @@ def cluster(master: str | None, conf: list[str] | None) -> Iterator[SparkSession
         raise Failure(str(error), UNDECIDED if isinstance(error, RuntimeError) else USAGE) from error
     named = False
     try:
-        with _explained(log):
+        with _explained(log), warnings.catch_warnings():
+            warnings.simplefilter("ignore", BetWarning)  # it was noted when the options were read
             yield spark
     except Failure as error:
         named = str(log) in str(error)

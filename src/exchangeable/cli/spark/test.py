@@ -9,7 +9,6 @@ import typer
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.options import (
     ALARM,
-    BET,
     HOW,
     RESULT,
     AfterAlarm,
@@ -49,6 +48,7 @@ from exchangeable.cli.spark.options import (
 )
 from exchangeable.cli.spark.report import report
 from exchangeable.cli.spark.running import cluster, parts, stages
+from exchangeable.pvalues import draw_seed
 
 
 def test(
@@ -72,13 +72,13 @@ def test(
         ),
     ] = None,
     neighbours: Neighbours = None,
-    bet: Bet = BET,
+    bet: Bet = None,
     epsilon: Epsilon = None,
     alarm: Alarm = ALARM,
     alpha: Alpha = None,
     period: Period = None,
     on_alarm: AfterAlarm = OnAlarm.latch,
-    seed: Seed = 0,
+    seed: Seed = None,
     steps: Annotated[
         bool,
         typer.Option("--steps", help="One row for each step in place of one for each stream.", rich_help_panel=RESULT),
@@ -93,11 +93,13 @@ def test(
 ) -> None:
     """Test many streams at once: one row for each stream into the output, and which of them have changed (e-BH).
 
-    The numbers of a stream are those of the library with the seed that `exchangeable.spark.stream_seed` gives for its
-    key. Exit codes: 0 no stream has changed, 1 some have, as far as the rate of false discoveries allows to say.
+    The numbers of a stream are those of the library with the seed that `exchangeable.spark.stream_seed` gives for the
+    seed of the run, which the output has as a column, and the key. Exit codes: 0 no stream has changed, 1 some have, as
+    far as the rate of false discoveries allows to say.
     """
     named = measure.value if measure is not None else _usual(label, features)
-    choice = Choice(named, neighbours, bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
+    seed = draw_seed() if seed is None else seed
+    choice = Choice(named, neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     recipe, read = parts(choice.monitor()), pairs("--option", option)
     if measure is None and neighbours is None:
         recipe["measure"] = None  # as it is with the columns that there are
@@ -113,7 +115,7 @@ def test(
         )  # fmt: skip
         with stages(spark):
             rows.write.parquet(output)
-        report(spark.read.parquet(output), rate, "current", format, output)
+        report(spark.read.parquet(output), rate, "current", format, output, seed)
 
 
 def _usual(label: str | None, features: str) -> str:

@@ -1,0 +1,111 @@
+"""The seed of a call on Spark: given, drawn on the driver, or kept in the checkpoint folder of a query."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from exchangeable.measures.rows import shown
+from exchangeable.protocols import whole
+from exchangeable.pvalues import draw_seed
+
+COLUMN = "seed"  # of every result
+LARGEST = 2**63 - 1  # of Spark's long
+FILE, FORMAT, VERSION = "exchangeable-seed.json", "exchangeable seed", 1
+MOST = 4096  # bytes that are read of such a file
+
+
+def chosen(seed: int | None) -> int:
+    """The seed that was given, or one drawn from the operating system."""
+    return draw_seed() if seed is None else whole("seed", seed, 0, LARGEST)
+
+
+def told(rows: DataFrame, seed: int) -> DataFrame:
+    """The rows with the seed as their last column, so that whoever has the result can repeat it."""
+    return rows.withColumn(COLUMN, F.lit(seed).cast("long"))
+
+
+class SeedFile:
+    """The seed of a streaming query, in a file of its checkpoint folder, on any file system that Spark can write to.
+
+    A query is restarted by calling `monitor_streams` again, with the same code. So a seed that was drawn must be stored
+    before the first event is processed, and read again afterwards. The file is created once and never overwritten.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        if not isinstance(checkpoint, str) or not checkpoint.strip():
+            raise ValueError(f"checkpoint must be the checkpoint folder of the query, got {shown(checkpoint)}")
+        try:
+            self._jvm = cast(Any, spark._jvm)
+            settings = spark._jsparkSession.sessionState().newHadoopConf()
+        except AttributeError:
+            law = "checkpoint must be None with Spark Connect, which gives no access to the file system of the driver"
+            raise ValueError(f"{law}, got {shown(checkpoint)}: give a seed instead") from None
+        self._folder = checkpoint
+        self._path = self._jvm.org.apache.hadoop.fs.Path(checkpoint, FILE)
+        self._files = self._path.getFileSystem(settings)
+
+    def choose(self, seed: int | None) -> int:
+        """The seed to use; nothing is written. A seed other than the stored one is refused."""
+        stored = self._read()
+        if stored is None and seed is None and self._begun():
+            law = f"seed must be given for checkpoint {self._folder!r}, which was begun without storing one in it"
+            raise ValueError(f"{law}, got None: it is in the column {COLUMN!r} of the output")
+        wanted = stored if stored is not None and seed is None else chosen(seed)
+        if stored not in (None, wanted):
+            law = f"seed must be {stored}, with which checkpoint {self._folder!r} was begun"
+            raise ValueError(f"{law}, got {wanted}: another seed needs a checkpoint of its own")
+        return wanted
+
+    def keep(self, seed: int) -> None:
+        """Store the seed that was chosen, unless it is there. A checkpoint that was begun without it stays as it is."""
+        if self._read() is None and not self._begun():
+            self._create(json.dumps({"format": FORMAT, "version": VERSION, "seed": seed}).encode())
+        self.choose(seed)  # another start may have stored another one meanwhile
+
+    def _begun(self) -> bool:
+        """Whether a query has been started with this checkpoint."""
+        return bool(self._files.exists(self._jvm.org.apache.hadoop.fs.Path(self._folder, "metadata")))
+
+    def _create(self, data: bytes) -> None:
+        try:
+            stream = self._files.create(self._path, False)  # never overwrites
+        except Py4JJavaError:
+            if self._files.exists(self._path):
+                return
+            raise
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+
+    def _read(self) -> int | None:
+        """The stored seed, or None if there is no file."""
+        if not self._files.exists(self._path):
+            return None
+        stream = self._files.open(self._path)
+        try:
+            data = bytes(stream.readNBytes(MOST))
+        except Py4JJavaError as error:
+            if "ChecksumException" not in str(error.java_exception):
+                raise
+            data = b""
+        finally:
+            stream.close()
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> int:
+        try:
+            record = json.loads(data)
+            if (record["format"], record["version"]) == (FORMAT, VERSION):
+                return whole("seed", record["seed"], 0, LARGEST)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            pass
+        cure = (
+            f"remove it and give the seed, which is in the column {COLUMN!r} of the output, or begin a new checkpoint"
+        )
+        raise ValueError(f"{self._path.toString()} must hold the seed of the query, but is damaged: {cure}")
