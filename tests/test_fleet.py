@@ -194,7 +194,7 @@ def test_bad_columns_of_positions() -> None:
 # ------------------------------------------------------------------ the promise for a fleet that changes
 
 ALPHA = 0.05
-Strategy = Callable[[int], float]  # the capital that the j-th gambler aims at: 1/c is the chance to have c, else 0
+Strategy = Callable[[float], float]  # the capital that the j-th gambler aims at: 1/c is the chance to have c, else 0
 RULES: dict[str, tuple[Strategy, Callable[[Any], dict[str, Any]]]] = {  # with the gamblers that hurt each rule most
     "so far": (lambda j: j / ALPHA, lambda places: {}),
     "fixed": (lambda j: 100 / ALPHA, lambda places: {"streams": 100}),
