@@ -351,6 +351,15 @@ def e_bh(log_values: Sequence[float], alpha: float) -> int:
         return max((k for k, t in enumerate(levels, 1) if sum(mpmath.mpf(v) >= t for v in log_values) >= k), default=0)
 
 
+def weighted_e_bh(log_values: Sequence[float], joined: Sequence[int], alpha: float) -> set[int]:
+    """Which are found: the k largest gamma_j e_j, k the greatest with at least k of them at 1/(alpha k) or above."""
+    with mpmath.workdps(50):
+        weighted = [mpmath.mpf(v) - mpmath.log(j * (j + 1)) for v, j in zip(log_values, joined, strict=True)]
+        levels = [-mpmath.log(mpmath.mpf(alpha) * k) for k in range(1, len(weighted) + 1)]
+        reached = [[i for i, w in enumerate(weighted) if w >= t] for t in levels]
+        return max((set(found) for k, found in enumerate(reached, 1) if len(found) >= k), key=len, default=set())
+
+
 # ------------------------------------------------------------------ the k nearest neighbours
 
 

@@ -20,6 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import binomtest
 
 import exchangeable as ex
 import naive
@@ -113,6 +115,178 @@ def test_repr_is_short() -> None:
     said = repr(e_bh(np.arange(10_000.0), 0.01))
     assert said.startswith("Discoveries(9,995 of 10,000 streams at alpha=0.01: 9999 (9999), ")
     assert said.endswith("9995 (9995), and 9,990 more)")
+
+
+@settled(200)
+@given(st.lists(LOGS, min_size=1, max_size=20), LEVELS, st.integers(0, 40))
+def test_streams_that_are_not_given_count_as_zero(values: list[float], alpha: float, absent: int) -> None:
+    K = len(values) + absent
+    found, whole = e_bh(values, alpha, streams=K), e_bh([*values, *[-math.inf] * absent], alpha)
+    assert (found.names, found.log_threshold) == (whole.names, whole.log_threshold)
+    assert len(found.names) == naive.e_bh([*values, *[-math.inf] * absent], alpha)
+    assert (found.streams, found.rule, whole.rule) == (K, "fixed", "given")
+
+
+@settled(300)
+@given(
+    st.lists(st.tuples(LOGS, st.integers(1, 10**6)), min_size=1, max_size=30, unique_by=lambda pair: pair[1]), LEVELS
+)
+def test_the_definition_with_weights(pairs: list[tuple[float, int]], alpha: float) -> None:
+    values, joined = [value for value, _ in pairs], [place for _, place in pairs]
+    found = e_bh(values, alpha, joined=joined)
+    assert set(found.names) == naive.weighted_e_bh(values, joined, alpha)
+    weighted = [values[i] - math.log(joined[i]) - math.log1p(joined[i]) for i in found.names]
+    assert weighted == sorted(weighted, reverse=True)
+    assert all(value >= found.log_threshold for value in weighted)
+    assert found.log_values.tolist() == [values[i] for i in found.names]
+    assert math.isclose(found.log_threshold, -math.log(alpha * max(len(found.names), 1)), abs_tol=1e-12)
+    assert (found.streams, found.rule) == (max(joined), "joined")
+
+
+def test_the_weights_of_the_order_of_joining_sum_to_one() -> None:
+    assert math.isclose(sum(1.0 / (j * (j + 1.0)) for j in range(1, 10**6)), 1.0, abs_tol=1e-5)
+
+
+def test_positions_come_in_the_form_of_the_values() -> None:
+    values, joined = {"a": 9.0, "b": 1.0, "c": 12.0}, {"deleted": 1, "c": 30, "b": 3, "a": 2}
+    wanted = e_bh([9.0, 1.0, 12.0], 0.05, joined=[2, 3, 30])
+    assert wanted.names == [0, 2]
+    columns = {"stream": list(values), "log_value": list(values.values()), "place": [2, 3, 30]}
+    found = [
+        e_bh(values, 0.05, joined=joined),
+        e_bh(pd.Series(values), 0.05, joined=pd.Series(joined)),
+        e_bh(values, 0.05, joined=np.array([2, 3, 30])),
+        *(e_bh(make(columns), 0.05, joined="place") for make in (pd.DataFrame, pl.DataFrame, pa.table)),
+    ]
+    assert all(one.names == ["a", "c"] for one in found)
+    assert all(one.log_threshold == wanted.log_threshold for one in found)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"streams": 1}, "streams must be an integer from 2 on, the number of streams given, got 1"),
+        ({"streams": 3.0}, "streams must be an integer from 2 on, the number of streams given, got 3.0"),
+        ({"streams": True}, "streams must be an integer from 2 on"),
+        ({"streams": 2, "joined": [1, 2]}, "streams and joined must not both be given"),
+        ({"joined": [1]}, "joined must hold one position for each of the 2 streams, got 1"),
+        ({"joined": [1, 0]}, "joined must hold integers from 1 on, got 0 for stream 'b'"),
+        ({"joined": [1, 1.5]}, "joined must hold integers from 1 on, got 1.5 for stream 'b'"),
+        ({"joined": {"a": 1}}, "joined must hold integers from 1 on, got nan for stream 'b'"),
+        ({"joined": [4, 4]}, "joined must hold different positions, got the same one for streams 'a' and 'b'"),
+        ({"joined": "place"}, "joined must be a one-dimensional array of numbers, got 'place'"),
+        ({"joined": [1, None]}, "joined must be a one-dimensional array of numbers"),
+    ],
+)
+def test_bad_sizes_and_positions(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        e_bh({"a": 1.0, "b": 2.0}, 0.05, **more)
+
+
+def test_bad_columns_of_positions() -> None:
+    table = pl.DataFrame({"stream": ["a", "b"], "log_value": [1.0, 2.0], "place": [1, None]})
+    with pytest.raises(ValueError, match=r"^joined must hold integers from 1 on, got nan for stream 'b'$"):
+        e_bh(table, 0.05, joined="place")
+    with pytest.raises(ValueError, match=r"^joined must name one of the columns .*, got 'position'$"):
+        e_bh(table, 0.05, joined="position")
+
+
+# ------------------------------------------------------------------ the promise for a fleet that changes
+
+ALPHA = 0.05
+Strategy = Callable[[float], float]  # the capital that the j-th gambler aims at: 1/c is the chance to have c, else 0
+RULES: dict[str, tuple[Strategy, Callable[[Any], dict[str, Any]]]] = {  # with the gamblers that hurt each rule most
+    "so far": (lambda j: j / ALPHA, lambda places: {}),
+    "fixed": (lambda j: 100 / ALPHA, lambda places: {"streams": 100}),
+    "joined": (lambda j: j * (j + 1) / ALPHA, lambda places: {"joined": places}),
+}
+
+
+def winners(rng: np.random.Generator, targets: Floats) -> Any:
+    """Positions of independent fair gamblers who have reached their targets; the others are bankrupt."""
+    return np.flatnonzero(rng.random(len(targets)) * targets < 1.0)
+
+
+def found_while_growing(name: str, run: int) -> bool:
+    """Does any of 100 looks find any of 100 fair gamblers, who join one by one and play at once?"""
+    strategy, more = RULES[name]
+    targets = np.array([strategy(j) for j in range(1, 101)])
+    won = winners(np.random.default_rng([run, 13]), targets)
+    for joined in range(1, 101) if len(won) else ():  # without a winner there is nothing to find
+        capital = np.full(joined, -math.inf)
+        capital[won[won < joined]] = np.log(targets[won[won < joined]]) + 1e-9
+        if e_bh(capital, ALPHA, **more(np.arange(1, joined + 1))).names:
+            return True
+    return False
+
+
+def above(count: int, runs: int) -> float:
+    """The exact p-value of the hypothesis that the rate is at most alpha."""
+    return float(binomtest(count, runs, ALPHA, alternative="greater").pvalue)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_streams_that_join_while_one_looks(name: str) -> None:
+    """Any false discovery ever: 22 % with K so far at a nominal 5 %, 5 % with K fixed or with weights."""
+    runs = 2000
+    count = sum(found_while_growing(name, run) for run in range(runs))
+    if name == "so far":
+        assert above(count, runs) < 1e-9
+        assert 0.18 < count / runs < 0.26  # 1 - prod_j (1 - alpha / j) = 0.220
+    else:
+        assert above(count, runs) > 1e-3
+        assert count > 0.03 * runs  # these gamblers use the whole of alpha
+
+
+def level_of(e: float) -> float:
+    """The log peak x whose adjusted value is e: where a gambler stops who is looked at through ``adjusted``."""
+    return float(brentq(lambda x: float(adjusted([x])[0]) - math.log(e), 0.0, 100.0)) + 1e-9
+
+
+METHODS: dict[str, tuple[Strategy, Callable[[Floats], Floats]]] = {
+    "current": (lambda e: e, lambda logs: logs),
+    "adjusted": (lambda e: math.exp(level_of(e)), adjusted),
+}
+KEPT: dict[str, tuple[Strategy, Callable[[Any], dict[str, Any]]]] = {
+    "so far": (lambda j: 1.0 / ALPHA, lambda places: {}),
+    "fixed": (lambda j: 1000.0 / ALPHA, lambda places: {"streams": 1000}),
+    "joined": (lambda j: j * (j + 1) / ALPHA, lambda places: {"joined": places}),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("method", METHODS)
+def test_deleting_quiet_streams(method: str, name: str) -> None:
+    """Of a thousand fair gamblers those without luck are deleted, and the rest is looked at."""
+    (strategy, more), (aim, evidence), runs, count = KEPT[name], METHODS[method], 1000, 0
+    targets = np.array([aim(strategy(j)) for j in range(1, 1001)])
+    for run in range(runs):
+        left = winners(np.random.default_rng([run, 14]), targets)
+        if len(left):
+            count += bool(e_bh(evidence(np.log(targets[left]) + 1e-9), ALPHA, **more(left + 1)).names)
+    if name == "so far":
+        assert count / runs > (0.99 if method == "current" else 0.3)
+    else:
+        assert above(count, runs) > 1e-3
+
+
+def test_weights_keep_the_rate_where_some_have_changed() -> None:
+    """Streams join one after the other, every third has changed; one looks when a false discovery is near."""
+    runs, shares, power = 300, [], 0
+    for run in range(runs):
+        rng = np.random.default_rng([run, 15])
+        changed = np.arange(30) % 3 == 0
+        x = rng.normal(size=(150, 30)) + 0.9 * changed
+        x[np.arange(150)[:, None] < 4 * np.arange(30)] = 0.25  # a bet of log 1: not there yet
+        paths = np.cumsum(0.5 * x - 0.125, axis=0)
+        joined = [np.flatnonzero(4 * np.arange(30) <= t) for t in range(150)]
+        false = [paths[t, joined[t]][~changed[joined[t]]].max(initial=-9.0) for t in range(150)]
+        t = next((t for t in range(150) if false[t] > 4.0), 149)
+        found = e_bh(paths[t, joined[t]], 0.2, joined=joined[t] + 1)
+        shares.append(float(np.mean(~changed[found.names])) if found.names else 0.0)
+        power += int(changed[found.names].sum())
+    assert np.mean(shares) <= 0.2 + 4.0 * np.std(shares) / math.sqrt(runs)
+    assert power > runs
 
 
 # ------------------------------------------------------------------ the promise
@@ -354,12 +528,23 @@ def test_command_names_the_streams(run: Run) -> None:
 def test_command_json(run: Run) -> None:
     done = run(put(FLEET), "--alpha", 0.05, "--format", "json")
     said = json.loads(done.out)
-    assert list(said) == ["n_streams", "n_rejected", "alpha", "log10_threshold", "rejected"]
-    assert (said["n_streams"], said["n_rejected"], said["alpha"]) == (3, 2, 0.05)
+    assert list(said) == ["n_streams", "rule", "n_rejected", "alpha", "log10_threshold", "rejected"]
+    assert (said["n_streams"], said["rule"], said["n_rejected"], said["alpha"]) == (3, "given", 2, 0.05)
     assert math.isclose(said["log10_threshold"], math.log10(3 / (0.05 * 2)))
     assert [row["stream"] for row in said["rejected"]] == ["valve", "pump"]
     assert math.isclose(said["rejected"][0]["log10_martingale"], 12 / math.log(10.0))
     assert run("fleet.csv", "--format", "json").out == done.out  # 5 % is the default
+
+
+def test_command_takes_the_number_of_streams_fixed_in_advance(run: Run) -> None:
+    done = run(put(FLEET), "--streams", 1000, "--format", "json")
+    said = json.loads(done.out)
+    assert (said["n_streams"], said["rule"], [row["stream"] for row in said["rejected"]]) == (1000, "fixed", ["valve"])
+    assert math.isclose(said["log10_threshold"], math.log10(1000 / 0.05))
+    words = run("fleet.csv", "--streams", 1000).out
+    assert words.startswith("fleet.csv: 1 of 1,000 streams CHANGED")
+    assert "a number of streams, 1,000, that was fixed before the first look" in words
+    assert "(else --streams)" in run("fleet.csv").out
 
 
 def test_command_does_not_list_thousands(run: Run) -> None:
@@ -403,6 +588,7 @@ def test_parquet_types(tmp_path: Path) -> None:
     [
         (FLEET, ["--alpha", "2"], 2, "alpha must lie in (0, 1), got 2"),
         (FLEET, ["--alpha", "nan"], 2, "alpha"),
+        (FLEET, ["--streams", "2"], 2, "streams must be an integer from 3 on, the number of streams given, got 2"),
         (FLEET, ["--stream", "steam"], 2, "did you mean 'stream'?"),
         (FLEET, ["--log-value", "value"], 2, "--log-value 'value' is not a column"),
         (FLEET, ["--log-value", "log_value", "--log10-value", "log_value"], 2, "got both"),

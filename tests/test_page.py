@@ -106,6 +106,13 @@ def test_the_fleet_line_counts_the_changed(fresh: Server, tab: Open) -> None:
     page.locator("#fleet summary").click()
     seen(page, "#fleet-found", "changed")
     expect(page.locator("#fleet-found a")).to_have_attribute("href", "/streams/changed")
+    seen(page, "#fleet-found", "The j-th stream that ever joined counts 1/(j (j + 1))")
+    for i in range(2):
+        fresh.call("DELETE", f"/v1/streams/calm-{i}")
+    page.reload()
+    seen(page, "#fleet-line", "1 of 2 streams has changed")
+    page.locator("#fleet summary").click()
+    seen(page, "#fleet-found", "2 deleted streams keep their places.")
 
 
 def test_alerts_that_could_not_be_delivered_are_shown(fresh: Server, tab: Open) -> None:

@@ -472,7 +472,7 @@ def test_fleet_is_the_librarys_rule(server: Served) -> None:
             evidence = dict(zip(states, (peaks - math.log(2.0)).tolist(), strict=True))
         else:
             evidence = {name: state["log10_martingale"] * LN10 - math.log(2.0) for name, state in states.items()}
-        assert [row["name"] for row in reply["found"]] == ex.fleet.e_bh(evidence, 0.05).names
+        assert [row["name"] for row in reply["found"]] == ex.fleet.e_bh(evidence, 0.05, joined=[1, 2, 3, 4, 5]).names
         assert {row["name"] for row in reply["found"]} == {"s0", "s1"}
     assert server.ask("GET", "/v1/fleet", params={"alpha": 1.5}).status_code == 422
 

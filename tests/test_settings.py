@@ -78,6 +78,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "retention": {"observations": 1_000_000, "rollups": 100_000_000},
         "snapshot_every": 8_192,
         "live_streams": 4_096,
+        "fleet_size": None,
         "hosts": (),
         "external_url": None,
         "webhooks": (),
@@ -141,7 +142,7 @@ def test_no_secret_is_shown(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("limit = 1", "the file must have keys among limits, retention, snapshot_every, live_streams, hosts"),
+        ("limit = 1", "the file must have keys among limits, retention, snapshot_every, live_streams, fleet_size"),
         ("[limits]\nbodybytes = 1", "limits must have keys among body_bytes, configuration_bytes"),
         ("[retention]\ndays = 1", "retention must have keys among observations, rollups, got 'days'"),
         ("limits = 3", "limits must be a table, got an integer"),

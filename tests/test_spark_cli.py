@@ -126,7 +126,11 @@ def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, t
     refused = here(*command, "--seed", 5)
     assert refused.code == 2
     assert "seed must be 7, with which checkpoint" in refused.err
-    assert here(*command).code == 1  # nothing was lost
+    last = here(*command, "--streams", 9, "--format", "json")
+    assert last.code == 1  # nothing was lost
+    record = json.loads(last.out)
+    assert (record["n_streams"], record["fleet_size"]) == (len(KEYS), 9)
+    assert math.isclose(record["log10_threshold"], math.log10(9 / 0.05))
 
 
 def test_a_torn_line_in_a_stream_of_json_is_reported(spark: SparkSession, here: Run, tmp_path: Path) -> None:

@@ -101,6 +101,16 @@ def test_a_hundred_thousand_streams(spark: SparkSession) -> None:
     assert check(fleet_report(fleet(spark, own), alpha), own, alpha) > 4_000
 
 
+@pytest.mark.parametrize("more", [0, 1, 300, 10**7])
+def test_a_number_of_streams_fixed_in_advance(spark: SparkSession, more: int) -> None:
+    values, alpha = CASES["many"]
+    K = len(values) + more
+    report: Any = fleet_report(fleet(spark, values), alpha, streams=K).toPandas()
+    rule = e_bh(values, alpha, base=10.0, streams=K)
+    assert report.sort_values("k").found.tolist() == rule.rejected.tolist()
+    assert set(report.log10_threshold) == {rule.log_threshold / LOG10}
+
+
 def test_evidence_that_is_adjusted(spark: SparkSession) -> None:
     rng = np.random.default_rng(3)
     peaks = np.concatenate([[0.0, 0.3, 300.0], rng.exponential(1.5, 200)])
@@ -182,6 +192,7 @@ def test_frames_that_are_no_fleet_are_refused(spark: SparkSession) -> None:
         (frame, {"key": "q"}, no_key),
         (frame, {"alpha": 1.0}, r"^alpha must lie in \(0, 1\), got 1.0$"),
         (frame, {"evidence": "most"}, r"^evidence must be 'current' or 'adjusted', got 'most'$"),
+        (frame, {"streams": 1}, r"^streams must be an integer from 2 on, the number of streams given, got 1$"),
         (frame.withColumn("test", F.lit(1)), {}, r"^df must be of streams that were not restarted"),
         (frame.drop("n"), {}, r"^df must be the result of test_streams or monitor_streams, got no column 'n'$"),
         (frame.where("k > 5"), {}, r"^df must hold at least one stream, got none$"),

@@ -104,7 +104,7 @@ class Client:
         return self._json("PUT", _path(name), json=dict(configuration or {}))
 
     def delete(self, name: str) -> None:
-        """Remove a stream and all that is known of it."""
+        """Remove a stream and its history; its place in the fleet and the number of its tests stay."""
         self._once("DELETE", _path(name))
 
     def stream(self, name: str, *, batch: int = 1000, age: float = 1.0, room: int = 100_000) -> Stream:
@@ -123,7 +123,7 @@ class Client:
                 return
 
     def fleet(self, alpha: float = 0.05, method: str = "adjusted") -> dict[str, Any]:
-        """Which streams have changed, at a false discovery rate of at most alpha."""
+        """Which streams have changed, at a false discovery rate of at most alpha; ``promise`` says what this means."""
         return self._json("GET", "/v1/fleet", params={"alpha": alpha, "method": method})
 
     def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,31 +17,44 @@ LAW = "log_values must be numbers below inf (-inf is bankruptcy, and lawful)"
 TERMS = 20  # of the exponential series, enough for arguments up to 1
 
 Names = Callable[[Integers], list[Any]]  # of the streams at these positions
+Rule = Literal["given", "fixed", "joined"]
+RULES: Mapping[Rule, str] = {"given": "", "fixed": " fixed in advance", "joined": " weighted by the order of joining"}
 
 
 class Discoveries(NamedTuple):
     """The streams that have changed, the most evidence first, equal evidence in the order of the input.
 
     ``rejected`` is a mask in the order of the input: ``frame[found.rejected]`` in pandas,
-    ``frame.filter(found.rejected)`` in Polars.
+    ``frame.filter(found.rejected)`` in Polars. ``rule`` is "given" (K is the number of streams given), "fixed" (K was
+    fixed in advance) or "joined" (weighted by the order of joining: not ``log e_j`` but ``log(e_j / (j (j + 1)))`` is
+    compared with the threshold, which has 1 in the place of K).
     """
 
     names: list[Any]  # of the k streams found
     log_values: Floats  # theirs, natural logs
     rejected: NDArray[np.bool_]
-    streams: int  # K, how many were looked at
+    streams: int  # K; with the rule "joined", the last position given
     alpha: float
-    log_threshold: float  # log(K / (alpha k)), which all found have reached; log(K / alpha) where none is found
+    log_threshold: float  # log(K / (alpha k)), which all found have reached, with k = 1 where none is found
+    rule: Rule
 
     def __repr__(self) -> str:
         shown = [f"{name!r} ({value:.4g})" for name, value in zip(self.names, self.log_values.tolist(), strict=True)]
         more = [f"and {len(shown) - SHOWN:,} more"] * (len(shown) > SHOWN)
         found = ", ".join(shown[:SHOWN] + more) or "none"
-        return f"Discoveries({len(shown):,} of {self.streams:,} streams at alpha={self.alpha:g}: {found})"
+        streams = f"{self.streams:,} streams{RULES[self.rule]}"
+        return f"Discoveries({len(shown):,} of {streams} at alpha={self.alpha:g}: {found})"
 
 
 def e_bh(
-    log_values: Any, alpha: float, *, stream: str = "stream", log_value: str = "log_value", base: float = math.e
+    log_values: Any,
+    alpha: float,
+    *,
+    stream: str = "stream",
+    log_value: str = "log_value",
+    base: float = math.e,
+    streams: int | None = None,
+    joined: Any = None,
 ) -> Discoveries:
     """Which of K streams have changed, the false discovery rate being at most alpha: the e-BH rule.
 
@@ -70,6 +83,23 @@ def e_bh(
     >>> found.names, found.rejected.tolist(), round(found.log_threshold, 2)
     (['a', 'c'], [True, False, True, False], 3.69)
 
+    Which K. By default K is the number of streams given. That is valid if these are all the streams there will ever
+    be: none was added or removed after somebody had looked. Otherwise use one of these:
+
+    - ``streams``: K, the most streams there will ever be, deleted ones included, fixed before the first look. Streams
+      that are not given count as e = 0.
+    - ``joined``: the position of each stream in the order of joining, 1 for the first one ever. A deleted stream keeps
+      its position. With ``gamma_j = 1/(j (j + 1))``, which sum to 1, the k streams with the largest ``gamma_j e_j`` are
+      found, where ``k = max{k : (gamma e)_(k) >= 1 / (alpha k)}``. Give an array in the order of the input, a mapping
+      or a Series with the same names, or the name of a column of the frame.
+
+    Proof, for fixed weights w_j (1/K, or gamma_j) with sum at most 1: where j is among the k found, ``w_j e_j >=
+    1/(alpha k)``. So a false discovery j adds 1/k <= alpha w_j e_j to the false discovery proportion, whose mean is at
+    most alpha times the sum of w_j E[e_j] <= 1. Deleted streams only make the sum smaller.
+
+    >>> e_bh({"a": 9.0, "c": 4.5}, 0.05, streams=100).names, e_bh({"a": 9.0, "c": 4.5}, 0.05, joined=[1, 30]).names
+    (['a'], ['a'])
+
     Reference: Wang and Ramdas (2022), *False discovery rate control with e-values*, section 4.
     """
     level = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
@@ -78,11 +108,20 @@ def e_bh(
     with np.errstate(over="ignore"):
         values = given * unit
     _check(given, values, names)
-    least, threshold = _rule(values, level)
-    rejected = values >= least
+    if streams is not None and joined is not None:
+        raise ValueError("streams and joined must not both be given: the fleet is fixed in advance, or it grows")
+    size = K = fleet_size(streams, len(values))
+    rule: Rule = "given" if streams is None else "fixed"
+    weighted = values
+    if joined is not None:
+        places = _places(joined, log_values, names, len(values))
+        size, K, rule = int(places.max()), 1, "joined"
+        weighted = values - np.log(places) - np.log1p(places)
+    least, threshold = _rule(weighted, K, level)
+    rejected = weighted >= least
     found = np.flatnonzero(rejected)
-    found = found[np.argsort(-values[found], kind="stable")]
-    return Discoveries(names(found), values[found], rejected, len(values), level, threshold)
+    found = found[np.argsort(-weighted[found], kind="stable")]
+    return Discoveries(names(found), values[found], rejected, size, level, threshold, rule)
 
 
 def adjusted(log_peaks: ArrayLike) -> Floats:
@@ -157,16 +196,46 @@ def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | 
     return float(thresholds[0]) if isinstance(found, int) else thresholds
 
 
-def _rule(values: Floats, alpha: float) -> tuple[float, float]:
+def _rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
     """The smallest log value found (inf where none is), by which equals are treated alike; and the log threshold.
 
-    Nothing below 1/alpha, the threshold of k = K, can be found, so only what lies above is sorted.
+    Nothing below the threshold of finding all can be found, so only what lies above is sorted.
     """
-    highest = np.sort(values[values >= -math.log(alpha)])[::-1]
-    enough = np.flatnonzero(highest >= log_threshold(len(values), np.arange(1, len(highest) + 1), alpha))
+    highest = np.sort(values[values >= log_threshold(K, len(values), alpha)])[::-1]
+    enough = np.flatnonzero(highest >= log_threshold(K, np.arange(1, len(highest) + 1), alpha))
     if not enough.size:
-        return math.inf, log_threshold(len(values), 1, alpha)
-    return float(highest[enough[-1]]), log_threshold(len(values), int(enough[-1]) + 1, alpha)
+        return math.inf, log_threshold(K, 1, alpha)
+    return float(highest[enough[-1]]), log_threshold(K, int(enough[-1]) + 1, alpha)
+
+
+def fleet_size(streams: int | None, given: int) -> int:
+    """K of ``e_bh``: the number fixed in advance, which is at least the number of streams given, or that number.
+
+    >>> fleet_size(100, 4), fleet_size(None, 4)
+    (100, 4)
+    """
+    if streams is None:
+        return given
+    if isinstance(streams, bool) or not isinstance(streams, (int, np.integer)) or not given <= streams <= 2**53:
+        raise ValueError(f"streams must be an integer from {given} on, the number of streams given, got {streams!r}")
+    return int(streams)
+
+
+def _places(joined: Any, given: Any, names: Names, count: int) -> Floats:
+    """The position of each stream in the order of joining: distinct integers from 1 on."""
+    places = _aligned(joined, given)
+    if len(places) != count:
+        raise ValueError(f"joined must hold one position for each of the {count} streams, got {len(places)}")
+    bad = np.flatnonzero(~((places >= 1.0) & (places <= 2.0**53) & (places == np.floor(places))))
+    if bad.size:
+        stream = names(bad[:1])[0]
+        raise ValueError(f"joined must hold integers from 1 on, got {places[bad[0]]:g} for stream {stream!r}")
+    order = np.argsort(places, kind="stable")
+    twice = np.flatnonzero(np.diff(places[order]) == 0.0)
+    if twice.size:
+        one, other = names(order[twice[0] : twice[0] + 2])
+        raise ValueError(f"joined must hold different positions, got the same one for streams {one!r} and {other!r}")
+    return places
 
 
 def _check(given: Floats, values: Floats, names: Names) -> None:
@@ -191,11 +260,25 @@ def _fleet(given: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
     if nw.dependencies.is_pandas_series(given):
         _check_index(given.index)
         frame = nw.from_native(given.to_frame("value"), eager_only=True)
-        return _column(frame, "value"), lambda positions: given.index[positions].tolist()
+        return _column(frame, "log_value", "value"), lambda positions: given.index[positions].tolist()
     frame = nw.from_native(given, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        return _column(frame, log_value), _named(frame, stream)
+        return _column(frame, "log_value", log_value), _named(frame, stream)
     return _numbers("log_values", given), np.ndarray.tolist
+
+
+def _aligned(joined: Any, given: Any) -> Floats:
+    """Positions in the order of the streams; NaN for a stream without one."""
+    if isinstance(joined, Mapping) and isinstance(given, Mapping):
+        return _numbers("joined", [joined.get(name, math.nan) for name in given])
+    import narwhals as nw
+
+    if nw.dependencies.is_pandas_series(joined) and nw.dependencies.is_pandas_series(given):
+        return _numbers("joined", joined.reindex(given.index))
+    frame = nw.from_native(given, eager_only=True, pass_through=True)
+    if isinstance(joined, str) and isinstance(frame, nw.DataFrame):
+        return _column(frame, "joined", joined)
+    return _numbers("joined", joined)
 
 
 def _check_index(index: Any) -> None:
@@ -230,11 +313,11 @@ def _numbers(argument: str, values: Any) -> Floats:
     return array.astype(np.float64)
 
 
-def _column(frame: Any, name: str) -> Floats:
+def _column(frame: Any, argument: str, name: str) -> Floats:
     """The values in a frame; a missing one becomes NaN, to be refused with its stream."""
-    column = _known(frame, "log_value", name)
+    column = _known(frame, argument, name)
     if not column.dtype.is_numeric():
-        raise ValueError(f"log_value must name a column of numbers, got {name!r} of type {column.dtype}")
+        raise ValueError(f"{argument} must name a column of numbers, got {name!r} of type {column.dtype}")
     values = np.full(len(column), math.nan)
     there = ~column.is_null().to_numpy().astype(np.bool_)
     values[there] = column.drop_nulls().to_numpy()

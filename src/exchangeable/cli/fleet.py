@@ -28,13 +28,26 @@ def fleet(
     log10_value: Annotated[
         str | None, typer.Option(help="The same as logs to base 10; default log10_martingale.")
     ] = None,
+    streams: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The most streams there will ever be, deleted ones included, fixed before the first look; "
+            "default: those in the file.",
+        ),
+    ] = None,
     format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
 ) -> None:
-    """Find the streams that have changed among many, from the current evidence of each (e-BH)."""
+    """Find the streams that have changed among many, from the current evidence of each (e-BH).
+
+    The default is valid if the file holds all streams there will ever be. Where streams come or go while one looks,
+    fix their number in advance (--streams).
+    """
     from exchangeable import tables
 
     usage(lambda: ex.fleet.e_bh([0.0], alpha))  # is alpha lawful? Before the work
-    found = ex.fleet.e_bh(tables.read_fleet(file, stream=stream, log_value=log_value, log10_value=log10_value), alpha)
+    values = tables.read_fleet(file, stream=stream, log_value=log_value, log10_value=log10_value)
+    found = usage(lambda: ex.fleet.e_bh(values, alpha, streams=streams))
     if format is Format.json:
         write(json.dumps(_fleet_record(found)))
     else:
@@ -48,6 +61,7 @@ def _fleet_record(found: ex.fleet.Discoveries) -> dict[str, Any]:
     log10 = (found.log_values / math.log(10.0)).tolist()
     return {
         "n_streams": found.streams,
+        "rule": found.rule,
         "n_rejected": len(found.names),
         "alpha": found.alpha,
         "log10_threshold": found.log_threshold / math.log(10.0),
@@ -55,6 +69,12 @@ def _fleet_record(found: ex.fleet.Discoveries) -> dict[str, Any]:
             {"stream": name, "log10_martingale": value} for name, value in zip(found.names, log10, strict=True)
         ],
     }
+
+
+def _needed(found: ex.fleet.Discoveries) -> str:
+    if found.rule == "given":
+        return "no streams that come or go while one looks (else --streams)"
+    return f"a number of streams, {found.streams:,}, that was fixed before the first look"
 
 
 def _fleet_words(found: ex.fleet.Discoveries) -> str:
@@ -75,6 +95,7 @@ def _fleet_words(found: ex.fleet.Discoveries) -> str:
             *rows,
             *more,
             f"Means: of the streams named so, at most {level} on average have not changed. Needs: current values, not "
-            "the highest so far; and independent streams, or a time to look not chosen by looking at the others.",
+            "the highest so far; independent streams, or a time to look not chosen by looking at the others; and "
+            f"{_needed(found)}.",
         ]
     )

@@ -29,7 +29,7 @@ from exchangeable import snapshot
 from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Path
 from exchangeable.pvalues import draw_seed
-from exchangeable.service import alerts, history
+from exchangeable.service import alerts, fleet, history
 from exchangeable.service.configuration import Configuration, stored
 from exchangeable.service.live import BINS, CHANGING, LN10, Live, binned, examples, keep, kinds, stream
 from exchangeable.service.problems import Problem
@@ -126,7 +126,7 @@ class Engine:
         return self._submit(lambda connection: self._create(connection, name, configuration))
 
     def delete(self, name: str) -> Future[None]:
-        """Remove a stream and all that is known of it."""
+        """Remove a stream and its history; its place in the fleet and the number of its tests stay."""
         return self._submit(lambda connection: self._delete(connection, name))
 
     def reset(self, name: str) -> Future[dict[str, Any]]:
@@ -361,6 +361,7 @@ class Engine:
         if connection.execute("SELECT count(*) FROM streams").fetchone()[0] >= most:
             raise Problem(409, "too-many-streams", f"there must be at most {most} streams; delete one first")
         configuration = configuration.with_seed(draw_seed())
+        fleet.join(connection, name, self.settings.fleet_size)
         live = Live.fresh(0, name, configuration, time.time())
         columns = ("name", "configuration", "kinds", "created", *CHANGING)
         live.id = (
@@ -381,6 +382,7 @@ class Engine:
         for table in PER_STREAM:
             connection.execute(f"DELETE FROM {table} WHERE stream = ?", (live.id,))  # noqa: S608
         connection.execute("DELETE FROM streams WHERE id = ?", (live.id,))
+        fleet.leave(connection, name, live.resets + 1)
         self._lives.pop(name, None)
         self._news.append(Steps(name, None, {"name": name}, "gone"))
 

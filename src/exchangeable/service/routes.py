@@ -10,17 +10,15 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
-import numpy as np
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from exchangeable import fleet
-from exchangeable.service import alerts, feed, history, live, schemas, wire
+from exchangeable.service import alerts, feed, fleet, history, live, schemas, wire
 from exchangeable.service.access import allow
 from exchangeable.service.configuration import NAME, Configuration, configuration
-from exchangeable.service.live import LN10, SAID, moment, summary, unknown
+from exchangeable.service.live import SAID, moment, summary, unknown
 from exchangeable.service.problems import Problem
 
 router = APIRouter()
@@ -99,7 +97,7 @@ async def show(request: Request, name: Name) -> Response:
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=REFUSALS, tags=["streams"])
 async def delete(request: Request, name: Name) -> Response:
-    """Remove a stream and all that is known of it."""
+    """Remove a stream and its history. Its place in the fleet and the number of its tests stay (see /v1/fleet)."""
     await done(request.app.state.engine.delete(name))
     return Response(status_code=204)
 
@@ -363,47 +361,19 @@ async def all_events(request: Request) -> Response:
     return _streaming(feed.of_all(hub, reader, _watch(request)))
 
 
-PROMISES = {
-    "adjusted": "Of the streams found, at most the part alpha on average has not changed since its last reset, "
-    "whenever you look, however often you reset, and however the streams depend on one another.",
-    "current": "Of the streams found, at most the part alpha on average has not changed since its last reset, if the "
-    "time to look was fixed in advance, or if the streams are independent and have different seeds.",
-}
-
-
 @router.get("/v1/fleet", dependencies=READ, responses=said(schemas.Fleet), tags=["looking"])
 async def all_together(
     request: Request,
     alpha: Annotated[float, Query(gt=0.0, lt=1.0)] = 0.05,
     method: Literal["adjusted", "current"] = "adjusted",
 ) -> Response:
-    """Which streams have changed, with a false discovery rate of at most alpha (e-BH over all streams).
+    """Which streams have changed, with a false discovery rate of at most alpha (e-BH over all that ever joined).
 
     The evidence of a stream that restarts after alarms is carried over the restarts, as one gambler's capital.
+    Deleted streams keep their place, and a name that is used again goes on counting its tests.
     """
-
-    def look(connection: sqlite3.Connection) -> dict[str, Any]:
-        rows = connection.execute("SELECT name, resets, log10, total, peak FROM streams ORDER BY name").fetchall()
-        return {"alpha": alpha, "method": method, "streams": len(rows), **_changed(rows, alpha, method)}
-
-    return reply(await looked(request, look))
-
-
-def _changed(rows: list[tuple[str, int, float, float, float]], alpha: float, method: str) -> dict[str, Any]:
-    """E-BH. The k-th test of a stream counts 1/(k (k + 1)), which sums to 1 over all resets there may ever be."""
-    promise = {"promise": PROMISES[method]}
-    if not rows:
-        return {"found": [], "log10_threshold": None, **promise}
-    names, resets, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
-    tests = np.array(resets) + 1.0
-    evidence = (fleet.adjusted(peaks) if method == "adjusted" else np.array(totals)) - np.log(tests * (tests + 1.0))
-    changed = fleet.e_bh(dict(zip(names, evidence.tolist(), strict=True)), alpha)
-    capital = dict(zip(names, log10, strict=True))
-    named = [
-        {"name": name, "log10_e": value / LN10, "log10_martingale": capital[name]}
-        for name, value in zip(changed.names, changed.log_values.tolist(), strict=True)
-    ]
-    return {"found": named, "log10_threshold": changed.log_threshold / LN10, **promise}
+    size = request.app.state.settings.fleet_size
+    return reply(await looked(request, lambda connection: fleet.changed(connection, alpha, method, size)))
 
 
 # ------------------------------------------------------------------ operation

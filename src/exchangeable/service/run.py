@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
-from exchangeable.service import access, doors
+from exchangeable.service import access, doors, fleet
 from exchangeable.service.app import application
 from exchangeable.service.feed import Feed
 from exchangeable.service.page import missing
@@ -91,6 +91,7 @@ def _listener(store: Store, host: str, port: int, settings: Settings) -> socket.
     try:
         with store.read() as connection:
             doors.bindable(host, access.exist(connection), settings.trusted)
+            fleet.check_size(connection, settings.fleet_size)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: only so asyncio sets NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -139,7 +139,9 @@ class Found(BaseModel):
     """A stream that has changed."""
 
     name: str
-    log10_e: float
+    joined: int = Field(description="position among all streams that ever joined")
+    test: int = Field(description="which test of this name it is, over resets and deletions")
+    log10_e: float = Field(description="evidence, divided by test (test + 1)")
     log10_martingale: float | None
 
 
@@ -148,9 +150,14 @@ class Fleet(BaseModel):
 
     alpha: float
     method: Literal["adjusted", "current"]
-    streams: int
+    rule: Literal["joined", "fixed"] = Field(description="weighted by the order of joining, or of a size fixed before")
+    streams: int = Field(description="that exist")
+    deleted: int = Field(description="streams that joined and exist no more, as far as is known")
+    fleet_size: int | None = Field(description="names there will ever be, if that was fixed before the first joined")
     found: list[Found]
-    log10_threshold: float | None
+    log10_threshold: float | None = Field(
+        description="what log10_e of all found has reached; with the rule joined, log10_e - log10(joined (joined + 1))"
+    )
     promise: str
 
 

@@ -96,12 +96,15 @@ class Settings:
     retention: Retention = Retention()
     snapshot_every: int = _from(8_192, 1, 10_000_000)  # steps between two snapshots of a stream
     live_streams: int = _from(4_096, 1, 1_000_000)  # monitors held in memory
+    fleet_size: int | None = None  # names there will ever be, deleted ones included; fixed when the first stream joins
     hosts: tuple[str, ...] = ()  # names under which the server is reached, beside localhost
     external_url: str | None = None  # where people find the page, for links in alerts
     webhooks: tuple[Webhook, ...] = ()
 
     def __post_init__(self) -> None:
         _obey(self)
+        if self.fleet_size is not None:
+            whole("fleet_size", self.fleet_size, 1, 10**9)
         object.__setattr__(self, "hosts", tuple(_host(host) for host in self.hosts))
         if self.external_url is not None:
             _check_address(self.external_url)

@@ -59,7 +59,15 @@ CREATE TABLE tokens(
   id TEXT PRIMARY KEY, digest BLOB NOT NULL, scopes TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL,
   revoked REAL) STRICT, WITHOUT ROWID;
 """
-MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST,)  # entry k leads from version k to k + 1
+# Ids rise with creation and are used again only from the top, so gaps below the highest id are deleted streams; others
+# that were deleted before, and tests of names that were used again, left no trace: ``complete`` is 0.
+FLEET = """
+CREATE TABLE fleet(joined INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, tests INTEGER NOT NULL) STRICT;
+CREATE TABLE fleet_rule(size INTEGER, complete INTEGER NOT NULL) STRICT;
+INSERT INTO fleet SELECT id, name, 0 FROM streams;
+INSERT INTO fleet_rule SELECT NULL, count(*) = 0 FROM streams;
+"""
+MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST, FLEET)  # entry k: version k to k + 1
 PER_STREAM = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
 
 

@@ -19,7 +19,14 @@ BLOCKS = 1024  # parts of a running sum, whose totals are all that is collected
 NEEDED = ("n", "log10_martingale", "alarm")
 
 
-def fleet_report(df: DataFrame, alpha: float = 0.05, *, key: str | None = None, evidence: str = "current") -> DataFrame:
+def fleet_report(
+    df: DataFrame,
+    alpha: float = 0.05,
+    *,
+    key: str | None = None,
+    evidence: str = "current",
+    streams: int | None = None,
+) -> DataFrame:
     """Which streams have changed, the false discovery rate being at most alpha: `fleet.e_bh` over all keys.
 
         key, n, log10_martingale, log10_max, alarm, log10_evidence, found, log10_threshold
@@ -32,16 +39,20 @@ def fleet_report(df: DataFrame, alpha: float = 0.05, *, key: str | None = None, 
     streams watched together. See `fleet.e_bh` for when the promise holds. Frames of restarted tests are refused: their
     capital is no e-value of the stream. Rows without a key are no stream and are left out.
 
+    ``streams`` is K, the most streams there will ever be, deleted ones included, fixed before the first look. By
+    default K is the number of keys in ``df``. That is valid for one batch that holds all keys; not for looks at a live
+    fleet between which keys come or go.
+
     The numbers are those of ``e_bh(.., base=10)``; nothing but counts is collected. O(K) time and a shuffle for K keys.
     ``df`` is computed for the threshold, and again with the result: what took long is best written or persisted first.
     """
     level = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     if evidence not in ("current", "adjusted"):
         raise ValueError(f"evidence must be 'current' or 'adjusted', got {shown(evidence)}")
-    streams, name = _streams(df, key)
-    valued = streams.withColumn("value", _values(evidence)).persist()
+    each, name = _streams(df, key)
+    valued = each.withColumn("value", _values(evidence)).persist()
     try:
-        count = _check(valued, evidence)
+        count = fleet.fleet_size(streams, _check(valued, evidence))
         threshold = fleet.log_threshold(count, max(1, _found(valued, count, level)), level)
     finally:
         valued.unpersist()

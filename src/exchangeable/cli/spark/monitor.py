@@ -45,6 +45,7 @@ from exchangeable.cli.spark.options import (
     OrderKind,
     Rate,
     Source,
+    Streams,
     pairs,
 )
 from exchangeable.cli.spark.report import report
@@ -124,6 +125,7 @@ def monitor(
         ),
     ] = None,
     rate: Rate = 0.05,
+    streams: Streams = None,
     format: Printed = Format.text,  # noqa: A002
     buckets: Annotated[
         int, typer.Option(min=1, help="That keys are kept in; fixed for a checkpoint.", rich_help_panel=CLUSTER)
@@ -142,7 +144,8 @@ def monitor(
     Rows have a `kind`: step; or duplicate, late, gap, conflict, bad, full, which were not bet on. Read the output by
     Spark, which knows what is committed. A second start with the same checkpoint goes on where the first one ended.
     SIGINT and SIGTERM stop it; a micro-batch that was not over is done again by the next start. With --available-now
-    the exit code is 1 if some stream has changed, by e-BH on highest evidence, which holds whenever one looks.
+    the exit code is 1 if some stream has changed, by e-BH on highest evidence, which holds whenever one looks; if new
+    keys may come between two looks, fix their number in advance (--streams).
     """
     choice = Choice(measure.value, None, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     scores = reference_scores(choice, reference, bins)
@@ -176,7 +179,7 @@ def monitor(
         with _progress(spark):
             _wait(writer.start())
         if available_now:
-            report(spark.read.parquet(output), rate, "adjusted", format, output, used)
+            report(spark.read.parquet(output), rate, "adjusted", format, output, used, streams)
 
 
 @contextmanager

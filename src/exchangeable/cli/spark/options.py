@@ -77,6 +77,15 @@ Output = Annotated[str, typer.Option(help="Folder for the result, in Parquet; mu
 Rate = Annotated[
     float, typer.Option(help="Largest acceptable rate of false discoveries among all streams.", rich_help_panel=RESULT)
 ]
+Streams = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="With --available-now: the most streams there will ever be, fixed before the first look; default: the "
+        "streams so far, which is valid if no more will come.",
+        rich_help_panel=RESULT,
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(

@@ -24,9 +24,10 @@ def report(
     format: Format,  # noqa: A002
     output: str,
     seed: int,
+    fleet_size: int | None = None,
 ) -> None:
     """What was found among all streams, on stdout; and the exit code."""
-    record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate, evidence)
+    record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate, evidence, fleet_size)
     record["seed"] = seed
     write(
         json.dumps(record, default=lambda name: bytes(name).hex())
@@ -49,14 +50,14 @@ def _alarms(rows: DataFrame) -> dict[str, Any]:
     return {"n_streams": streams, "n_rejected": alarms, "rate": None}
 
 
-def _discoveries(rows: DataFrame, rate: float, evidence: str) -> dict[str, Any]:
+def _discoveries(rows: DataFrame, rate: float, evidence: str, fleet_size: int | None) -> dict[str, Any]:
     """The streams that have changed, by e-BH; at most so many of them by name."""
     from pyspark.sql import functions as F
 
     from exchangeable.spark import fleet_report
     from exchangeable.spark.sources import quoted
 
-    report = fleet_report(rows, rate, evidence=evidence)
+    report = fleet_report(rows, rate, evidence=evidence, streams=fleet_size)
     streams, found, threshold = report.agg(
         F.count("*"), F.count(F.when(F.col("found"), 1)), F.max("log10_threshold")
     ).first() or (0, 0, math.nan)
@@ -69,6 +70,7 @@ def _discoveries(rows: DataFrame, rate: float, evidence: str) -> dict[str, Any]:
         "n_rejected": found,
         "rate": rate,
         "evidence": evidence,
+        "fleet_size": fleet_size,
         "log10_threshold": threshold,
         "first": [row.asDict() for row in named],
     }

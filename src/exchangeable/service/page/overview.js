@@ -230,14 +230,15 @@ const refreshFleet = throttled(() => quietly(loadFleet), 10_000);
 async function loadFleet() {
   if (document.hidden) return;
   const fleet = await request(query("/v1/fleet", FLEET));
-  const { found, streams } = fleet;
+  const { found, streams, deleted } = fleet;
   show($("#fleet"), streams > 1);
   const which = found.length === streams ? `All ${count(streams)}` : `${found.length ? count(found.length) : "None"} of ${count(streams)}`;
   write($("#fleet-line"), `${which} streams ${found.length > 1 ? "have" : "has"} changed (false discovery rate ${100 * fleet.alpha} %)`);
   $("#fleet-found").replaceChildren(
     el("ul", {}, found.slice(0, 100).map(({ name, log10_e: e }) => el("li", {}, el("a", { href: pagePath(name), text: name }), ` e = ${capital(e)}`))),
     found.length > 100 ? el("p", { text: `and ${count(found.length - 100)} more` }) : "",
-    el("p", { class: "hint", text: fleet.promise ?? "" }));
+    deleted ? el("p", { class: "hint", text: deleted === 1 ? "One deleted stream keeps its place." : `${count(deleted)} deleted streams keep their places.` }) : "",
+    el("p", { class: "hint", text: fleet.promise }));
 }
 
 /** Alerts that nobody received are news too. */
