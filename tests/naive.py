@@ -20,26 +20,23 @@ Counts = list[tuple[int, int, int]]
 # ------------------------------------------------------------------ examples to p-values (Algorithm 1, equation (1))
 
 
-def distances(X: ArrayLike) -> Floats:
-    """Direct float64 Euclidean distances, row by row."""
+def squares(X: ArrayLike) -> Floats:
+    """Direct float64 squared distances, row by row."""
     rows = np.ascontiguousarray(X, dtype=np.float64)
-    table = np.empty((len(rows), len(rows)))
-    for i, x in enumerate(rows):
-        table[i] = np.sqrt(((rows - x) ** 2).sum(axis=1))
-    return table
+    return np.array([((rows - x) ** 2).sum(axis=1) for x in rows]).reshape(len(rows), len(rows))
 
 
-def ratio(same: float, other: float) -> float:
-    """0/0 and inf/inf are 1; x/inf is 0; x/0 and inf/x are inf."""
+def ratio(same: float, other: float) -> Any:
+    """0/0 and inf/inf are 1; x/inf is 0; x/0 and inf/x are inf. Others are rounded once, to 53 bits, of any size."""
     if same == other and same in (0.0, math.inf):
         return 1.0
     if other == 0.0 or same == math.inf:
         return math.inf
-    return same / other
+    return 0.0 if other == math.inf else mpmath.fdiv(same, other, prec=53)
 
 
-def scores(table: Floats, labels: Sequence[Any]) -> list[float]:
-    """alpha_i of a whole bag, from the distances of all its pairs."""
+def scores(table: Floats, labels: Sequence[Any]) -> list[Any]:
+    """The square of alpha_i for a whole bag, from the squared distances of all its pairs."""
     n = len(table)
     alike = np.array([[labels[i] == labels[j] for j in range(n)] for i in range(n)], bool).reshape(n, n)
     itself = np.eye(n, dtype=bool)
@@ -50,7 +47,7 @@ def scores(table: Floats, labels: Sequence[Any]) -> list[float]:
 
 def ranks(X: ArrayLike, y: Iterable[Any]) -> Counts:
     """(greater, equal, n) of the newest score in each bag z_1..z_n, all scores recomputed."""
-    table, labels = distances(X), list(y)
+    table, labels = squares(X), list(y)
     first = [labels.index(label) for label in labels]  # equal labels, equal numbers
     counts = []
     for n in range(1, len(labels) + 1):
@@ -59,15 +56,35 @@ def ranks(X: ArrayLike, y: Iterable[Any]) -> Counts:
     return counts
 
 
-def _scores(table: Floats, number: NDArray[Any]) -> Floats:
+def _scores(table: Floats, number: NDArray[Any]) -> NDArray[Any]:
     """``scores`` without Python loops, for longer streams (test_nearest.py compares the two)."""
     alike = number[:, None] == number[None, :]
     other = np.where(alike, math.inf, table).min(axis=1)
     np.fill_diagonal(alike, False)
     same = np.where(alike, table, math.inf).min(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         quotient = same / other
+    finite = (same > 0.0) & (same < math.inf) & (other > 0.0) & (other < math.inf)
+    if (finite & ((quotient < 2.0**-1022) | (quotient == math.inf))).any():  # too small or too large for float64
+        return np.array([ratio(s, o) for s, o in zip(same.tolist(), other.tolist(), strict=True)], object)
     return np.where(np.isnan(quotient), 1.0, quotient)
+
+
+def exact_ranks(X: ArrayLike, y: ArrayLike) -> Counts:
+    """``ranks`` of features that are integers, in integers: a/b > c/d where a d > c b, and 1/0 is infinite."""
+    rows, labels, none = np.asarray(X).astype(np.int64), np.asarray(y), 2**31  # as a squared distance: there is none
+    near, counts = np.full((2, len(rows)), none), []  # of the same label, of others
+    for i, x in enumerate(rows):
+        squared, alike = ((rows[:i] - x) ** 2).sum(axis=1), labels[:i] == labels[i]
+        for side, met in enumerate((alike, ~alike)):
+            near[side, :i][met] = np.minimum(near[side, :i], squared)[met]
+            near[side, i] = squared[met].min(initial=none)
+        same, other = near[:, : i + 1]
+        cases = [(same == other) & ((same == 0) | (same == none)), other == none, (same == none) | (other == 0)]
+        top, bottom = np.select(cases, [1, 0, 1], same), np.select(cases, [1, 1, 0], other)
+        theirs, ours = top * bottom[i], top[i] * bottom
+        counts.append((int((theirs > ours).sum()), int((theirs == ours).sum()), i + 1))
+    return counts
 
 
 def p_values(counts: Counts, theta: ArrayLike) -> list[float]:
@@ -363,12 +380,6 @@ def weighted_e_bh(log_values: Sequence[float], joined: Sequence[int], alpha: flo
 # ------------------------------------------------------------------ the k nearest neighbours
 
 
-def squares(X: ArrayLike) -> Floats:
-    """Direct float64 squared distances, row by row."""
-    rows = np.ascontiguousarray(X, dtype=np.float64)
-    return np.array([((rows - x) ** 2).sum(axis=1) for x in rows]).reshape(len(rows), len(rows))
-
-
 def least_means(table: Floats, k: int) -> Floats:
     """Mean of the k least finite entries of each row, added from the least on; infinite where there is none."""
     total, count = np.zeros(len(table)), np.zeros(len(table))
@@ -378,13 +389,15 @@ def least_means(table: Floats, k: int) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), math.inf)
 
 
-def neighbour_ratios(squared: Floats, y: Sequence[Any], k: int) -> Floats:
-    """Mean distance to the k nearest of the own label over the same of other labels."""
+def neighbour_ratios(squared: Floats, y: Sequence[Any], k: int) -> NDArray[Any]:
+    """Mean distance to the k nearest of the own label over the same of other labels; squared, for one neighbour."""
     first = np.array([list(y).index(label) for label in y])  # equal labels, equal numbers
+    if k == 1:
+        return _scores(squared, first)
     alike, table = first[:, None] == first[None, :], np.sqrt(squared)
     same = least_means(np.where(alike & ~np.eye(len(y), dtype=bool), table, math.inf), k)
     other = least_means(np.where(alike, math.inf, table), k)
-    return np.array([ratio(s, o) for s, o in zip(same.tolist(), other.tolist(), strict=True)])
+    return np.array([float(ratio(s, o)) for s, o in zip(same.tolist(), other.tolist(), strict=True)])
 
 
 def neighbour_distances(squared: Floats, y: Sequence[Any], k: int) -> Floats:

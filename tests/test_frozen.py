@@ -651,8 +651,8 @@ class Plain:
 
 def test_nearest_neighbours_within_labels() -> None:
     rng = np.random.default_rng(10)
-    X, y = np.round(rng.normal(size=(120, 2)), 1), rng.integers(0, 3, 120)
-    table = naive.distances(X)
+    X, y = rng.integers(0, 20, (120, 3)), rng.integers(0, 3, 120)  # with exact ties
+    table = naive.squares(X)
     expected = [
         naive.ranked(naive._scores(table[:n, :n], y[:n]), y[:n].tolist()) for n in range(1, 121)
     ]  # of all examples the scores, of the own label the rank

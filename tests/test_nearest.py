@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -61,21 +62,29 @@ def gaussian(seed: int, n: int, d: int, labels: int = 3) -> tuple[Floats, NDArra
 @settled(60)
 @given(
     st.lists(
-        st.tuples(st.lists(st.integers(0, 2), min_size=2, max_size=2), st.sampled_from("ab")), min_size=1, max_size=9
+        st.tuples(st.lists(st.integers(0, 9), min_size=2, max_size=2), st.sampled_from("ab")), min_size=1, max_size=9
     )
 )
-def test_the_judge_agrees_with_plain_loops(examples: list[tuple[list[int], str]]) -> None:
+def test_the_judges_agree_with_plain_loops_in_fractions(examples: list[tuple[list[int], str]]) -> None:
     X, y = [x for x, _ in examples], [label for _, label in examples]
     expected = []
     for n in range(1, len(y) + 1):
-        alpha = []
-        for i in range(n):
-            same = [math.dist(X[i], X[j]) for j in range(n) if j != i and y[j] == y[i]]
-            other = [math.dist(X[i], X[j]) for j in range(n) if y[j] != y[i]]
-            alpha.append(naive.ratio(min(same, default=math.inf), min(other, default=math.inf)))
-        assert alpha == naive.scores(naive.distances(X[:n]), y[:n])
+        alpha = [plain_ratio(X[:n], y[:n], i) for i in range(n)]
+        rounded = [float(a) for a in alpha]
+        assert rounded == naive.scores(naive.squares(X[:n]), y[:n])
         expected.append((sum(a > alpha[-1] for a in alpha), sum(a == alpha[-1] for a in alpha), n))
-    assert naive.ranks(X, y) == expected
+    assert naive.ranks(X, y) == naive.exact_ranks(X, y) == expected
+
+
+def plain_ratio(X: list[list[int]], y: list[str], i: int) -> Fraction | float:
+    squared = [sum((a - b) ** 2 for a, b in zip(X[i], x, strict=True)) for x in X]
+    same = min((squared[j] for j in range(len(y)) if j != i and y[j] == y[i]), default=None)
+    other = min((squared[j] for j in range(len(y)) if y[j] != y[i]), default=None)
+    if same == other and same in (0, None):
+        return 1.0
+    if other is None:
+        return 0.0
+    return math.inf if same is None or other == 0 else Fraction(same, other)
 
 
 # ------------------------------------------------------------------ kernels
@@ -95,9 +104,55 @@ def test_squared_distance_is_numpys(d: int) -> None:
 def test_ratio_conventions() -> None:
     inf = math.inf
     cases = [(0.0, 0.0, 1.0), (inf, inf, 1.0), (4.0, inf, 0.0), (0.0, inf, 0.0), (inf, 4.0, inf), (inf, 0.0, inf)]
-    for same, other, expected in [*cases, (4.0, 0.0, inf), (0.0, 4.0, 0.0), (4.0, 16.0, 0.5), (3.0, 3.0, 1.0)]:
+    for same, other, expected in [*cases, (4.0, 0.0, inf), (0.0, 4.0, 0.0), (4.0, 16.0, 0.25), (3.0, 3.0, 1.0)]:
         assert kernels.nearest.ratio(same, other) == expected
-        assert naive.ratio(math.sqrt(same), math.sqrt(other)) == expected
+        assert naive.ratio(same, other) == expected
+
+
+SQUARES = st.floats(5e-324, 1e303, allow_subnormal=True) | st.builds(  # everything that a squared distance can be
+    math.ldexp, st.integers(1, 9).map(float), st.integers(-1074, 1004)
+)
+
+
+@settled(500)
+@given(SQUARES, SQUARES, SQUARES, st.floats(0.5, 2.0) | st.floats(1.0 - 1e-14, 1.0 + 1e-14))
+def test_scores_are_ordered_as_the_exact_ratios(same: float, other: float, another: float, factor: float) -> None:
+    exact = Fraction(same) / Fraction(other)
+    pairs = [(same, another), (another, other), (another, same)]
+    pairs += [(same * factor, other), (same, other * factor)] if same < 1e302 and other < 1e302 else []
+    score = kernels.nearest.ratio(same, other)
+    assert 0.0 < score < math.inf
+    for top, bottom in pairs:
+        if top == 0.0 or bottom == 0.0:  # half of the least float64
+            continue
+        theirs, their_exact = kernels.nearest.ratio(top, bottom), Fraction(top) / Fraction(bottom)
+        if their_exact == exact:
+            assert theirs == score
+        elif abs(their_exact / exact - 1) > Fraction(1, 2**49):
+            assert (theirs > score) == (their_exact > exact)
+            assert theirs != score
+        else:
+            assert theirs == score or (theirs > score) == (their_exact > exact)
+
+
+@settled(200)
+@given(st.integers(1, 2**26 - 1), st.integers(1, 2**26 - 1), st.integers(1, 2**26), st.integers(-1, 1))
+def test_scores_of_integers_are_equal_exactly_if_the_ratios_are(same: int, other: int, k: int, step: int) -> None:
+    assert kernels.nearest.ratio(float(same * k), float(other * k)) == kernels.nearest.ratio(float(same), float(other))
+    close = (Fraction(same, other) + Fraction(step, 2**52)).limit_denominator(2**26 - 1)
+    if 0 < close.numerator < 2**26:
+        score = kernels.nearest.ratio(float(close.numerator), float(close.denominator))
+        assert (score == kernels.nearest.ratio(float(same), float(other))) == (close == Fraction(same, other))
+
+
+@pytest.mark.parametrize("edge", [2.0**512, 2.0**-512])
+def test_scores_increase_over_the_edge_of_what_float64_can_divide(edge: float) -> None:
+    near = [math.nextafter(edge, 0.0), edge, math.nextafter(edge, math.inf)]
+    tops = [0.5 * edge, 0.999 * edge, *near, 1.001 * edge, 2.0 * edge]
+    scores = [kernels.nearest.ratio(top, 1.0) for top in tops]
+    assert scores == sorted(scores)
+    assert scores[3] == edge
+    assert len(set(scores)) >= 6
 
 
 # ------------------------------------------------------------------ ranks
@@ -156,6 +211,22 @@ def test_at_the_edges_of_blocks(n: int) -> None:
     assert ranked(X, y, [n]) == expected
     assert ranked(X, y, [n - 1, 1, 1]) == expected
     assert ranked(X, y, [7, BLOCK]) == expected
+
+
+def exact_ties(seed: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Integer features, many equal ratios of squared distances that are not squares."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 30, (n, 3)), rng.integers(0, 3, n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_exact_tie_of_integer_features_is_missed(seed: int) -> None:
+    X, y = exact_ties(seed, 600)
+    expected = naive.exact_ranks(X, y)
+    assert sum(equal > 1 for _, equal, _ in expected) > 250
+    assert ranked(X, y) == expected
+    assert ranked(X, y, [1] * 300) == expected
+    assert ranked(X * 2.0**-30, y, [100, 1, 1]) == expected
 
 
 # ------------------------------------------------------------------ magnitudes
@@ -419,11 +490,10 @@ def test_the_filter_loses_nothing(kind: str, d: int) -> None:
     measure.extend(X, rng.integers(0, 2, n))
     low, F, scale2 = measure._rows.low[:n], measure._rows.F[:n], measure._rows.scale**2
     G = F @ F.T  # in float32, as the measure takes it
-    squared = naive.distances(X) ** 2
+    squared = naive.squares(X)
     for i in range(n):
         for j in range(i):
-            direct = ((X[i] - X[j]) ** 2).sum()
-            assert abs(direct - squared[i, j]) <= 1e-15 * direct
+            direct = squared[i, j]
             # the bound itself, in exact arithmetic for such numbers of digits
             assert float(low[i]) + float(low[j]) - 2.0 * float(G[i, j]) <= scale2 * direct
             # and the float32 test that is made of it: whatever is farther than this distance must be a hit
@@ -439,7 +509,7 @@ def test_the_filter_is_worth_having() -> None:
     measure.extend(X, y)
     low, F = measure._rows.low[:2000].astype(float), measure._rows.F[:2000].astype(float)
     bound = low[:, None] + low[None, :] - 2.0 * F @ F.T
-    direct = measure._rows.scale**2 * naive.distances(X[:2000]) ** 2
+    direct = measure._rows.scale**2 * naive.squares(X[:2000])
     apart = ~np.eye(2000, dtype=bool)
     assert (bound[apart] > 0.99 * direct[apart]).mean() > 0.999
 

@@ -66,7 +66,7 @@ def test_the_parts_are_what_they_say() -> None:
     X, y = stream(1, 150, label=True)
     shift = shift_test(X, y, bet=Plugin(), alpha=0.2, seed=9)
     assert contracts.same_bits(shift.label.p, naive.p_values(naive.ranks_of(y), thetas(9, 0, 150, 1)))
-    table = naive.distances(X)
+    table = naive.squares(X)
     within = [naive.ranked(naive._scores(table[:n, :n], y[:n]), y[:n].tolist()) for n in range(1, 151)]
     assert contracts.same_bits(shift.concept.p, naive.p_values(within, thetas(9, 0, 150)))
     for evidence in (shift.label, shift.concept):

@@ -31,6 +31,7 @@ from exchangeable.measures.tiles import (
     search,
 )
 from exchangeable.protocols import Floats, Ranks
+from test_nearest import exact_ties
 
 
 class Bench:
@@ -97,6 +98,12 @@ def gaussian(seed: int, n: int, d: int, labels: int = 3) -> tuple[Floats, NDArra
 def test_the_paper_transcribed(examples: list[tuple[list[int], str]], size: int) -> None:
     X, y = [x for x, _ in examples], [label for _, label in examples]
     assert list(zip(*columns(tiled(X, y, size)), strict=True)) == naive.ranks(X, y)
+
+
+def test_no_exact_tie_of_integer_features_is_missed() -> None:
+    X, y = exact_ties(0, 600)
+    for size in (70, 600):
+        assert list(zip(*columns(tiled(X, y, size)), strict=True)) == naive.exact_ranks(X, y)
 
 
 @pytest.mark.parametrize("d", [1, 5, 8, 130, 300])

@@ -26,6 +26,7 @@ from exchangeable.kernels.compilation import compiled
 
 CHUNK = 128
 UP = 2.0**-22  # more than float32 rounding takes away
+FAR = 2.0**512  # ratios beyond it, or below its inverse, could overflow or underflow
 
 
 @compiled()
@@ -69,8 +70,29 @@ def quotient(same, other):  # type: ignore[no-untyped-def]
 
 @compiled()
 def ratio(same, other):  # type: ignore[no-untyped-def]
-    """Equation (1) of the paper from squared distances."""
-    return quotient(math.sqrt(same), math.sqrt(other))
+    """The square of equation (1) of the paper, from squared distances: an increasing function of it, rounded once.
+
+    Equal ratios have equal scores, because a correctly rounded quotient depends on the ratio alone. Where the quotient
+    ``q`` might overflow or underflow, the score is ``2**384 * q**0.25`` (above ``2**512``) or ``2**-384 * q**0.25``
+    (below ``2**-512``), from fractions and exponents: it increases with ``q``, and tells apart 50 bits in place of 53.
+    """
+    q = quotient(same, other)
+    if 1.0 / FAR <= q <= FAR or same == 0.0 or other == 0.0 or same == math.inf or other == math.inf:
+        return q
+    top, above = math.frexp(same)
+    bottom, below = math.frexp(other)
+    power = above - below  # q = top / bottom * 2**power
+    root = math.sqrt(math.sqrt(math.ldexp(top / bottom, power % 4)))
+    return math.ldexp(root, power // 4 + (384 if q > 1.0 else -384))
+
+
+@compiled()
+def scores(near):  # type: ignore[no-untyped-def]
+    """The scores of all examples, from their nearest squared distances (2 x n x 1)."""
+    alpha = np.empty(near.shape[1])
+    for j in range(len(alpha)):
+        alpha[j] = ratio(near[0, j, 0], near[1, j, 0])
+    return alpha
 
 
 @compiled()

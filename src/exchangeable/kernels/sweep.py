@@ -31,7 +31,10 @@ def gather(order, place, time, distance, born, near, true):  # type: ignore[no-u
 
 @compiled()
 def scores(born, place, distance):  # type: ignore[no-untyped-def]
-    """The score that each example is born with, and the one that it has after each fall (these in order of time)."""
+    """The score that each example is born with, and the one that it has after each fall (these in order of time).
+
+    Scores are the ratios of squared distances of ``nearest.py``, in which exact ties are exact.
+    """
     near = born.copy()
     first = np.empty(len(born) // 2)
     for j in range(len(first)):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from exchangeable import kernels
 from exchangeable.measures.neighbours import Column, Neighbours
 from exchangeable.measures.rows import Bounds, Products, Rows, encode, shown
-from exchangeable.protocols import Rank, Ranks
+from exchangeable.protocols import Floats, Rank, Ranks
 
 
 class NearestNeighbour(Neighbours):
@@ -25,8 +25,14 @@ class NearestNeighbour(Neighbours):
     moved by single odd neighbours. An empty minimum is infinite, ``0/0 = inf/inf = 1``, ``x/inf = 0``,
     ``inf/x = x/0 = inf``. A large score is a strange example: it lies nearer to another class than to its own.
 
-    Scores are those of direct float64 distances, ``sqrt(((x_i - x_j) ** 2).sum())``, bit for bit as NumPy sums them; a
+    Squared distances are computed directly in float64, ``((x_i - x_j) ** 2).sum()``, bit for bit as NumPy sums them; a
     single-precision matrix product only decides which of them need computing (see ``kernels/nearest.py``).
+
+    For k = 1, examples are ranked by alpha^2, the ratio of two squared distances. Rounded once, it keeps exact ties: if
+    the features are integers and squared distances are below 2^53, equal ratios have equal scores, and below 2^26
+    different ratios have different scores. For k > 1 the score is a ratio of sums of square roots, where rounding may
+    separate an exact tie.
+
     One example costs O(n d), n examples O(n^2 d) at the speed of a matrix product (less where nearest distances are
     below 1e-3 of the typical distance between examples, and float32 cannot tell them apart); memory O(n (d + k)).
 
@@ -87,6 +93,12 @@ class NearestNeighbour(Neighbours):
         if len(labels) != count:
             raise ValueError(f"{law}, got {len(labels)} labels for {count} rows")
         return encode(labels, self._rows.codes)
+
+    def _scores(self, saved: Floats) -> Floats:
+        if self.k > 1:
+            return saved
+        alpha: Floats = kernels.nearest.scores(self._rows.near)  # version 1 of snapshots has ratios of distances
+        return alpha
 
     def _play(
         self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]

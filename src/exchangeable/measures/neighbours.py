@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable.measures.rows import BLOCK, Bounds, Products, Rows, lawful, numbers
-from exchangeable.protocols import Integers, Rank, Ranks, called, whole
+from exchangeable.protocols import Floats, Integers, Rank, Ranks, called, whole
 
 MOST = 1000  # neighbours: each costs 16 bytes an example at most
 
@@ -131,9 +131,14 @@ class Neighbours(ABC):
         """From a snapshot; the filter's copies of the examples are made anew."""
         measure = cls(k)
         measure._rows.fill(labels, X, label, alpha, near, tags)
+        measure._rows.alpha = measure._scores(measure._rows.alpha)
         measure._rows.centre_at(centre, scale, centred_at)
         measure.n = len(X)
         return measure
+
+    def _scores(self, saved: Floats) -> Floats:
+        """The scores to go on with after a snapshot: the saved ones, unless an earlier version made them otherwise."""
+        return saved
 
     def _check_width(self, name: str, given: int) -> None:
         width = self._rows.X.shape[1]
