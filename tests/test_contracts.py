@@ -598,9 +598,9 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (
         lambda value: PValues(measures.NearestNeighbour(), seed=value),
         "seed",
-        [-1, 1.5, 2**64, None, "a", True, math.nan],
+        [-1, 1.5, 2**64, "a", True, math.nan],
     ),
-    (lambda value: Monitor(seed=value), "seed", [-1, 1.5, 2**64, None, "a", True, math.nan]),
+    (lambda value: Monitor(seed=value), "seed", [-1, 1.5, 2**64, "a", True, math.nan]),
     (PValues, "measure", ["x", None, 3, alarms.Ville(), measures.NearestNeighbour]),
     (Martingale, "bet", ["x", None, 3, measures.NearestNeighbour(), bets.Plugin]),
     (Monitor, "measure", ["x", 3]),

@@ -70,7 +70,7 @@ class Result:
     >>> X[150:] += 1.0
     >>> result = ex.test(X)
     >>> result.rejected, result.rejected_at, result.changepoint
-    (True, 217, 149)
+    (True, 220, 149)
     """
 
     def __init__(
