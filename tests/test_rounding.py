@@ -37,7 +37,8 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.svm import OneClassSVM  # noqa: E402
-from threadpoolctl import threadpool_limits  # noqa: E402
+
+threadpoolctl = pytest.importorskip("threadpoolctl")
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Thousands of small calls are faster without others."""
-    with threadpool_limits(1):
+    with threadpoolctl.threadpool_limits(1):
         yield
 
 
@@ -244,11 +245,13 @@ def test_predictions_that_cancel_need_a_scale() -> None:
     y = np.repeat([0.0, 311.7, -93.1, 0.1, 77.7], 8)
     model = LinearRegression().fit(levels, y)
     place = np.random.default_rng(5).integers(0, 5, N)
-    X, given = np.eye(5)[place], np.array([0.0, 311.7, -93.1, 0.1, 77.7])[place]
-    for make in (lambda: Frozen(model), lambda: Frozen(lambda X, y: y - model.predict(X))):
-        expected = ranked_in_pieces(make(), X, given, [N])
+    X: Any = np.eye(5)[place]
+    given: Any = np.array([0.0, 311.7, -93.1, 0.1, 77.7])[place]
+    score: Any
+    for score in (model, lambda X, y: y - model.predict(X)):
+        expected = ranked_in_pieces(Frozen(score), X, given, [N])
         for cuts in SPLITS:
-            assert ranked_in_pieces(make(), X, given, cuts) == expected
+            assert ranked_in_pieces(Frozen(score), X, given, cuts) == expected
 
     class Cancels:
         def predict(self, X: Any) -> Any:
@@ -365,7 +368,7 @@ def test_the_adapter_of_scikit_learn_rounds_before_it_subtracts() -> None:
     from exchangeable.adapters.sklearn import ExchangeabilityTest, frozen
 
     X, y = stream("three", 9)
-    makers = {
+    makers: dict[str, Callable[[], Any]] = {
         "surprise": lambda: frozen(LogisticRegression().fit(TRAIN, THREE), unknown="strangest"),
         "margin": lambda: frozen(RidgeClassifier().fit(TRAIN, THREE)),
         "margin, two": lambda: frozen(RidgeClassifier().fit(TRAIN, TWO), unknown="strangest"),

@@ -28,6 +28,7 @@ try:
     from sklearn.base import BaseEstimator
     from sklearn.utils import check_consistent_length, column_or_1d
     from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
     raise ImportError("this adapter needs scikit-learn: pip install 'exchangeable[sklearn]'") from error
 
@@ -88,11 +89,13 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     @property
     def p_values_(self) -> Floats:
         """The p-value of each sample."""
+        check_is_fitted(self, "monitor_")
         return np.array(self._p)
 
     @property
     def log10_path_(self) -> Floats:
         """The log10 of the capital after each sample."""
+        check_is_fitted(self, "monitor_")
         return np.array(self._log_values) / math.log(10.0)
 
     def _take(self, X: Any, y: Any, *, afresh: bool) -> Self:
