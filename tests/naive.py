@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -16,6 +17,19 @@ from scipy.special import betainc, betaln, ndtr
 
 Floats = NDArray[np.float64]
 Counts = list[tuple[int, int, int]]
+
+# ------------------------------------------------------------------ outputs of models
+
+
+def rounded(value: float, scale: float = 1.0, bits: int = 32) -> float:
+    """To a multiple of 2^(e - bits), e the least with |value| < 2^e and scale <= 2^e; a half to the even multiple."""
+    exponent = max(math.frexp(value)[1] if value else -1100, math.frexp(scale)[1] - 1)
+    if Fraction(scale) > Fraction(2) ** exponent:
+        exponent += 1
+    unit = Fraction(2) ** (exponent - bits)
+    nearest = round(Fraction(value) / unit) * unit
+    return value if abs(nearest) >= 2**1024 else float(nearest)
+
 
 # ------------------------------------------------------------------ examples to p-values (Algorithm 1, equation (1))
 

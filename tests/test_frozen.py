@@ -371,11 +371,11 @@ def test_a_classifier(examples: tuple[Any, Any, Any]) -> None:
     for model in (LogisticRegression(), pipeline, grid):
         model.fit(X[:100], y[:100])
         chosen = [model.classes_.tolist().index(label) for label in y[100:]]
-        expected = 1.0 - model.predict_proba(X[100:])[np.arange(200), chosen]
+        given = model.predict_proba(X[100:])[np.arange(200), chosen]
+        expected = np.array([1.0 - naive.rounded(p) for p in given])
         assert contracts.same_bits(Frozen(model).scores(X[100:], y[100:]), expected)
         assert counts(Frozen(model).extend(X[100:], y[100:].tolist())) == naive.ranks_of(expected)
-    tree = Frozen(grid)  # which computes each row alone, and so the same for one row as for many
-    assert in_pieces(tree, X[100:], y[100:], [0, 3]) == naive.ranks_of(expected)
+        assert in_pieces(Frozen(model), X[100:], y[100:], [0, 3]) == naive.ranks_of(expected)
 
 
 def test_a_classifier_needs_labels_that_it_knows(examples: tuple[Any, Any, Any]) -> None:
@@ -521,9 +521,12 @@ def test_bins_are_just_another_score(bins: int, size: int) -> None:
     rng = np.random.default_rng(8)
     reference, scores = rng.normal(size=size), 1.5 * rng.normal(size=3000)
     measure = Frozen(reference=reference, bins=bins)
-    edges = sorted({float(np.sort(reference)[math.ceil(k * size / bins) - 1]) for k in range(1, bins)})
+    ascending = np.sort(reference)
+    below = {min(math.ceil(k * size / bins) - 1, size - 2) for k in range(1, bins)}
+    edges = sorted(float(ascending[i] + ascending[i + 1]) / 2.0 for i in below)
     assert measure.edges is not None
-    assert measure.edges.tolist() == edges
+    assert measure.edges.tolist() == pytest.approx(edges, rel=1e-14, abs=1e-300)
+    edges = measure.edges.tolist()
     numbers = [sum(edge < score for edge in edges) for score in scores]
     assert counts(measure.extend(scores)) == quick_ranks(np.array(numbers))
     assert measure._pool.distinct <= bins
@@ -545,7 +548,43 @@ def test_bins_of_scores_of_examples() -> None:
     assert counts(alone.extend(X[200:])) == counts(Frozen(reference=X[:200, 0], bins=8).extend(X[200:, 0]))
     pair = Frozen(reference=(0.0, 1.0), bins=8)  # two scores, not X and y
     assert pair.edges is not None
-    assert pair.edges.tolist() == [0.0, 1.0]
+    assert pair.edges.tolist() == [0.5]
+
+
+@settled(200)
+@given(
+    reference=st.lists(
+        st.one_of(
+            st.sampled_from([0.0, 5e-324, 1e-323, 1.5e-323, 1.0, math.nextafter(1.0, 2.0), 1.7e308, -1.7e308]),
+            st.floats(allow_nan=False, allow_infinity=False),
+        ),
+        min_size=2,
+        max_size=30,
+    ).filter(lambda scores: len(set(scores)) > 1),
+    bins=st.integers(2, 40),
+)
+def test_no_reference_score_is_on_the_wrong_side_of_an_edge(reference: list[float], bins: int) -> None:
+    measure = Frozen(reference=reference, bins=bins)
+    assert measure.edges is not None
+    edges, distinct = measure.edges.tolist(), sorted(set(reference))
+    assert 1 <= len(edges) <= min(bins, len(distinct)) - 1
+    assert edges == sorted(set(edges))
+    for edge in edges:  # each between two neighbours, and on the lower one only where no number lies between
+        above = min(score for score in distinct if score > edge)
+        low = max(score for score in distinct if score <= edge)
+        assert low < edge < above or (edge == low and math.nextafter(low, math.inf) == above)
+
+
+def test_edges_for_few_distinct_scores() -> None:
+    for reference, bins, edges in (
+        ([0.0, 1.0, 1.0, 1.0, 1.0], 2, [0.5]),  # the median is the largest score
+        ([0.0] * 99 + [1.0], 4, [0.5]),
+        ([1.0, 2.0, 4.0, 8.0], 4, [1.5, 3.0, 6.0]),
+        ([1.0, 2.0, 4.0, 8.0], 100, [1.5, 3.0, 6.0]),
+    ):
+        found = Frozen(reference=reference, bins=bins).edges
+        assert found is not None
+        assert found.tolist() == edges
 
 
 def test_bins_and_reference_belong_together() -> None:

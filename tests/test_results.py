@@ -227,6 +227,40 @@ def test_a_wide_sparse_matrix_is_no_wider_than_its_entries() -> None:
     assert (result.n_features, result.features[1], result.columns) == (50, "x20000", [])
 
 
+def test_sparse_sets_need_no_entry_in_the_same_columns() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 6)) * (rng.random((120, 6)) < 0.3)
+    X[:80, 1] = X[80:, 3] = X[:, 4] = 0.0  # x1 has no entry in the first set, x3 none in the second, x4 none at all
+    result = ex.check_split(sparse.csr_matrix(X[:80]), sparse.coo_matrix(X[80:]), columns="none")
+    plain = ex.check_split(X[:80], X[80:], columns="none", drop=["x4"])
+    assert result.features == plain.features == ["x0", "x1", "x2", "x3", "x5"]
+    assert np.array_equal(result.path.p, plain.path.p)
+    mixed = ex.check_split(sparse.csr_matrix(X[:80]), X[80:], columns="none")
+    assert mixed.features == [f"x{i}" for i in range(6)]
+    assert ex.test(sparse.csr_matrix(X), drop=["x4"], columns="none").features == plain.features
+    moved = X[80:] + np.array([0.0, 0.0, 3.0, 0.0, 0.0, 0.0])
+    assert ex.check_split(sparse.csr_matrix(X[:80]), sparse.csr_matrix(moved)).rejected
+    empty = ex.check_split(sparse.csr_matrix((9, 3)), sparse.csr_matrix((4, 3)), columns="none")
+    assert empty.features == ["x0"]
+    with pytest.raises(ValueError, match="both sets must have the same columns, got 'x6' in one of them only"):
+        ex.check_split(sparse.csr_matrix(X[:80]), sparse.csr_matrix(np.ones((9, 7))))
+    with pytest.raises(ValueError, match="data must be a matrix of real numbers, got float64 of shape"):
+        ex.check_split(sparse.csr_matrix(X[:80]), sparse.coo_array([1.0, 2.0]))
+
+
+def test_a_fitted_model_scores_all_columns_of_a_sparse_matrix() -> None:
+    from sklearn.linear_model import Ridge
+
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(150, 6)) * (rng.random((150, 6)) < 0.3)
+    y, X[50:, 2] = X.sum(axis=1), 0.0
+    model, measure = Ridge().fit(X[:50], y[:50]), measures.Frozen
+    expected = ex.Monitor(measure(model)).extend(X[50:], y[50:]).p
+    assert np.array_equal(ex.test(sparse.csr_matrix(X[50:]), y[50:], measure=measure(model)).path.p, expected)
+    named = sparse.csr_matrix(np.column_stack([X[:, :3], y, X[:, 3:]]))
+    assert np.array_equal(ex.test(named[50:], "x3", measure=measure(model)).path.p, expected)
+
+
 def test_what_is_left_out_is_not_looked_at() -> None:
     data = pd.DataFrame({"a": [1.0, 2.0, 4.0], "when": pd.to_datetime(["2020-01-01"] * 3), "b": [1.0, math.nan, 2.0]})
     assert ex.test(data, drop=["when", "b"]).features == ["a"]

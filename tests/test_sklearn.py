@@ -26,6 +26,7 @@ pytest.importorskip("sklearn")
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -288,6 +289,15 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import exchangeable.adapters.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'exchangeable[sklearn]'" in done.stderr
+
+
+def test_columns_of_numbers_before_a_fit() -> None:
+    test = ExchangeabilityTest()
+    for name in ("p_values_", "log10_path_"):
+        with pytest.raises(NotFittedError, match=r"^This ExchangeabilityTest instance is not fitted yet"):
+            getattr(test, name)
+        assert not hasattr(test, name)
+        assert len(getattr(clone(test).fit(X[:20]), name)) == 20
 
 
 # ------------------------------------------------------------------ fitted models

@@ -18,6 +18,7 @@ from exchangeable.alarms import Ville
 from exchangeable.martingale import amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.pools import check_count, label_list
+from exchangeable.measures.rounding import rounded
 from exchangeable.measures.rows import encode, shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
@@ -27,6 +28,7 @@ try:
     from sklearn.base import BaseEstimator
     from sklearn.utils import check_consistent_length, column_or_1d
     from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
     raise ImportError("this adapter needs scikit-learn: pip install 'exchangeable[sklearn]'") from error
 
@@ -88,11 +90,13 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     @property
     def p_values_(self) -> Floats:
         """The p-value of each sample."""
+        check_is_fitted(self, "monitor_")
         return np.array(self._p)
 
     @property
     def log10_path_(self) -> Floats:
         """The log10 of the capital after each sample."""
+        check_is_fitted(self, "monitor_")
         return np.array(self._log_values) / math.log(10.0)
 
     def _take(self, X: Any, y: Any, *, afresh: bool) -> Self:
@@ -156,6 +160,7 @@ def frozen(
     bins: int | None = None,
     residual: str = "absolute",
     unknown: str = "refuse",
+    scale: float = 1.0,
 ) -> Frozen:
     """A fitted model as a measure: how badly does it do on the newest sample, among all so far?
 
@@ -171,6 +176,9 @@ def frozen(
     A label that the classifier has never seen is refused, or with ``unknown="strangest"`` has the largest score: 1,
     as for probability 0, or the largest number where the score is a margin. A fixed score is as lawful as any other.
 
+    Probabilities, decisions and predictions are rounded as `Frozen` does, before anything is subtracted from them, so
+    that equal samples have equal scores in batches of any size; ``scale`` is that of `Frozen`.
+
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import RidgeClassifier
     >>> X, y = load_iris(return_X_y=True)
@@ -185,37 +193,37 @@ def frozen(
     if bins is None and X is not None:
         bins = BINS
     reference = X if y is None else (X, y)
-    return Frozen(_score(model, unknown), reference=reference, bins=bins, residual=residual)
+    return Frozen(_score(model, unknown, scale), reference=reference, bins=bins, residual=residual, scale=scale)
 
 
 # ------------------------------------------------------------------ the scores of classifiers
 
 
-def _score(model: Any, unknown: str) -> Any:
+def _score(model: Any, unknown: str, scale: float) -> Any:
     """What `Frozen` is given: the model itself where that says all."""
     classifies = hasattr(model, "classes_") and not hasattr(model, "score_samples")
     if classifies and not hasattr(model, "predict_proba") and hasattr(model, "decision_function"):
-        return partial(_margins, model, unknown)
+        return partial(_margins, model, unknown, scale)
     if unknown == "refuse":
         return model
     if not classifies or not hasattr(model, "predict_proba"):
         raise ValueError(f"unknown must be 'refuse' where the model is no fitted classifier, got {shown(model)}")
-    return partial(_surprises, model, unknown)
+    return partial(_surprises, model, unknown, scale)
 
 
-def _surprises(model: Any, unknown: str, X: Any, y: Any) -> Floats:
+def _surprises(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """1 - the probability of the label."""
-    table = np.asarray(model.predict_proba(X), np.float64)
+    table = rounded(np.asarray(model.predict_proba(X)), scale)
     known, own = _places(model, unknown, y, len(table))
     scores = np.ones(len(table))
     scores[known] -= table[known, own[known]]
     return scores
 
 
-def _margins(model: Any, unknown: str, X: Any, y: Any) -> Floats:
+def _margins(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """By how much another class has the better decision than the label."""
-    table = np.asarray(model.decision_function(X), np.float64)
-    table = np.column_stack([-table, table]) if table.ndim == 1 else table.copy()
+    table = rounded(np.asarray(model.decision_function(X)), scale)
+    table = np.column_stack([-table, table]) if table.ndim == 1 else table
     if table.shape[1] != len(model.classes_):
         law = "decision_function must return one column for each class (decision_function_shape='ovr')"
         raise ValueError(f"{law}, got {table.shape[1]} for {len(model.classes_)} classes")

@@ -56,7 +56,8 @@ def _measure(measure: Any) -> str:
     if not isinstance(measure, Frozen) or measure.edges is None:
         return f"{type(measure).__name__}()"
     edges = f"{len(measure.edges)} edges of digest {_digest(measure.edges.tobytes())}"
-    return f"Frozen({measure._kind}, bins={measure.bins}, {edges})"
+    scale = "" if measure.score is None else f"scale={measure.scale!r}, "
+    return f"Frozen({measure._kind}, {scale}bins={measure.bins}, {edges})"
 
 
 def _digest(data: bytes) -> str:

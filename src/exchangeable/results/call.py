@@ -123,7 +123,10 @@ def check_split(
         raise ValueError(f"label must name a column of both sets, or be a pair of sequences, got {shown(label)}")
     labels = (label, label) if pair is None else pair
     options: dict[str, Any] = {"categorical": categorical, "drop": drop}
-    sets = [gather(train, labels[0], name="train", **options), gather(test, labels[1], name="test", **options)]
+    sets = [
+        gather(train, labels[0], name="train", beside=test, **options),
+        gather(test, labels[1], name="test", beside=train, **options),
+    ]
     names = ("train", "test") if sets[0].rows >= sets[1].rows else ("test", "train")
     first, second = sorted(sets, key=lambda one: -one.rows)  # stable
     plain = assemble(join(first, second), labels=_labels(measure), name="train and test")

@@ -61,19 +61,32 @@ class Gathered(NamedTuple):
 
 
 def gather(
-    data: Any, label: Any = None, *, categorical: Sequence[str] = (), drop: Sequence[str] = (), name: str = "data"
+    data: Any,
+    label: Any = None,
+    *,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    name: str = "data",
+    beside: Any = None,
 ) -> Gathered:
     """Admit data and labels, or say in one sentence why not; ``label`` names a column, or holds a label for each row.
+
+    Of a sparse matrix the columns without an entry are left out; not those that the data ``beside`` it, with which it
+    will be joined, has.
 
     >>> [column.name for column in gather({"a": [1.0, 2.0], "b": ["u", "v"]}, "b").features]
     ['a']
     """
     encoded, left_out = _names("categorical", categorical), _names("drop", drop)
-    columns, library, frame = _columns(data, encoded, left_out)
+    gone = left_out | ({str(label)} if isinstance(label, (str, int)) else set())
+    if _is_sparse(data):
+        columns, library, frame = _array(*_dense(data, beside, encoded | gone), encoded, left_out), "pyarrow", None
+    else:
+        columns, library, frame = _columns(data, encoded, left_out)
     features, target = _labelled(columns, label)
     if not features:
         raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
-    native = _native(data, frame, features)
+    native = _without(data, gone) if _is_sparse(data) else _native(data, frame, features)
     declared = target is not None and target.name in encoded
     width = int(data.shape[1]) if _is_sparse(data) else len(features)
     gathered = Gathered(features, target, declared, library, native, width)
@@ -157,8 +170,6 @@ def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tu
     """The columns that are not left out, the name of the library that they came in, and the frame, if it is one."""
     import narwhals as nw
 
-    if _is_sparse(data):
-        return _array(*_dense(data), categorical, drop), "pyarrow", None
     if isinstance(data, Mapping) or (isinstance(data, list) and data and isinstance(data[0], Mapping)):
         data = _arrow(data)
     if isinstance(data, (str, bytes)):
@@ -217,16 +228,36 @@ def _is_sparse(data: Any) -> bool:
     return type(data).__module__.split(".")[0] == "scipy" and hasattr(data, "tocsc")
 
 
-def _dense(data: Any) -> tuple[NDArray[Any], list[str]]:
-    """The columns that have an entry, and their names; the others change no distance, but for its rounding."""
+def _dense(data: Any, beside: Any, named: Set[str]) -> tuple[NDArray[Any], list[str]]:
+    """The columns that are used or named, and their names; the others change no distance, but for its rounding."""
     if data.ndim != 2 or data.dtype.kind not in "biuf" or 0 in data.shape:
         raise ValueError(f"data must be a matrix of real numbers, got {data.dtype} of shape {data.shape}")
-    matrix = data.tocsc()
-    used = np.flatnonzero(np.diff(matrix.indptr)) if matrix.nnz else np.zeros(1, np.intp)
+    matrix, width = data.tocsc(), data.shape[1]
+    used = np.union1d(_used(matrix), _places(named, width))
+    if beside is not None:
+        used = np.union1d(used, _used(beside) if _is_sparse(beside) and beside.ndim == 2 else np.arange(width))
+        used = used[used < width]  # the other may be wider, and is refused then
+    used = used if len(used) else np.zeros(1, np.intp)
     if matrix.shape[0] * len(used) > CELLS:
         law = f"a sparse matrix must fill at most {CELLS:,} cells when it is written out"
         raise ValueError(f"{law}, got {matrix.shape[0]:,} x {len(used):,}; reduce its columns first")
     return matrix[:, used].toarray(), [f"x{i}" for i in used.tolist()]
+
+
+def _used(data: Any) -> NDArray[np.intp]:
+    """Which columns of a sparse matrix have an entry."""
+    return np.flatnonzero(np.diff(data.tocsc().indptr))
+
+
+def _places(names: Set[str], width: int) -> NDArray[np.intp]:
+    """Which of the columns x0, x1, ... these are."""
+    places = [int(name[1:]) for name in names if name[:1] == "x" and name[1:].isdecimal()]
+    return np.array([place for place in places if place < width], np.intp)
+
+
+def _without(data: Any, names: Set[str]) -> Any:
+    """A sparse matrix as it was given, or without these columns."""
+    return data.tocsr()[:, np.setdiff1d(np.arange(data.shape[1]), _places(names, data.shape[1]))] if names else data
 
 
 def _array(data: Any, names: list[str] | None, categorical: frozenset[str], drop: frozenset[str]) -> list[Column]:
