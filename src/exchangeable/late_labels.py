@@ -353,6 +353,8 @@ class LateLabels:
     def _restored(
         cls, *, monitor: Any, wait: Any, most: Any, latest: Any, queue: Any, expired: Any, left_out: Any
     ) -> LateLabels:
+        if type(wait) is not float:
+            raise ValueError(f"wait must be a number of seconds, or inf, got {wait!r:.80}")
         made = cls(monitor, wait="forever" if wait == math.inf else wait, most=most)
         made._latest = _stored_time("latest", latest, made.wait)
         for one in _rows("queue", queue, 4, made.most):
@@ -374,8 +376,8 @@ class LateLabels:
             raise ValueError(f"latest must be no earlier than any other time, got {self._latest!r}")
         if any(decided(self._queue.values(), self._latest, self.wait)):
             raise ValueError("queue must begin with an example that waits for its label")
-        if len(self._expired) > self.left_out.expired:
-            raise ValueError(f"expired must hold at most {self.left_out.expired} examples, got {len(self._expired)}")
+        if len(self._expired) > self.left_out.expired or (self.wait == math.inf and self.left_out.expired):
+            raise ValueError("left_out must count the examples that expired, and none where they wait forever")
 
 
 def _duration(wait: Any) -> float:
