@@ -258,7 +258,7 @@ def test_bad_arguments(options: dict[str, Any], law: str) -> None:
 def test_bad_ids_and_labels() -> None:
     waits = queue("forever")
     waits.observe("a", 1.0)
-    waits.observe(np.int64(3), 1.0)
+    waits.observe(np.int64(3), 1.0)  # type: ignore[arg-type]
     for bad in (True, 1.5, None, ("a",)):
         with pytest.raises(ValueError, match="id must be a text or an integer"):
             waits.observe(bad, 1.0)  # type: ignore[arg-type]

@@ -89,7 +89,7 @@ class Place:
             same = next((k for k, event in enumerate(events) if event.kind != events[0].kind), len(events))
             part, events = events[: min(same, most)], events[min(same, most) :]
             places, self.now = [event.i for event in part], part[-1].time
-            times = [event.time for event in part] if self.timed else [None] * len(part)
+            times: list[Any] = [event.time if self.timed else None for event in part]
             if part[0].kind == "observe":
                 extras = Extras(None, [f"{i}" for i in places], times)
                 future = self.engine.observe("a", Batch(np.array(places) + 1, np.array(x)[places], extras))
@@ -115,7 +115,7 @@ def test_traffic_does_not_decide_what_is_tested(tmp_path: Path, clock: str) -> N
     false = counted = 0
     for seed in range(8):
         x, y, events = late.fraud(seed, slow=600, fast=1400)
-        place = Place(tmp_path / f"{seed}.db", wait=0.5 * late.HOUR, clock=clock)
+        place = Place(tmp_path / f"{seed}.db", wait=1.02 * late.HOUR, clock=clock)
         done = place.play(x, y, events, most=20)
         place.end()
         false += done["state"]["alarm"]
@@ -295,7 +295,7 @@ def test_the_clock_of_the_server_never_goes_back(server: Served) -> None:
 def test_stamps_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one after which the system's clock stands decades before."""
     path = tmp_path / "s.db"
-    stamps = []
+    stamps: list[float] = []
     for back in (0.0, 1e9, 2e9):
         monkeypatch.setattr("exchangeable.service.waiting.system.time", lambda back=back: 1.8e9 - back)
         with served(path) as server:

@@ -318,8 +318,8 @@ def _released(rows: Sequence[Row]) -> Ready:
         "y": y,
         "id": [row.id for row in rows],
         "time": [body["time"] for body in bodies],
-        "late": [body["y"] is None for body in bodies],
+        "late": [body["y"] is None or None for body in bodies],
     }
-    held = {key: column for key, column in columns.items() if any(value is not None and value is not False for value in column)}
+    held = {key: column for key, column in columns.items() if any(value is not None for value in column)}
     x = np.array([body["x"] for body in bodies], np.float64)
     return Ready(np.array([row.seq for row in rows], np.int64), x, y, {**held, "y": y})
