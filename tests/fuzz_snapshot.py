@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import contracts
-from exchangeable import Given, Monitor, alarms, bets, measures, snapshot
+from exchangeable import Given, LateLabels, Monitor, alarms, bets, measures, snapshot
 from exchangeable.snapshot import archive
 
 RNG = np.random.default_rng(0)
@@ -100,8 +100,24 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["monitor"] = lambda: _stream(value, Monitor(measures.Value(), bets.Idle()))
     found["monitor restarts"] = lambda: _stream(value, Monitor(binned, bets.Kernel(4), **fast))  # type: ignore[arg-type]
     found["monitor nearest"] = lambda: _stream(nearest, Monitor(bet=bets.SimpleJumper(), alarm=alarms.Cusum(3)))
+    found["late labels"] = lambda: _late(LateLabels(Monitor(measures.Value(), bets.Idle()), wait=10, most=8))
     found["monitor given"] = lambda: _given(Monitor(Given(), bets.Power(0.5)))
     return found
+
+
+def _late(queue: LateLabels) -> Case:
+    for i in range(8):
+        queue.observe(i, float(i), "a" if i == 7 else None, time=4 * i)
+    queue.label(1, "b", time=30)
+
+    def go_on(twin: LateLabels) -> None:
+        twin.observe("more", 0.5, time=30)
+        twin.label("more", "c", time=31)
+        while twin.waiting:
+            twin.never(twin.waiting[0])
+        assert len(twin.guarantee) > 50
+
+    return Case(queue, go_on)
 
 
 def _given(monitor: Monitor) -> Case:

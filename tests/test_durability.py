@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from exchangeable import Monitor, alarms, bets, measures, snapshot
+import late
+from exchangeable import LateLabels, Monitor, alarms, bets, measures, snapshot
 from exchangeable.pvalues import Given
 from exchangeable.service import engine, history, store
 from servers import FAILURES, NDJSON, PATIENCE, Caller, Reply, Server, lines
@@ -343,7 +345,7 @@ def feeders(port: int) -> list[Feeder]:
             {
                 "measure": {"kind": "nearest-neighbour", "cap": 6000},
                 "bet": {"kind": "simple-mixture"},
-                "labels": {"wait": 100},
+                "labels": {"most": 100},
             },
             20,
         ),
@@ -913,6 +915,9 @@ def test_a_database_of_the_first_version_is_brought_forward(tmp_path: Path, load
     with Quick(loaded, path) as server:
         assert post_labels(server, 24, 30).status == 200
         for name in OLD:
+            wanted = {**OLD[name], "labels": {"most": 50} if name == "late" else {}}  # the wait was a count of these
+            again = server.ask("PUT", f"/v1/streams/{name}", wanted)
+            assert (again.status, again.body["configuration"]["labels"]["wait"]) == (200, "forever")
             monitor, (x, y) = old_monitor(name), old_data(name)
             taken = 30 if name == "late" else 150
             monitor.extend(x[:taken], y[:taken])
@@ -927,6 +932,21 @@ def test_a_database_of_the_first_version_is_brought_forward(tmp_path: Path, load
     with closing(sqlite3.connect(path)) as old, closing(store.open_database(tmp_path / "new.db")) as new:
         assert schema(old) == schema(new)
         assert old.execute("PRAGMA user_version").fetchone() == (len(store.MIGRATIONS),)
+
+
+def test_observations_left_out_by_count_are_remembered(tmp_path: Path) -> None:
+    """The first version left out what stood first when too many waited, which lets traffic decide."""
+    path = tmp_path / "service.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(VERSION_1.read_text("utf-8"))
+        connection.execute("UPDATE streams SET expired = 7 WHERE name = 'late'")
+    with closing(store.open_database(path)) as connection:
+        rows = connection.execute("SELECT name, expired, left_out, state FROM streams ORDER BY name").fetchall()
+    states = {name: (expired, json.loads(left_out), json.loads(text)) for name, expired, left_out, text in rows}
+    expired, left_out, state_ = states["late"]
+    assert (expired, left_out["expired"], left_out["crowded"]) == (7, 7, 7)
+    assert "nothing to do with which 7 observations an earlier version left out" in state_["guarantee"]
+    assert "This holds if" not in states["value"][2]["guarantee"]
 
 
 def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -958,6 +978,46 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(store.StoreError, match="no such table: absent"):
         store.open_database(path)
     assert path.read_bytes() == before
+
+
+# ------------------------------------------------------------------ labels that come late
+
+
+@pytest.mark.parametrize("clock", ["client", "server"])
+def test_a_queue_of_late_labels_survives_kills(quick: Quick, clock: str) -> None:
+    """Every request is sent again, as by a client that got no answer, and one in ten kills the server before that."""
+    wait = 1.02 * late.HOUR if clock == "client" else 30 * late.HOUR
+    x, y, events = late.fraud(1, slow=60, fast=120)
+    if clock == "server":
+        events = [event for event in events if event.kind == "observe" or event.i < 150]
+    configuration = {"measure": {"kind": "nearest-neighbour"}, "labels": {"wait": wait, "clock": clock}}
+    assert quick.ask("PUT", "/v1/streams/a", configuration).status == 201
+    queue = LateLabels(Monitor(measures.NearestNeighbour()), wait=wait)
+    rng = np.random.default_rng(0)
+    stamps: dict[int, float] = {}
+    for time_, kind, i in events:
+        timed = {"time": time_} if clock == "client" else {}
+        line = {"seq": i + 1, "x": x[i].tolist()} if kind == "observe" else {"y": y[i]}
+        body = {"id": f"{i}", **line, **timed}
+        path = f"/v1/streams/a/{'observations' if kind == 'observe' else 'labels'}"
+        assert quick.ask("POST", path, body).status == 200
+        if rng.random() < 0.1:
+            quick.end(signal.SIGKILL)
+            quick.start()
+            quick.ready()
+        again = quick.ask("POST", path, body)
+        assert (again.status, again.body["duplicates"]) == (200, 1)
+        _ = queue.observe(i, x[i], time=time_) if kind == "observe" else queue.label(i, y[i], time=time_)
+        assert again.body["waiting"] == len(queue.waiting)
+        with database(quick) as connection:
+            times = dict(connection.execute("SELECT seq, time FROM waiting"))
+        assert all(stamps.get(seq, stamp) == stamp for seq, stamp in times.items())  # drawn once
+        assert list(times.values()) == sorted(times.values())
+        stamps |= times
+    shown = quick.ask("GET", "/v1/streams/a").body
+    assert (queue.left_out.expired > 20) == (clock == "client")
+    assert {**shown["state"], "guarantee": ""} == {**state(queue.monitor), "guarantee": ""}
+    assert shown["left_out"] == asdict(queue.left_out)
 
 
 # ------------------------------------------------------------------ clocks

@@ -36,6 +36,8 @@ PROMISED = {
     "exchangeable_stream_alarms_total": "counter",
     "exchangeable_stream_last_observation_timestamp_seconds": "gauge",
     "exchangeable_stream_waiting_labels": "gauge",
+    "exchangeable_stream_expired_total": "counter",
+    "exchangeable_stream_expired_labelled_total": "counter",
     "exchangeable_rejects_total": "counter",
     "exchangeable_streams": "gauge",
     "exchangeable_streams_left_out": "gauge",
@@ -52,7 +54,7 @@ PROMISED = {
     "process_cpu_seconds_total": "counter",
 }
 QUIET = Stream("quiet", 0.0, 0.0, 0, 0, 0, 0, 0, None)
-LOUD = Stream("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25)
+LOUD = Stream("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, '{"fraud":3}')
 BANKRUPT = Stream("bankrupt", -math.inf, 0.5, 0, 12, 0, 0, 0, 1_600_000_000.0)
 
 
@@ -94,6 +96,8 @@ def test_streams() -> None:
     assert value(metrics, "stream_duplicates_total", stream="loud") == 7
     assert value(metrics, "stream_alarms_total", stream="loud") == 2
     assert value(metrics, "stream_waiting_labels", stream="loud") == 3
+    assert value(metrics, "stream_expired_total", stream="loud") == 4
+    assert value(metrics, "stream_expired_labelled_total", stream="loud", label="fraud") == 3
     assert value(metrics, "stream_last_observation_timestamp_seconds", stream="loud") == 1_700_000_000.25
     assert value(metrics, "stream_last_observation_timestamp_seconds", stream="quiet") is None
     assert value(metrics, "streams") == 5
@@ -203,7 +207,7 @@ def test_rows(database: sqlite3.Connection) -> None:
     insert(database, "quiet")
     insert(
         database, "loud", log10=2.5, log10_max=3.25, alarm=1, observations=1_000, duplicates=7, alarms=2, waiting=3,
-        observed_at=1_700_000_000.25,
+        observed_at=1_700_000_000.25, expired=4, left_out='{"expired": 4, "classes": {"fraud": 3}}',
     )  # fmt: skip
     insert(database, "bankrupt", log10=-math.inf, log10_max=0.5, observations=12, observed_at=1_600_000_000.0)
     webhooks = [Webhook(name, "http://example.org/") for name in ("one", "two", "three")]

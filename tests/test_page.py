@@ -390,7 +390,7 @@ def test_a_stream_that_is_not_there(server: Server, tab: Open) -> None:
 
 
 def test_hostile_text_stays_text(server: Server, tab: Open) -> None:
-    server.create("hostile", measure={"kind": "nearest-neighbour"}, labels={"wait": 5})
+    server.create("hostile", measure={"kind": "nearest-neighbour"}, labels={"most": 5})
     server.send("hostile", {"x": [0.0], "y": HOSTILE}, {"x": [1.0], "id": HOSTILE}, {"x": [2.0], "id": "b"})
     watched = tab()
     page = watched.page

@@ -63,7 +63,7 @@ def test_a_stream_is_made_once_and_parts_left_out_take_defaults(server: Served) 
         "alarm": {"kind": "ville", "alpha": 0.01},
         "seed": 7,
         "on_alarm": "latch",
-        "labels": {"wait": 1000},
+        "labels": {"wait": "forever", "clock": "client", "most": 10_000},
     }
     assert first.json()["state"]["n"] == 0
     again = server.ask("PUT", "/v1/streams/a", json={"seed": 7, "bet": {"kind": "adaptive"}})
@@ -98,7 +98,9 @@ def test_a_stream_with_an_unlawful_name_is_refused(server: Served, name: str) ->
         ({"seed": -1}, "configuration.seed"),
         ({"seed": True}, "configuration.seed"),
         ({"on_alarm": "sing"}, "configuration.on_alarm"),
-        ({"labels": {"wait": 10**6}}, "configuration.labels.wait"),
+        ({"labels": {"wait": 0}}, "configuration.labels.wait must be 'forever', or a number of seconds above 0"),
+        ({"labels": {"clock": "wall"}}, "configuration.labels.clock"),
+        ({"measure": {"kind": "nearest-neighbour"}, "labels": {"most": 10**6}}, "configuration.labels.most"),
         ({"extra": 1}, "configuration.extra"),
     ],
 )
@@ -308,8 +310,8 @@ def test_many_clients_at_once_keep_their_streams_apart(server: Served) -> None:
 # ------------------------------------------------------------------ labels that come late
 
 
-def labelled(server: Served, wait: int = 5) -> None:
-    server.create("a", measure={"kind": "nearest-neighbour", "cap": 100}, labels={"wait": wait})
+def labelled(server: Served, **labels: Any) -> None:
+    server.create("a", measure={"kind": "nearest-neighbour", "cap": 100}, labels=labels)
 
 
 def two_classes(n: int) -> tuple[list[list[float]], list[str]]:
@@ -318,7 +320,7 @@ def two_classes(n: int) -> tuple[list[list[float]], list[str]]:
 
 
 def test_an_observation_waits_for_its_label_and_all_behind_it_wait_too(server: Served) -> None:
-    labelled(server)
+    labelled(server, most=5)
     x, y = two_classes(6)
     lines = numbered(x, y=y, id=[f"i{k}" for k in range(6)])
     del lines[2]["y"]
@@ -348,19 +350,20 @@ def test_an_observation_waits_for_its_label_and_all_behind_it_wait_too(server: S
 def test_what_has_waited_too_long_is_set_aside_and_never_bet_on(server: Served) -> None:
     labelled(server, wait=2)
     x, y = two_classes(8)
-    lines = numbered(x, y=y, id=[f"i{k}" for k in range(8)])
+    lines = numbered(x, y=y, id=[f"i{k}" for k in range(8)], time=range(8))
     for k in (1, 4):
         del lines[k]["y"]
-    assert server.take("a", lines[:3])["waiting"] == 2
-    taken = server.take("a", lines[3:4])  # a third waits: the first of them goes, and frees the others
-    assert (taken["waiting"], taken["expired"], taken["state"]["n"]) == (0, 1, 3)
-    assert server.label("a", [{"id": "i1", "y": y[1]}]).json()["late"] == 1
-    last = server.take("a", lines[4:])
+    assert server.take("a", lines[:4])["waiting"] == 3
+    taken = server.take("a", lines[4:5])  # more than 2 seconds later: the first that waits goes, and frees the others
+    assert (taken["waiting"], taken["expired"], taken["state"]["n"]) == (1, 1, 3)
+    assert server.label("a", [{"id": "i1", "y": y[1], "time": 5}]).json()["late"] == 1
+    last = server.take("a", lines[5:])
     assert (last["waiting"], last["expired"], last["state"]["n"], last["next_seq"]) == (0, 2, 6, 9)
     kept = [k for k in range(8) if k not in (1, 4)]
-    monitor = ex.Monitor(measures.NearestNeighbour())
-    monitor.extend([x[k] for k in kept], [y[k] for k in kept])
-    assert last["state"] == state_of(monitor)
+    queue = ex.LateLabels(ex.Monitor(measures.NearestNeighbour()), wait=2)
+    queue.monitor.extend([x[k] for k in kept], [y[k] for k in kept])
+    queue.left_out.expired = 2
+    assert last["state"] == {**state_of(queue.monitor), "guarantee": queue.guarantee}
     assert server.take("a", lines)["duplicates"] == 8
     changed = [{**lines[1], "x": [0.0, 0.0]}]
     assert server.send("a", changed).json()["error"] == "different"
@@ -398,11 +401,11 @@ def test_what_could_not_be_ranked_later_does_not_get_into_the_queue(server: Serv
 
 
 def test_a_reset_sets_aside_what_waits(server: Served) -> None:
-    server.create("a", measure={"kind": "nearest-neighbour", "cap": 3}, labels={"wait": 10})
+    server.create("a", measure={"kind": "nearest-neighbour", "cap": 3})
     server.take("a", [{"seq": k, "x": [1.0], "id": f"i{k}"} for k in (1, 2, 3)])
     assert server.send("a", [{"seq": 4, "x": [1.0], "y": "1"}]).json()["error"] == "full"
     after = server.ask("POST", "/v1/streams/a/reset").json()
-    assert (after["waiting"], after["expired"]) == (0, 3)
+    assert (after["waiting"], after["expired"]) == (0, 0)  # they belong to the test before
     assert server.take("a", [{"seq": 4, "x": [1.0], "y": "1"}])["state"]["n"] == 1
     assert server.label("a", [{"id": "i1", "y": "1"}]).json()["late"] == 1
 
@@ -412,7 +415,7 @@ def test_waiting_survives_a_restart(tmp_path: Path) -> None:
     lines = numbered(x, y=y, id=[f"i{k}" for k in range(6)])
     del lines[0]["y"]
     with served(tmp_path / "s.db") as server:
-        labelled(server, wait=10)
+        labelled(server)
         server.take("a", lines)
     with served(tmp_path / "s.db") as server:
         assert server.show("a")["waiting"] == 6

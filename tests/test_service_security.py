@@ -926,7 +926,7 @@ def test_bombs_are_not_unpacked(bodies: Service, coding: str) -> None:
         b'{"bet": {"kind": "eval"}}',
         b'{"bet": {"kind": "adaptive", "code": "1"}}',
         b'{"bet": {"kind": null}}',
-        b'{"labels": {"wait": 100001}}',
+        b'{"measure": {"kind": "nearest-neighbour"}, "labels": {"most": 100001}}',
         b'{"labels": {"wait": -1}}',
         b'{"on_alarm": "exec"}',
         b'{"webhook": "http://169.254.169.254/latest/meta-data"}',

@@ -27,7 +27,7 @@ import contracts
 import exchangeable
 import fuzz_snapshot
 from contracts import settled
-from exchangeable import Given, Martingale, Monitor, PValues, alarms, bets, measures, snapshot
+from exchangeable import Given, LateLabels, Martingale, Monitor, PValues, alarms, bets, measures, snapshot
 from exchangeable.measures.pools import Pool
 from exchangeable.protocols import Path as Steps
 from exchangeable.protocols import Step
@@ -255,7 +255,7 @@ def test_everything_under_contract_is_in_the_table() -> None:
         case.make() for cases in (contracts.BETS, contracts.MEASURES, contracts.ALARMS) for case in cases.values()
     ]
     public = [kind for name, kind in objects.classes().items() if not name.startswith("_")]
-    assert {type(thing) for thing in things} | {Given, Martingale, Monitor, PValues} == set(public)
+    assert {type(thing) for thing in things} | {Given, LateLabels, Martingale, Monitor, PValues} == set(public)
 
 
 PLAIN: list[Any] = [

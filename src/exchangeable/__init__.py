@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import alarms, bets, measures
+from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Given",
+    "LateLabels",
     "Martingale",
     "Monitor",
     "PValues",

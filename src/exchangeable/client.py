@@ -40,6 +40,7 @@ LONGEST_WAIT = 300.0  # seconds, however long the server asks to wait
 SILENCE = 45.0  # seconds: three heartbeats of events
 T = TypeVar("T")
 NDJSON = {"Content-Type": "application/x-ndjson"}
+FULL = "too-many-waiting"  # for their labels
 
 
 class ClientError(Exception):
@@ -171,7 +172,8 @@ class Stream:
     ``age`` seconds, they go out in one request. There is no thread: age is looked at when something is sent, so end
     with ``flush``, or use the stream in a ``with`` block, which flushes. Whatever else asks the server flushes first.
 
-    Failures that may pass (no connection, a timeout, overload, a restart, a full disk) do not stop ``send``: it keeps
+    Failures that may pass (no connection, a timeout, overload, a restart, a full disk, too many observations that wait
+    for their labels) do not stop ``send``: it keeps
     the observations, and tries again after a rest that grows. When ``room`` of them wait, ``send`` blocks, as ``flush``
     does, for the client's patience, and then raises ``ClientError``. The same observations are sent again under the
     same numbers, of which the server counts none twice. Those that have arrived are kept while there is room: if the
@@ -234,6 +236,10 @@ class Stream:
 
     def flush(self) -> dict[str, Any] | None:
         """Send all that waits; the state of the stream after it, or None if nothing waited. Blocks, and tries again."""
+        return self._flush()
+
+    def _flush(self, until: str | None = None) -> dict[str, Any] | None:
+        """Send all that waits, trying again until patience ends or the server refuses it with this code."""
         self._check()
         state = None
         end = time.monotonic() + self._client.patience
@@ -242,7 +248,7 @@ class Stream:
                 state = self._post()
             except _Passing as failure:
                 self._rest(failure)
-                if self._resting > end:
+                if self._resting > end or failure.error.code == until:
                     raise failure.error from failure
                 time.sleep(max(0.0, self._resting - time.monotonic()))
         return state
@@ -291,16 +297,21 @@ class Stream:
         if self._failure is not None:
             raise self._failure
 
-    def _post(self) -> dict[str, Any]:
+    def _post(self, most: int | None = None) -> dict[str, Any]:
         """One request with what waits, as much as fits; the state of the stream after it."""
         try:
             first = self._begin() + self._arrived
-            lines = self._lines[self._arrived : self._arrived + self._most]
+            lines = self._lines[self._arrived : self._arrived + (most or self._most)]
             body = "\n".join(f'{{"seq": {seq}, {line[1:]}' for seq, line in enumerate(lines, first))
             reply = self._client._request("POST", f"{self._path}/observations", content=body, headers=NDJSON).json()
         except ClientError as error:
             self._settle(error)
             return self._post()
+        except _Passing as failure:
+            room = failure.error.body.get("room", 0)
+            if failure.error.code == FULL and 0 < room < len(lines):  # for some of them there is room
+                return self._post(room)
+            raise
         self._arrive(len(lines))
         return dict(reply["state"])
 
@@ -371,10 +382,33 @@ class Stream:
         given = {"from": start, "max_points": max_points} | ({} if stop is None else {"to": stop})
         return self._client._json("GET", f"{self._path}/history", params=given)
 
-    def label(self, id: str, y: str | float) -> dict[str, Any]:  # noqa: A002
-        """The label of an observation that waits for it under its id; the server's reply."""
-        self.flush()
-        return self._client._json("POST", f"{self._path}/labels", json={"id": id, "y": _plain(y)})
+    def label(self, id: str, y: str | float, time: Any = None) -> dict[str, Any]:  # noqa: A002
+        """The label of an observation that waits for it under its id; the server's reply.
+
+        ``time`` is when the label came, by the clock that gave the times of the observations: a number of seconds, or a
+        date and time with a UTC offset. Leave it out where the stream waits forever, or goes by the server's clock.
+        """
+        return self._label({"id": id, "y": _plain(y)} | ({} if time is None else {"time": _time(time)}))
+
+    def never(self, id: str) -> dict[str, Any]:  # noqa: A002
+        """Say that the label of an observation will never come. This may depend on that observation only."""
+        return self._label({"id": id, "never": True})
+
+    def _label(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Send what waits, and then this; where too many wait for their labels, this goes first."""
+        full: ClientError | None = None
+        try:
+            self._flush(until=FULL)
+        except ClientError as error:
+            if error.code != FULL:
+                raise
+            full = error
+        try:
+            return self._client._json("POST", f"{self._path}/labels", json=line)
+        except ClientError as error:
+            if full is not None and error.code == "unknown-id":  # its observation has not been taken yet
+                raise full from error
+            raise
 
     def reset(self) -> dict[str, Any]:
         """Begin a new test with the next observation. Not tried again by itself: doing it twice is not the same."""
@@ -456,13 +490,19 @@ def _refusal(response: Response) -> ClientError | _Passing:
 def _observation(x: Any, y: Any = None, id: str | None = None, time: Any = None) -> str:  # noqa: A002
     """An observation as JSON, without its number."""
     line = {"x": _x(x)}
-    for key, value in (("y", _plain(y)), ("id", id), ("time", _plain(time))):
+    for key, value in (("y", _plain(y)), ("id", id), ("time", _time(time))):
         if value is not None:
             line[key] = value
     try:
         return json.dumps(line, allow_nan=False)
     except (TypeError, ValueError):
         raise ValueError(f"an observation must hold numbers and text that JSON can hold, got {line!r:.80}") from None
+
+
+def _time(time: Any) -> Any:
+    """Dates and times as ISO 8601 writes them."""
+    value = _plain(time)
+    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _x(x: Any) -> Any:

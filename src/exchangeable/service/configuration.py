@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from exchangeable import alarms
 from exchangeable.catalogue import BETS, MEASURES, default_bet
@@ -20,6 +21,7 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LABELLED = frozenset(
     {"nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"}
 )
+LONGEST_WAIT = 1e10  # seconds, some 300 years
 MOST_SEED = 2**53  # what every JSON reader keeps exactly
 warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the reply says it, in its notes
 Kept = Literal[
@@ -82,10 +84,34 @@ class Repeatedly(_Part):
     period: Annotated[float, Field(gt=1.0, le=1e300)] = 10_000.0
 
 
-class Labels(_Part):
-    """How many observations may wait for labels that come late."""
+def _wait(given: Any) -> Any:
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and 0.0 < given <= LONGEST_WAIT:
+        return float(given)
+    if given != "forever":
+        raise ValueError(f"be 'forever', or a number of seconds above 0 and at most {LONGEST_WAIT:g}")
+    return given
 
-    wait: Annotated[int, Field(ge=0, le=1_000_000)] = 1000
+
+Wait = Annotated[
+    float | Literal["forever"],
+    PlainValidator(_wait),
+    WithJsonSchema(
+        {"anyOf": [{"const": "forever"}, {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_WAIT}]}
+    ),
+]
+
+
+class Labels(_Part):
+    """How long observations wait for labels that come late, on whose clock, and how many may wait at once."""
+
+    wait: Wait = "forever"
+    clock: Literal["client", "server"] = "client"
+    most: Annotated[int, Field(ge=0, le=10_000_000)] = 10_000
+
+    @property
+    def seconds(self) -> float:
+        """The wait as a number; inf is forever."""
+        return math.inf if self.wait == "forever" else self.wait
 
 
 Measures = Annotated[OfNumbers | OfNeighbours | OfScores | OfPValues, Field(discriminator="kind")]
@@ -155,7 +181,7 @@ class Configuration(_Part):
 REPEATEDLY = {"cusum": alarms.Cusum, "shiryaev-roberts": alarms.ShiryaevRoberts, "difference": alarms.Difference}
 
 
-def configuration(given: Any, *, cap: int = 50_000, wait: int = 100_000, reference: int = 100_000) -> Configuration:
+def configuration(given: Any, *, cap: int = 50_000, waiting: int = 100_000, reference: int = 100_000) -> Configuration:
     """Admit what a client asks for, within the operator's limits.
 
     >>> configuration({"alarm": {"kind": "ville", "alpha": 0.05}}).monitor().guarantee
@@ -175,8 +201,8 @@ def configuration(given: Any, *, cap: int = 50_000, wait: int = 100_000, referen
         raise _refusal("bet.kind", f"be one of {', '.join(BETS)}", made.bet.kind)
     if made.cap is not None and made.cap > cap:
         raise _refusal("measure.cap", f"be at most {cap}", made.cap)
-    if made.labels.wait > wait:
-        raise _refusal("labels.wait", f"be at most {wait}", made.labels.wait)
+    if made.needs_labels and made.labels.most > waiting:
+        raise _refusal("labels.most", f"be at most {waiting}", made.labels.most)
     if isinstance(made.measure, OfScores) and len(made.measure.reference) > reference:
         raise _refusal("measure.reference", f"hold at most {reference} numbers", len(made.measure.reference))
     try:
@@ -206,6 +232,8 @@ def _sentence(error: ValidationError) -> str:
     where = ".".join(["configuration", *(str(part) for part in first["loc"] if str(part) not in KINDS)])
     if first["type"] in PLAINLY:
         return f"{where} must {PLAINLY[first['type']]}"
+    if first["type"] == "value_error":  # one of ours
+        return f"{where} must {first['ctx']['error']}, got {_shown(first['input'])}"
     law = first["msg"][0].lower() + first["msg"][1:]
     return f"{where} must satisfy: {law}, got {_shown(first['input'])}"
 

@@ -36,7 +36,7 @@ from exchangeable.service.problems import Problem
 from exchangeable.service.repeats import Repeats
 from exchangeable.service.settings import Settings
 from exchangeable.service.store import APPLICATION, PER_STREAM, Store
-from exchangeable.service.waiting import Label, Ready, Waiting
+from exchangeable.service.waiting import Label, Ready, Waiting, server_clock
 from exchangeable.service.wire import Batch
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,8 @@ class Engine:
         self.settings = settings
         self.publish = publish
         self.failing: Problem | None = None  # what the last commit met, if it failed
+        with store.read() as connection:
+            self.clock = server_clock(connection)
         self.commit_seconds: Callable[[float], None] = lambda seconds: None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lives: OrderedDict[str, Live] = OrderedDict()
@@ -135,13 +137,15 @@ class Engine:
 
     def observe(self, name: str, batch: Batch) -> Future[dict[str, Any]]:
         """Take observations; what became of them."""
-        work = lambda connection: self._observe(connection, name, batch)  # noqa: E731
+        now = self.clock()
+        work = lambda connection: self._observe(connection, name, batch, now)  # noqa: E731
         rows = max(len(batch), batch.x.size // WIDE)
         return self._submit(work, rows=rows, stream=name, batch=batch)
 
     def label(self, name: str, labels: list[Label]) -> Future[dict[str, Any]]:
         """Take labels that come late; what became of them."""
-        return self._submit(lambda connection: self._label(connection, name, labels), rows=len(labels))
+        now = self.clock()
+        return self._submit(lambda connection: self._label(connection, name, labels, now), rows=len(labels))
 
     def export(self, name: str) -> Future[bytes]:
         """The monitor of a stream as plain data."""
@@ -271,7 +275,7 @@ class Engine:
                 live = self._live(connection, job.stream)
                 if live.configuration.needs_labels:
                     continue  # it may have to wait
-                admitted = self._admitted(connection, live, job.batch)
+                admitted = self._admitted(connection, live, job.batch, 0.0)
             except sqlite3.Error:
                 raise
             except Exception:  # noqa: BLE001, S112 - it is refused in its turn
@@ -391,7 +395,7 @@ class Engine:
         self._resolve(connection, live, "reset")
         n = live.monitor.n
         with self._moving(live):
-            Waiting(connection, live).clear()
+            Waiting(connection, live, 0.0).clear()
             live.monitor = live.configuration.monitor(start=n)
             live.since, live.resets, live.histogram = n, live.resets + 1, np.zeros(BINS, np.int64)
             live.carried = live.total = live.peak = 0.0
@@ -426,14 +430,14 @@ class Engine:
 
     # -------------------------------------------------------------- observations
 
-    def _observe(self, connection: sqlite3.Connection, name: str, batch: Batch) -> dict[str, Any]:
+    def _observe(self, connection: sqlite3.Connection, name: str, batch: Batch, now: float) -> dict[str, Any]:
         admitted = self._ahead.pop(name, None)
         live = self._live(connection, name)
         if admitted is None or admitted.live is not live or admitted.batch is not batch:
             if admitted is not None and admitted.live is live:  # it has moved for a batch that never came
                 del self._lives[name]
                 live = self._live(connection, name)
-            admitted = self._admitted(connection, live, batch)
+            admitted = self._admitted(connection, live, batch, now)
         _, _, new, repeats, path = admitted
         with self._moving(live):
             live.duplicates += repeats
@@ -442,23 +446,23 @@ class Engine:
             live.observations += len(new)
             if len(new):
                 live.observed_at, live.width = time.time(), new.x.shape[1]
-            ready = Waiting(connection, live).join(new)
+            ready = Waiting(connection, live, now).join(new)
             points = self._play(connection, live, ready, path)
         return self._said(connection, live, points, accepted=len(new), duplicates=repeats)
 
-    def _admitted(self, connection: sqlite3.Connection, live: Live, batch: Batch) -> Admitted:
+    def _admitted(self, connection: sqlite3.Connection, live: Live, batch: Batch, now: float) -> Admitted:
         new, repeats = Repeats(connection, live).split(batch)
         if len(new):
             self._admit(live, new)
-            Waiting(connection, live).admit(new)
+            Waiting(connection, live, now).admit(new)
         return Admitted(live, batch, new, repeats)
 
-    def _label(self, connection: sqlite3.Connection, name: str, labels: list[Label]) -> dict[str, Any]:
+    def _label(self, connection: sqlite3.Connection, name: str, labels: list[Label], now: float) -> dict[str, Any]:
         live = self._live(connection, name)
         if not live.configuration.needs_labels:
             kind = live.configuration.measure.kind
             raise Problem(409, "conflict", f"labels play no part in stream {name!r}, whose measure is {kind}")
-        waiting = Waiting(connection, live)
+        waiting = Waiting(connection, live, now)
         counts = waiting.label(labels)
         with self._moving(live):
             points = self._play(connection, live, waiting.release())
@@ -556,7 +560,7 @@ class Engine:
     ) -> None:
         details = alerts.Details(
             alarm=live.configuration.alarm.kind,
-            guarantee=live.monitor.guarantee,
+            guarantee=live.guarantee,
             alarm_at=n,
             changepoint=changepoint,
             log10_martingale=value / LN10 if math.isfinite(value) else None,

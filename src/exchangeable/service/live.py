@@ -7,13 +7,14 @@ import logging
 import math
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from exchangeable import snapshot
+from exchangeable.late_labels import LeftOut
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Integers, Path, Step
 from exchangeable.service import history
@@ -27,7 +28,7 @@ PART = 64 << 20  # bytes of a snapshot in one row
 LN10 = math.log(10.0)
 CHANGING = (
     "state", "observed_at", "next_seq", "n", "since", "resets", "waiting", "expired", "observations", "duplicates",
-    "alarms", "alarm", "log10", "carried", "total", "peak", "histogram", "kept",
+    "alarms", "alarm", "log10", "carried", "total", "peak", "histogram", "kept", "clock", "left_out",
 )  # fmt: skip
 SAID = ", ".join(("name", "kinds", "created", *CHANGING))  # the columns that ``summary`` wants
 
@@ -48,7 +49,6 @@ class Live:
     since: int = 0
     resets: int = 0
     waiting: int = 0
-    expired: int = 0
     observations: int = 0
     duplicates: int = 0
     alarms: int = 0
@@ -56,9 +56,11 @@ class Live:
     total: float = 0.0  # the same with the test that runs: the capital of one gambler who never begins anew
     peak: float = 0.0  # the highest total
     kept: int = 1  # the first step that is still stored one by one
+    clock: float | None = None  # the latest time of an observation or label that matters, in seconds
     width: int | None = None  # numbers in an observation, once there has been one
     snapshot_n: int = -1
     snapshot_bytes: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)  # in the test that runs
 
     @classmethod
     def fresh(cls, id: int, name: str, configuration: Configuration, now: float) -> Live:  # noqa: A002
@@ -118,8 +120,8 @@ class Live:
         ).fetchone()
         if row is None:
             raise unknown(name)
-        id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, expired = row[:11]
-        observations, duplicates, alarms, _, _, carried, total, peak, histogram, kept = row[11:]
+        id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, _ = row[:11]
+        observations, duplicates, alarms, _, _, carried, total, peak, histogram, kept, clock, left_out = row[11:]
         configuration = stored(text)
         monitor, said = configuration.monitor(start=n), json.loads(state)
         monitor.alarm_at, monitor.changepoint = said["alarm_at"], said["changepoint"]
@@ -129,8 +131,9 @@ class Live:
             monitor.last = Step(n, said["p"], log_value, said["alarm"])
         return cls(
             id_, name, configuration, monitor, history.Tail.load(connection, id_, n), created,
-            np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting, expired,
-            observations, duplicates, alarms, carried, total, peak, kept, _width(connection, id_),
+            np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting,
+            observations, duplicates, alarms, carried, total, peak, kept, clock, _width(connection, id_),
+            left_out=LeftOut(**json.loads(left_out)),
         )  # fmt: skip
 
     def values(self) -> tuple[Any, ...]:
@@ -138,8 +141,9 @@ class Live:
         state = self.state()
         return (
             json.dumps(state), self.observed_at, self.next_seq, self.monitor.n, self.since, self.resets, self.waiting,
-            self.expired, self.observations, self.duplicates, self.alarms, int(state["alarm"]), self.log10,
+            self.left_out.expired, self.observations, self.duplicates, self.alarms, int(state["alarm"]), self.log10,
             self.carried, self.total, self.peak, self.histogram.astype("<i8").tobytes(), self.kept,
+            self.clock, json.dumps(asdict(self.left_out)),
         )  # fmt: skip
 
     def summary(self) -> dict[str, Any]:
@@ -167,8 +171,16 @@ class Live:
             "alarm": last is not None and last.alarm,
             "alarm_at": self.monitor.alarm_at,
             "changepoint": self.monitor.changepoint,
-            "guarantee": self.monitor.guarantee,
+            "guarantee": self.guarantee,
         }
+
+    @property
+    def guarantee(self) -> str:
+        """What the alarm promises, with the conditions if labels come late."""
+        labels = self.configuration.labels
+        if not self.configuration.needs_labels:
+            return self.monitor.guarantee
+        return self.left_out.guarantee(self.monitor.guarantee, labels.seconds, server_clock=labels.clock == "server")
 
     def count(self, p: Floats) -> None:
         """Put p-values into the histogram."""
@@ -273,6 +285,7 @@ def summary(values: Sequence[Any]) -> dict[str, Any]:
         "name": row["name"],
         "state": json.loads(row["state"]),
         **{key: row[key] for key in ("next_seq", "since", "resets", "waiting", "expired", "alarms")},
+        "left_out": json.loads(row["left_out"]),
         "created": moment(row["created"]),
         "observed_at": moment(row["observed_at"]),
         **json.loads(row["kinds"]),

@@ -5,6 +5,7 @@ The capital is told as its log10, since the capital itself overflows; a bankrupt
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ LIMIT = 2_000  # streams told of one by one
 REASONS = (
     "bad-configuration", "bad-json", "bad-observation", "bad-request", "conflict", "different", "forbidden", "full",
     "gap", "internal", "not-found", "not-ready", "overload", "storage", "storage-full", "too-large", "too-many-streams",
-    "too-slow", "unauthorised", "unknown-id", "unsupported-media-type", "untrusted-host",
+    "too-many-waiting", "too-slow", "unauthorised", "unknown-id", "unsupported-media-type", "untrusted-host",
 )  # fmt: skip
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -41,6 +42,8 @@ class Stream(NamedTuple):
     alarms: int
     waiting_labels: int
     last_observation: float | None
+    expired: int = 0
+    classes: str | None = None  # of the expired whose label came after all: how many had each label, as JSON
 
 
 class Fleet(NamedTuple):
@@ -59,7 +62,7 @@ def rows(connection: sqlite3.Connection, limit: int = LIMIT) -> Fleet:
     """
     found = connection.execute(
         "SELECT name, log10, json_extract(state, '$.log10_max'), alarm, observations, duplicates, alarms, waiting,"
-        " observed_at FROM streams ORDER BY alarm DESC, name LIMIT ?",
+        " observed_at, expired, json_extract(left_out, '$.classes') FROM streams ORDER BY alarm DESC, name LIMIT ?",
         (limit,),
     )
     streams = [Stream(*row) for row in found]
@@ -77,6 +80,7 @@ _COUNTERS = {
     "observations": "Observations taken in.",
     "duplicates": "Observations sent again, and not counted again.",
     "alarms": "Alarms that sounded.",
+    "expired": "Observations left out since the last reset, because their label did not come within the wait.",
 }
 
 
@@ -116,6 +120,15 @@ def _families(streams: list[Stream]) -> Iterable[Metric]:
         for stream in streams:
             counter.add_metric([stream.name], getattr(stream, field))
         yield counter
+    late = CounterMetricFamily(
+        "exchangeable_stream_expired_labelled",
+        "Of the expired observations those whose label came after all, by label; the first ten labels and all others.",
+        labels=["stream", "label"],
+    )
+    for stream in streams:
+        for label, expired in json.loads(stream.classes or "{}").items():
+            late.add_metric([stream.name, label], expired)
+    yield late
     last = GaugeMetricFamily(
         "exchangeable_stream_last_observation_timestamp_seconds",
         "When the last observation was taken in, in seconds since 1970; missing before the first.",

@@ -83,7 +83,7 @@ async def create(request: Request, name: Name) -> Response:
     body = await request.body()
     given = wire.json_object(body, limits.json_depth) if body.strip() else {}
     wanted = await run_in_threadpool(
-        configuration, given, cap=limits.nearest, wait=limits.waiting, reference=limits.reference
+        configuration, given, cap=limits.nearest, waiting=limits.waiting, reference=limits.reference
     )
     new, stream = await done(request.app.state.engine.create(name, wanted))
     return reply(stream, 201 if new else 200)
@@ -190,9 +190,14 @@ OBSERVATION = {
 }
 LABEL = {
     "type": "object",
-    "required": ["id", "y"],
+    "required": ["id"],
     "additionalProperties": False,
-    "properties": {"id": {**TEXT, "minLength": 1}, "y": {"anyOf": [TEXT, NUMBER]}},
+    "properties": {
+        "id": {**TEXT, "minLength": 1},
+        "y": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
+        "time": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
+        "never": {"type": "boolean", "default": False},
+    },
 }
 
 
@@ -244,7 +249,11 @@ async def observe(request: Request, name: Name) -> Response:
     tags=["observations"],
 )
 async def label(request: Request, name: Name) -> Response:
-    """Give labels to observations that wait for them under their ids."""
+    """Give labels to observations that wait for them under their ids, or say with ``never`` that none will come.
+
+    An observation whose label came later than ``labels.wait`` is left out. Whether it is used depends on its own delay
+    only: the ``time`` of the label minus that of the observation, or the same by the server's clock.
+    """
     limits, engine = request.app.state.settings.limits, request.app.state.engine
 
     async def take(body: bytes, many: bool) -> dict[str, Any]:
@@ -269,8 +278,9 @@ async def waiting(request: Request, name: Name, offset: Offset = 0, limit: Limit
         return {
             "waiting": [{"seq": seq, "id": id_, "labelled": bool(labelled)} for seq, id_, labelled in rows],
             "total": stream["waiting"],
-            "limit": json.loads(row[1])["labels"]["wait"],
+            "limit": json.loads(row[1])["labels"]["most"],
             "expired": stream["expired"],
+            "left_out": stream["left_out"],
         }
 
     return reply(await looked(request, look))

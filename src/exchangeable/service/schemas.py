@@ -37,6 +37,16 @@ class Points(BaseModel):
     log10: list[float | None]
 
 
+class LeftOut(BaseModel):
+    """Observations that were left out of the test that runs."""
+
+    expired: int = Field(description="their label did not come within the wait")
+    undelivered: int = Field(description="of these: the label came within the wait, but was delivered too late")
+    never: int = Field(description="their label will never come, as a client said")
+    crowded: int = Field(description="of the expired: left out by an earlier version, because too many waited")
+    classes: dict[str, int] = Field(description="of the expired whose label came after all: how many had each label")
+
+
 class Summary(BaseModel):
     """A stream without its configuration."""
 
@@ -47,6 +57,7 @@ class Summary(BaseModel):
     resets: int
     waiting: int = Field(description="observations that wait for a label")
     expired: int = Field(description="observations whose label did not come in time, and which were not tested")
+    left_out: LeftOut
     alarms: int
     created: str
     observed_at: str | None
@@ -87,7 +98,7 @@ class Taken(BaseModel):
 class Labelled(Taken):
     """What became of labels."""
 
-    late: int = Field(description="labels of observations that were set aside before")
+    late: int = Field(description="labels that came too late for their observations to be tested")
 
 
 class Waiter(BaseModel):
@@ -105,6 +116,7 @@ class Waiters(BaseModel):
     total: int
     limit: int
     expired: int
+    left_out: LeftOut
 
 
 class Mark(BaseModel):

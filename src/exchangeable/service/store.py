@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import math
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+
+from exchangeable.late_labels import LeftOut
 
 APPLICATION = 0x45584348  # "EXCH": tells our files from other SQLite databases
 IDLE = 8  # connections for readers that are kept open
@@ -67,7 +72,37 @@ CREATE TABLE fleet_rule(size INTEGER, complete INTEGER NOT NULL) STRICT;
 INSERT INTO fleet SELECT id, name, 0 FROM streams;
 INSERT INTO fleet_rule SELECT NULL, count(*) = 0 FROM streams;
 """
-MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST, FLEET)  # entry k: version k to k + 1
+LATE_LABELS = """
+ALTER TABLE streams ADD COLUMN clock REAL;
+ALTER TABLE streams ADD COLUMN left_out TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE waiting ADD COLUMN time REAL;
+ALTER TABLE expired ADD COLUMN time REAL;
+ALTER TABLE expired ADD COLUMN y TEXT;
+"""
+
+
+def _late_labels(connection: sqlite3.Connection) -> None:
+    """The wait for labels becomes a time. It was a number of observations, which is now how many may wait at most."""
+    for statement in filter(str.strip, LATE_LABELS.split(";")):
+        connection.execute(statement)
+    streams = connection.execute("SELECT id, expired FROM streams").fetchall()
+    for stream, expired in streams:
+        row = connection.execute("SELECT configuration, state FROM streams WHERE id = ?", (stream,)).fetchone()
+        configuration, state = map(json.loads, row)
+        most = configuration["labels"]["wait"]
+        most = 10_000 if most == 1000 else most  # the defaults of today and of then
+        configuration["labels"] = {"wait": "forever", "clock": "client", "most": most}
+        left_out = LeftOut(expired=expired, crowded=expired)
+        state["guarantee"] = left_out.guarantee(state["guarantee"], math.inf)
+        texts = json.dumps(configuration, sort_keys=True, separators=(",", ":")), json.dumps(state)
+        connection.execute(
+            "UPDATE streams SET configuration = ?, state = ?, left_out = ? WHERE id = ?",
+            (*texts, json.dumps(asdict(left_out)), stream),
+        )
+
+
+# Entry k leads from version k to k + 1.
+MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST, _late_labels, FLEET)
 PER_STREAM = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import sqlite3
+import time as system
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from exchangeable.late_labels import LeftOut, decided, delay, seconds
 from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.live import Live
@@ -15,7 +21,6 @@ from exchangeable.service.problems import Problem
 from exchangeable.service.wire import Batch, LateLabel
 
 Label = LateLabel
-KEYS = ("y", "id", "time", "late")
 
 
 class Ready(NamedTuple):
@@ -31,30 +36,43 @@ class Ready(NamedTuple):
         return json.dumps(self.columns, separators=(",", ":")) if self.columns else None
 
 
+class Row(NamedTuple):
+    """An observation in the queue, as it is stored."""
+
+    seq: int
+    id: str | None
+    body: str
+    y: str | None  # a label that came in time, as JSON
+    time: float | None  # on the clock of the stream
+
+    @property
+    def used(self) -> bool | None:
+        """True once it has a label."""
+        return None if self.y is None else True
+
+
+class Known(NamedTuple):
+    """In which table an id was found, when it was observed, and its label as JSON."""
+
+    table: str  # waiting; labels: tested; expired: left out
+    time: float | None  # also None where the running test does not count it as expired
+    y: str | None
+
+
 class Waiting:
     """The queue of one stream: whatever stands behind an observation without a label waits as well.
 
-    At most ``labels.wait`` observations wait. When more do, the first is set aside: it is never bet on, and ``expired``
-    counts it. That is lawful as long as whether a label comes in time depends on the observation alone.
+    The rules are those of `exchangeable.late_labels`. Times are the clients' or the server's; ``now`` is when the
+    server got the request. What is decided is stored, with the times it depends on, and never decided again.
     """
 
-    def __init__(self, connection: sqlite3.Connection, live: Live) -> None:
+    def __init__(self, connection: sqlite3.Connection, live: Live, now: float) -> None:
         self.connection = connection
         self.live = live
+        self.labels = live.configuration.labels
+        self.now = now if live.clock is None else max(now, live.clock)  # for the server's clock, which never goes back
 
-    def join(self, new: Batch) -> Ready:
-        """Take new observations in; what can be ranked now."""
-        configuration = self.live.configuration
-        if not configuration.needs_labels:
-            return _ready(new, None)
-        y = new.extras.y
-        if not self.live.waiting and len(new) and y is not None and None not in y:
-            names = new.extras.id or []
-            labels = [(seq, name, "", json.dumps(label)) for seq, name, label in zip(new.seq.tolist(), names, y)]  # noqa: B905
-            self._remember(labels)
-            return _ready(new, y)
-        self._enqueue(new)
-        return self.release()
+    # -------------------------------------------------------------- observations
 
     def admit(self, new: Batch) -> None:
         """Refuse what could not be ranked when its turn comes, and ids that are known, before anything moves."""
@@ -72,6 +90,7 @@ class Waiting:
                 message = f"id must be unlike those before it in stream {self.live.name!r}, got {name!r} again"
                 raise Problem(422, "bad-observation", message, seq=seq)
             taken |= {name} if name is not None else set()
+        self._check_room(new, self._times(new))
 
     def _check(self, label: Any) -> None:
         if self.live.configuration.measure.kind != "nearest-residual" or label is None:
@@ -80,103 +99,209 @@ class Waiting:
             law = f"y must be a number of magnitude at most {LARGEST:g} for nearest-residual"
             raise Problem(422, "bad-observation", f"{law}, got {label!r}")
 
-    def clear(self) -> None:
-        """Set aside all that waits: a new test begins with what is sent from now on."""
-        self.connection.execute(
-            "INSERT INTO expired (stream, seq, id, body) SELECT stream, seq, id, body FROM waiting WHERE stream = ?",
-            (self.live.id,),
-        )
-        self.connection.execute("DELETE FROM waiting WHERE stream = ?", (self.live.id,))
-        self.live.expired, self.live.waiting = self.live.expired + self.live.waiting, 0
+    def _check_room(self, new: Batch, times: list[float | None]) -> None:
+        """Refuse observations if too many would wait. None that waits is ever dropped for them."""
+        count, most = self.live.waiting + len(new), self.labels.most
+        if count <= most:
+            return
+        gone = self._decided(_rows(new, times))
+        if count - len(gone) > most:
+            room = most - self.live.waiting + sum(row.seq < new.seq[0] for row, _ in gone)
+            law = f"at most {most} observations of stream {self.live.name!r} may wait for their labels"
+            advice = "send this again when labels have come (skipping it would break the promise of the alarm)"
+            raise Problem(429, "too-many-waiting", f"{law}: {advice}", retry_after=5, room=int(max(room, 0)))
 
-    def _enqueue(self, new: Batch) -> None:
-        rows = []
-        for place, seq in enumerate(new.seq.tolist()):
-            y, name, time = (column[place] if column else None for column in new.extras)
-            body = {"x": new.x[place].tolist(), "y": y, "id": name, "time": time}
-            rows.append((self.live.id, seq, name, json.dumps(body), None if y is None else json.dumps(y)))
-        self.connection.executemany("INSERT INTO waiting (stream, seq, id, body, y) VALUES (?, ?, ?, ?, ?)", rows)
-        self.live.waiting += len(rows)
+    def _times(self, new: Batch) -> list[float | None]:
+        """When these were observed, on the clock of the stream."""
+        y, _, times = (column or [None] * len(new) for column in new.extras)
+        if self.labels.wait == "forever":
+            return [None] * len(new)
+        return [
+            self._time(time, f"at seq {seq}", needed=label is None)
+            for seq, label, time in zip(new.seq.tolist(), y, times, strict=True)
+        ]
+
+    def _time(self, time: str | float | None, where: str, *, needed: bool = True) -> float | None:
+        """When something happened on the clock of the stream; None where that plays no part."""
+        if self.labels.wait == "forever" or (time is None and not needed and self.labels.clock == "client"):
+            return None
+        if self.labels.clock == "server":
+            return self.now
+        if time is None:
+            law = f"time must be given with every label, and with every observation without one, {where}"
+            why = f"stream {self.live.name!r} waits {self.labels.wait:g} seconds by the clock of its clients"
+            raise Problem(422, "bad-observation", f"{law}: {why}")
+        try:
+            return seconds(time)
+        except ValueError as error:
+            raise Problem(422, "bad-observation", f"{error} {where}") from error
+
+    def _latest(self, times: Iterable[float | None]) -> float | None:
+        """The latest time seen on the clock, these included."""
+        return max((time for time in (self.live.clock, *times) if time is not None), default=None)
+
+    def join(self, new: Batch) -> Ready:
+        """Take new observations in; what can be ranked now."""
+        if not self.live.configuration.needs_labels:
+            return _ready(new, None)
+        times, y = self._times(new), new.extras.y
+        self.live.clock = self._latest(times)
+        if not self.live.waiting and len(new) and y is not None and None not in y:
+            self._remember(zip(new.seq.tolist(), new.extras.id or [], map(json.dumps, y)))  # noqa: B905 (no ids at all)
+            return _ready(new, y)
+        self.connection.executemany(
+            "INSERT INTO waiting (stream, seq, id, body, y, time) VALUES (?, ?, ?, ?, ?, ?)",
+            [(self.live.id, *row) for row in _rows(new, times)],
+        )
+        self.live.waiting += len(new)
+        return self.release()
+
+    # -------------------------------------------------------------- labels
 
     def label(self, labels: list[LateLabel]) -> dict[str, int]:
-        """Give labels to observations that wait: how many were new, repeated, or came too late."""
+        """Give labels to observations that wait: how many were new, repeated, or came too late.
+
+        All are taken or none: what was written for some is undone with the request, and the stream changes at the end.
+        """
         counts = {"accepted": 0, "duplicates": 0, "late": 0}
+        left_out, times, gone = copy.deepcopy(self.live.left_out), [], 0
         unknown: list[str] = []
         for label in labels:
             self._check(label.y)
+            times.append(None if label.never else self._label_time(label))
             found = self._find(label.id)
             if found is None:
                 unknown.append(label.id)
-            elif found == "expired":
-                counts["late"] += 1
-            elif found == "waiting":
-                self.connection.execute(
-                    "UPDATE waiting SET y = ? WHERE stream = ? AND id = ?",
-                    (json.dumps(label.y), self.live.id, label.id),
-                )
-                counts["accepted"] += 1
-            elif json.loads(found) == label.y:
-                counts["duplicates"] += 1
-            else:
-                raise Problem(422, "different", f"id {label.id!r} has another label already", id=label.id)
+                continue
+            outcome = self._take(label, times[-1], found, left_out)
+            counts[outcome] += 1
+            gone += found.table == "waiting" and outcome == ("accepted" if label.never else "late")
         if unknown:
             message = f"id must be that of an observation that waits in stream {self.live.name!r}, got {unknown[0]!r}"
             raise Problem(404, "unknown-id", message, ids=unknown[:100])
+        self.live.left_out, self.live.clock = left_out, self._latest(times)
+        self.live.waiting -= gone
         return counts
 
-    def _find(self, name: str) -> str | None:
-        """ "waiting", "expired", the label that an observation has as JSON, or None."""
-        key = (self.live.id, name)
-        row = self.connection.execute("SELECT y FROM waiting WHERE stream = ? AND id = ?", key).fetchone()
-        if row is not None:
-            return "waiting" if row[0] is None else str(row[0])
-        row = self.connection.execute("SELECT y FROM labels WHERE stream = ? AND id = ?", key).fetchone()
-        if row is not None:
-            return str(row[0])
-        row = self.connection.execute("SELECT 1 FROM expired WHERE stream = ? AND id = ?", key).fetchone()
-        return None if row is None else "expired"
+    def _label_time(self, label: LateLabel) -> float | None:
+        if label.time is not None and self.labels.clock == "server":
+            law = f"time must be left out of labels in stream {self.live.name!r}, which goes by the server's clock"
+            raise Problem(422, "bad-observation", f"{law}, got {label.time!r} for id {label.id!r}", id=label.id)
+        return self._time(label.time, f"for id {label.id!r}")
+
+    def _take(self, label: LateLabel, time: float | None, found: Known, left_out: LeftOut) -> str:
+        """Decide on an observation by its label; under which count that goes."""
+        y = None if label.never else json.dumps(label.y)
+        if found.y is not None:
+            if label.never or json.loads(found.y) != label.y:
+                raise Problem(422, "different", f"id {label.id!r} has another label already", id=label.id)
+            return "duplicates"
+        key = (self.live.id, label.id)
+        if label.never:
+            if found.table == "expired":
+                return "duplicates"
+            self._leave_out("id = ?2", [label.id], timed=False)
+            left_out.never += 1
+            return "accepted"
+        in_time = self._delay(label, found.time, time) <= self.labels.seconds
+        if found.table == "waiting" and in_time:
+            self.connection.execute("UPDATE waiting SET y = ?3 WHERE stream = ?1 AND id = ?2", (*key, y))
+            return "accepted"
+        if found.table == "waiting":
+            self._leave_out("id = ?2", [label.id])
+            left_out.expired += 1
+        self.connection.execute("UPDATE expired SET y = ?3 WHERE stream = ?1 AND id = ?2", (*key, y))
+        if found.time is not None:
+            left_out.count(label.y, in_time=in_time)
+        return "late"
+
+    def _delay(self, label: LateLabel, observed: float | None, labelled: float | None) -> float:
+        try:
+            return delay(observed, labelled)
+        except ValueError as error:
+            raise Problem(422, "bad-observation", f"{error} for id {label.id!r}", id=label.id) from error
+
+    def _find(self, name: str) -> Known | None:
+        """What is known of an id."""
+        for table, time in (("waiting", "time"), ("labels", "NULL"), ("expired", "time")):
+            query = f"SELECT {time}, y FROM {table} WHERE stream = ? AND id = ?"  # noqa: S608
+            row = self.connection.execute(query, (self.live.id, name)).fetchone()
+            if row is not None:
+                return Known(table, *row)
+        return None
+
+    # -------------------------------------------------------------- out of the queue
 
     def release(self) -> Ready:
-        """Take out all that stand before the first without a label; set the first aside while too many wait."""
-        rows: list[tuple[int, str | None, str, str]] = []
-        while self.live.waiting:
-            taken = self._labelled()
-            rows += taken
-            if self.live.waiting <= self.live.configuration.labels.wait:
-                break
-            self._expire()
-        self._remember(rows)
+        """Take out all before the first whose label may still come in time."""
+        found = self._decided()
+        if found:
+            self._leave_out("seq = ?2", [row.seq for row, used in found if not used])
+            last = found[-1][0].seq
+            self.connection.execute("DELETE FROM waiting WHERE stream = ? AND seq <= ?", (self.live.id, last))
+        rows = [row for row, used in found if used]
+        self.live.waiting -= len(found)
+        self.live.left_out.expired += len(found) - len(rows)
+        self._remember((row.seq, row.id, row.y) for row in rows)
         return _released(rows)
 
-    def _labelled(self) -> list[tuple[int, str | None, str, str]]:
-        """Remove the labelled ones at the head of the queue."""
-        where = (
-            "FROM waiting WHERE stream = ?1 AND seq < coalesce("
-            "(SELECT min(seq) FROM waiting WHERE stream = ?1 AND y IS NULL), 9223372036854775807)"
-        )
-        rows = self.connection.execute(f"SELECT seq, id, body, y {where} ORDER BY seq", (self.live.id,)).fetchall()
-        self.connection.execute(f"DELETE {where}", (self.live.id,))
-        self.live.waiting -= len(rows)
-        return rows
+    def _decided(self, new: Sequence[Row] = ()) -> list[tuple[Row, bool]]:
+        """The first observations of the queue, with new ones at its end, that need not wait any longer."""
+        query = "SELECT seq, id, body, y, time FROM waiting WHERE stream = ? ORDER BY seq"
+        cursor = self.connection.execute(query, (self.live.id,))
+        latest = self._latest(row.time for row in new)
+        found = list(decided(chain(map(Row._make, cursor), new), latest, self.labels.seconds))
+        cursor.close()
+        return found
 
-    def _expire(self) -> None:
-        """Set aside the observation at the head of the queue."""
-        head = "(SELECT min(seq) FROM waiting WHERE stream = ?1)"
-        self.connection.execute(
-            f"INSERT INTO expired (stream, seq, id, body) SELECT stream, seq, id, body FROM waiting"  # noqa: S608
-            f" WHERE stream = ?1 AND seq = {head}",
-            (self.live.id,),
+    def _leave_out(self, which: str, keys: Sequence[int | str], *, timed: bool = True) -> None:
+        """Move observations to those that are left out; without their times they are not counted as expired."""
+        time = "time" if timed else "NULL"
+        parameters = [(self.live.id, key) for key in keys]
+        self.connection.executemany(
+            f"INSERT INTO expired (stream, seq, id, body, time) SELECT stream, seq, id, body, {time}"  # noqa: S608
+            f" FROM waiting WHERE stream = ?1 AND {which}",
+            parameters,
         )
-        self.connection.execute(f"DELETE FROM waiting WHERE stream = ?1 AND seq = {head}", (self.live.id,))  # noqa: S608
-        self.live.waiting -= 1
-        self.live.expired += 1
+        self.connection.executemany(f"DELETE FROM waiting WHERE stream = ?1 AND {which}", parameters)  # noqa: S608
 
-    def _remember(self, rows: list[tuple[int, str | None, str, str]]) -> None:
+    def clear(self) -> None:
+        """Set aside all that waits: a new test begins with what is sent from now on, and counts from zero."""
+        self._leave_out("seq >= ?2", [0], timed=False)
+        self.connection.execute("UPDATE expired SET time = NULL WHERE stream = ?", (self.live.id,))
+        self.live.waiting, self.live.left_out = 0, LeftOut()
+        if self.labels.clock == "client":
+            self.live.clock = None
+
+    def _remember(self, rows: Iterable[tuple[int, str | None, str | None]]) -> None:
         """Labels, by id, so that one sent twice is known again."""
         self.connection.executemany(
             "INSERT OR REPLACE INTO labels (stream, id, y, seq) VALUES (?, ?, ?, ?)",
-            [(self.live.id, name, y, seq) for seq, name, _, y in rows if name is not None],
+            [(self.live.id, name, y, seq) for seq, name, y in rows if name is not None],
         )
+
+
+def server_clock(connection: sqlite3.Connection) -> Callable[[], float]:
+    """The server's clock, in seconds since 1970; never behind a time that it has given before a restart.
+
+    The system's clock is read once, and may jump afterwards.
+    """
+    (last,) = connection.execute(
+        "SELECT max(clock) FROM streams WHERE CASE WHEN clock IS NULL THEN 0"
+        " ELSE json_extract(configuration, '$.labels.clock') = 'server' END"
+    ).fetchone()
+    start = max(system.time(), -math.inf if last is None else last) - system.monotonic()
+    return lambda: start + system.monotonic()
+
+
+def _rows(new: Batch, times: list[float | None]) -> list[Row]:
+    """New observations as they will be stored."""
+    rows = []
+    for place, (seq, at) in enumerate(zip(new.seq.tolist(), times, strict=True)):
+        given = {key: column[place] if column else None for key, column in new.extras._asdict().items()}
+        y, name, body = given["y"], given["id"], {"x": new.x[place].tolist(), **given}
+        rows.append(Row(seq, name, json.dumps(body), None if y is None else json.dumps(y), at))
+    return rows
 
 
 def _ready(new: Batch, y: list[Any] | None) -> Ready:
@@ -184,17 +309,17 @@ def _ready(new: Batch, y: list[Any] | None) -> Ready:
     return Ready(new.seq, new.x, y, columns)
 
 
-def _released(rows: list[tuple[int, str | None, str, str]]) -> Ready:
+def _released(rows: Sequence[Row]) -> Ready:
     if not rows:
         return Ready(np.empty(0, np.int64), np.empty((0, 1)), [], {})
-    bodies = [json.loads(body) for _, _, body, _ in rows]
-    y = [json.loads(label) for *_, label in rows]
+    bodies = [json.loads(row.body) for row in rows]
+    y = [json.loads(row.y or "null") for row in rows]
     columns = {
         "y": y,
-        "id": [name for _, name, _, _ in rows],
+        "id": [row.id for row in rows],
         "time": [body["time"] for body in bodies],
-        "late": [body["y"] is None for body in bodies],
+        "late": [body["y"] is None or None for body in bodies],
     }
-    held = {key: column for key, column in columns.items() if any(value not in (None, False) for value in column)}
+    held = {key: column for key, column in columns.items() if any(value is not None for value in column)}
     x = np.array([body["x"] for body in bodies], np.float64)
-    return Ready(np.array([row[0] for row in rows], np.int64), x, y, {**held, "y": y})
+    return Ready(np.array([row.seq for row in rows], np.int64), x, y, {**held, "y": y})

@@ -31,10 +31,12 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class LateLabel(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A label, and the id of the observation that waits for it."""
+    """A label, and the id of the observation that waits for it; or that its label will never come."""
 
     id: Name
-    y: Text | int | float
+    y: Text | int | float | None = None
+    time: Text | float | None = None
+    never: bool = False
 
 
 class Extras(NamedTuple):
@@ -120,7 +122,11 @@ def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT) ->
     lines = _lines(LABELS, body, many, batch, "label")
     _refuse_repeated(body, many)
     for number, line in enumerate(lines, 1):
-        _short(number, text, y=line.y, id=line.id)
+        _short(number, text, y=line.y, id=line.id, time=line.time)
+        if line.never == (line.y is not None):
+            raise _bad(number, "y must be given, or never: true, and not both")
+        if line.never and line.time is not None:
+            raise _bad(number, "time must be left out where the label never comes")
     return lines
 
 
@@ -225,6 +231,7 @@ LAWS = {
     "y": "must be a text or a finite number",
     "id": "must be a text, and not empty",
     "time": "must be a text or a finite number",
+    "never": "must be true or false",
 }
 
 

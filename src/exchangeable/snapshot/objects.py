@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from exchangeable import alarms, bets, measures
+from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
 from exchangeable.measures.conditional import _Copies, _Pools
 from exchangeable.measures.rows import shown, stored
@@ -35,7 +36,7 @@ MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError)
 @cache
 def classes() -> dict[str, Any]:
     """All classes whose objects a snapshot may hold, by name."""
-    kinds: dict[str, Any] = {"Given": Given, "Martingale": Martingale, "Monitor": Monitor, "PValues": PValues}
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Given, LateLabels, Martingale, Monitor, PValues)}
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}

@@ -52,7 +52,7 @@ function configuration() {
   if (valueOf("seed") !== null) made.seed = valueOf("seed");
   if (needs().cap) made.measure.cap = valueOf("cap");
   if (needs().reference) made.measure.reference = reference ?? [];
-  if (needs().label) made.labels = { wait: valueOf("wait") };
+  if (needs().label) made.labels = { wait: valueOf("wait") ?? "forever", clock: $("#clock").value, most: valueOf("most") };
   return made;
 }
 
@@ -65,7 +65,8 @@ function fault(made) {
   if (needs().reference && (reference?.length ?? 0) < 2) return ["reference", "Choose a file with at least two reference scores."];
   if (made.alarm.kind === "ville" && !(made.alarm.alpha > 0 && made.alarm.alpha < 1)) return ["alpha", "Alpha must lie between 0 and 1."];
   if (made.alarm.kind !== "ville" && !(made.alarm.period > 1)) return ["period", "The period must be greater than 1."];
-  for (const id of [...(valueOf("seed") === null ? [] : ["seed"]), ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["wait"] : [])]) {
+  if (needs().label && valueOf("wait") !== null && !(valueOf("wait") > 0)) return ["wait", "The longest wait must be greater than 0, or empty."];
+  for (const id of [...(valueOf("seed") === null ? [] : ["seed"]), ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["most"] : [])]) {
     if (valueOf(id) === null || !Number.isInteger(valueOf(id)) || valueOf(id) < 0) return [id, `${$(`label[for=${id}]`).firstChild.textContent.trim()} must be a whole number.`];
   }
   return null;
@@ -104,7 +105,7 @@ function redraw() {
   const [, hint, wants] = MEASURES[kind()];
   write($("#measure-hint"), hint);
   write($("#alarm-hint"), ALARMS[$("#alarm").value][1]);
-  const shown = { cap: wants.cap, reference: wants.reference, wait: wants.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
+  const shown = { cap: wants.cap, reference: wants.reference, wait: wants.label, clock: wants.label && valueOf("wait") !== null, most: wants.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
   for (const field of document.querySelectorAll("[data-for]")) show(field, Boolean(shown[field.dataset.for]));
   preview();
 }

@@ -3,7 +3,7 @@
 import { bytes, curl, query, request, streamPath } from "./api.js";
 import { CapitalChart, bet, histogram, nothing } from "./charts.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
-import { PILLS, ago, capital, condition, count, moment, probability, verdict } from "./format.js";
+import { PILLS, ago, capital, condition, count, moment, plain, probability, verdict } from "./format.js";
 import { announce, attempt, begin, connection, quietly, toast, troublePanel } from "./shell.js";
 import { Listener } from "./sse.js";
 
@@ -181,14 +181,24 @@ const refreshShape = throttled(() => document.hidden || page.paused || quietly(l
 
 async function loadWaiting() {
   const reply = await request(query(path("/waiting"), { limit: 20 }));
-  const { total, expired, waiting } = reply;
-  show($("#waiting-card"), total > 0 || expired > 0);
+  const { total, waiting, left_out: left } = reply;
+  show($("#waiting-card"), total > 0 || left.expired > 0 || left.never > 0);
   const late = total === 1 ? "One observation waits for its label" : `${count(total)} observations wait for their labels`;
-  const lost = expired ? ` ${count(expired)} waited too long and were left out.` : "";
-  write($("#waiting-line"), `${total ? late : "None waits"}; at most ${count(reply.limit)} may.${lost}`);
+  write($("#waiting-line"), `${total ? late : "None waits"}; at most ${count(reply.limit)} may.${leftOut(left)}`);
   const shown = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (labelled, waits its turn)" : ""}` }));
   if (total > waiting.length) shown.push(el("li", { text: `and ${count(total - waiting.length)} more` }));
   $("#waiting").replaceChildren(...shown);
+}
+
+/** Which observations were not tested, in words. */
+function leftOut({ expired, undelivered, never, classes }) {
+  const labels = Object.entries(classes).map(([label, times]) => `${label}: ${count(times)}`);
+  const parts = [
+    expired && `${count(expired)} left out, because the label did not come in time${labels.length ? ` (labels that came after all: ${labels.join(", ")})` : ""}.`,
+    undelivered && `${count(undelivered)} of these labels came in time, but were delivered too late.`,
+    never && `${count(never)} left out, because the label will never come.`,
+  ];
+  return parts.filter(Boolean).map((part) => ` ${part}`).join("");
 }
 
 const refreshWaiting = throttled(() => document.hidden || quietly(loadWaiting), 2000);
@@ -201,7 +211,7 @@ function take(stream) {
   if (stream.state.alarm && before && !before.state.alarm) announce(`Alarm. ${verdict(page.stream)}`);
   if (before && before.state.n === 0 && stream.state.n > 0) zoom(page.view);
   if (before?.alarms !== page.stream.alarms || before?.since !== page.stream.since) refreshHistory();
-  if (page.stream.waiting || page.stream.expired || !$("#waiting-card").hidden) refreshWaiting();
+  if (page.stream.waiting || page.stream.expired || page.stream.left_out?.never || !$("#waiting-card").hidden) refreshWaiting();
 }
 
 function onEvent(type, data) {
@@ -278,7 +288,7 @@ function drawConfiguration() {
     ["Alarm", described(alarm)],
     ["After an alarm", after === "restart" ? "a new test begins" : "stays on until a reset"],
     ["Seed", String(seed)],
-    ["Labels", labels && LABELLED.has(measure.kind) ? `at most ${count(labels.wait)} observations wait for theirs` : null],
+    ["Labels", labels && LABELLED.has(measure.kind) ? waits(labels) : null],
     ["Created", moment(created)],
     ["Resets", resets ? count(resets) : null],
     ["Note", page.stream.notes?.join(" ")],
@@ -287,6 +297,9 @@ function drawConfiguration() {
   write($("#json"), JSON.stringify(shortened(configuration), null, 2));
   write($("#send"), curl(path("/observations"), example(measure.kind, page.stream.next_seq)));
 }
+
+const waits = ({ wait, clock, most }) =>
+  `${wait === "forever" ? "observations wait for them" : `observations wait ${plain(wait)} s for them by the clock of the ${clock}`}, at most ${count(most)} at once`;
 
 const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"]);
 
