@@ -242,7 +242,6 @@ class Bench:
             for tool, (level, default) in levels.items()
         }
 
-
     def hazards(self) -> str:
         """How false alarms are spread over a long quiet time, at the defaults: a table."""
         rows = []
@@ -377,7 +376,7 @@ def sections(all_results: Mapping[str, Mapping[str, Result]], hazards: str) -> l
 def introduction(runs: Mapping[str, Runs]) -> str:
     counts = "; ".join(f"{name} {lot.calibration}, {lot.fresh} and {lot.changed}" for name, lot in runs.items())
     return (
-        f"The change comes at a random time, after {BEFORE:,} to {BEFORE + JITTER - 1:,} steps, the same for all tools, "
+        f"The change comes at a random time, after {BEFORE:,} to {BEFORE + JITTER - 1:,} steps, the same for all, "
         f"and is watched for {AFTER:,}. Every tool sees the same numbers, and "
         "the martingales, ours and the peers', the same exact p-values of `measures.Value`. Each tool's knob is set on "
         f"runs without a change so that {100 * RATE:.0f} % sound within {BEFORE:,} steps. Runs that set the knob, "

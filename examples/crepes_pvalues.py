@@ -49,7 +49,7 @@ def main() -> None:
         by_p.extend(p)
         say(f"{name}, online p-values", by_p)
 
-        by_score = ex.Monitor(measures.Frozen(strangeness), alarm=alarms.Ville(ALPHA))
+        by_score = ex.Monitor(measures.Frozen(strangeness), alarm=alarms.Ville(ALPHA), seed=0)
         for lo in range(0, len(images), 100):  # as they come
             by_score.extend(images[lo : lo + 100], labels[lo : lo + 100])
         say(f"{name}, scores", by_score)

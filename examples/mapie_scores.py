@@ -43,7 +43,7 @@ def main() -> None:
     X, y = houses(1200, rng)
     rising = np.where(np.arange(1200) < 600, y, 1.1 * y)
     for name, prices in (("quiet", y), ("rising after 600", rising)):
-        monitor = ex.Monitor(measures.Frozen(strangeness), alarm=alarms.Ville(ALPHA))
+        monitor = ex.Monitor(measures.Frozen(strangeness), alarm=alarms.Ville(ALPHA), seed=0)
         monitor.extend(X, prices)
         low, high = intervals.predict_interval(X)[1][:, :, 0].T
         covered = f"{np.mean((low <= prices) & (prices <= high)):.0%} covered"

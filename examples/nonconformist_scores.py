@@ -33,7 +33,7 @@ def main() -> None:
     flowers, labels = X[drawn], y[drawn]
     wrong = (np.arange(1000) >= CHANGE) & (rng.random(1000) < 0.25)
     for name, given in (("quiet", labels), (f"wrong labels after {CHANGE}", np.where(wrong, (labels + 1) % 3, labels))):
-        monitor = ex.Monitor(measures.Frozen(nonconformity.score), alarm=alarms.Ville(ALPHA))
+        monitor = ex.Monitor(measures.Frozen(nonconformity.score), alarm=alarms.Ville(ALPHA), seed=0)
         monitor.extend(flowers, given)
         if monitor.alarm_at is None:
             print(f"{name}: not rejected")

@@ -119,7 +119,7 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
 
 
 def verdict(run: Run, *words: object) -> dict[str, Any]:
-    """The record that is printed, which is strict JSON and agrees with the exit code; the seed is 0 if none is given."""
+    """The record that is printed, which is strict JSON and agrees with the exit code; the default seed is 0 here."""
     seed = () if "--seed" in words else ("--seed", 0)
     done = run(*words, *seed, "--format", "json")
     assert "exchangeable: note" in done.err or done.err == ""
@@ -621,7 +621,9 @@ def test_what_a_newcomer_gets_wrong(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bare.csv").write_text("\n".join(",".join(row) for row in rows))
     (tmp_path / "semi.csv").write_text("a;b;c;kind\n" + "\n".join(";".join(row) for row in rows))
     (tmp_path / "named.csv").write_text("0,1,2,3\n" + "\n".join(",".join(row) for row in rows))
-    (tmp_path / "price.csv").write_text("a,kind,price\n" + "\n".join(f"{r[1]},{r[3]},{r[0]}" for r in [*rows, *rows[:5]]))
+    (tmp_path / "price.csv").write_text(
+        "a,kind,price\n" + "\n".join(f"{r[1]},{r[3]},{r[0]}" for r in [*rows, *rows[:5]])
+    )
     bare = run("test", "bare.csv", "--label", "4")
     assert (bare.code, "--no-header" in bare.err) == (2, True)
     assert run("test", "bare.csv", "--label", "4", "--no-header").code == 0

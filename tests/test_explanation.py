@@ -105,7 +105,9 @@ def test_evidence_of_a_column_is_its_own_martingale() -> None:
             (f.log10_max for f in explanation.features), reverse=True
         )
         for feature in explanation.features:
-            p = ex.PValues(measures.Value(), seed=6, stream=column_stream(feature.name)).extend(frame[feature.name].to_numpy())
+            p = ex.PValues(measures.Value(), seed=6, stream=column_stream(feature.name)).extend(
+                frame[feature.name].to_numpy()
+            )
             path = ex.Martingale(bets.Adaptive()).extend(p)
             assert feature.log10_max == max(0.0, path.max() / LN10)
             assert feature.log10_martingale == path[-1] / LN10

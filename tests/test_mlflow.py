@@ -74,9 +74,7 @@ def test_a_rejection(mlflow: Any, drifting: ex.results.Result) -> None:
         "exchangeable/rejected": 1.0,
         "exchangeable/log10_martingale": drifting.log10_martingale,
         "exchangeable/log10_max": drifting.log10_max,
-        "exchangeable/log10_p_value": pytest.approx(
-            -drifting.log10_max, rel=1e-9
-        ),  # one column: no others have a say
+        "exchangeable/log10_p_value": pytest.approx(-drifting.log10_max, rel=1e-9),  # one column: no others have a say
         "exchangeable/rejected_at": float(drifting.rejected_at or math.nan),
         "exchangeable/changepoint": float(drifting.changepoint or math.nan),
     }

@@ -77,8 +77,8 @@ def shift_test(
     labels alone, so it is not mistaken for a change of concept.
 
     ``seed`` is that of the tie-breaking: None draws one from the operating system, which ``Shift.seed`` tells; an
-    integer repeats a run. Labels are numbers, or text. By default the measure is `NearestNeighbour` and the bet `Adaptive`, whose time and
-    memory are those of the test.
+    integer repeats a run. Labels are numbers, or text. By default the measure is `NearestNeighbour` and the bet
+    `Adaptive`, whose time and memory are those of the test.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)

@@ -72,7 +72,11 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, measure: Measure | Given | None = None, bet: Bet | None = None, alpha: float = 0.01, seed: int | None = None
+        self,
+        measure: Measure | Given | None = None,
+        bet: Bet | None = None,
+        alpha: float = 0.01,
+        seed: int | None = None,
     ) -> None:
         self.measure = measure
         self.bet = bet

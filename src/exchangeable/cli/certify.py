@@ -37,7 +37,9 @@ def certify(
 
     kinds = list(certificate.DATA) if data == "all" else [data]
     if bet is None:
-        bet = catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"  # a wrong alarm is refused below
+        bet = (
+            catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"
+        )  # a wrong alarm is refused below
     surveys = [certificate.Survey([measure], [bet], [alarm], kind, runs, steps, alpha, seed) for kind in kinds]
     workers = processes or min(os.cpu_count() or 1, 8)
     with progress_bars() as progress:

@@ -68,7 +68,7 @@ Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", ric
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed for random tie-breaking. Default: a hash of the rows of a table; for streams, drawn from the system.",
+        help="Seed for random tie-breaking. Default: a hash of a table's rows; for streams, drawn from the system.",
         rich_help_panel=HOW,
     ),
 ]

@@ -63,8 +63,9 @@ def test(
     - ``seed``: of the random tie-breaking. By default it is a hash of the rows in order, so that the same table gives
       the same answer, in whatever order its columns stand. Do not try several seeds.
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
-      lost among whole examples. Constant columns are not tested. Half of ``alpha`` is then for whole examples and half is shared by the columns, and the
-      promise stays. "none" looks at whole examples only; "auto" is "each" for up to 64 columns if no measure is given.
+      lost among whole examples. Constant columns are not tested. Half of ``alpha`` is then for whole examples and half
+      is shared by the columns, and the promise stays. "none" looks at whole examples only; "auto" is "each" for up to
+      64 columns if no measure is given.
 
     Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours, for which data of more than
     ``max_rows`` is refused; and n bets for each column.
