@@ -17,12 +17,12 @@ from scipy.stats import binomtest
 
 import exchangeable as ex
 from exchangeable import alarms, bets, measures
+from exchangeable.martingale import amount
 from exchangeable.protocols import Floats
 from exchangeable.results.canonical import column_stream
 from exchangeable.results.frames import assemble, gather
 from exchangeable.results.lines import Line, columns, joint
 from exchangeable.results.method import Method, named
-from exchangeable.results.result import amount
 from exchangeable.results.scaling import scaled
 
 LN10 = math.log(10.0)

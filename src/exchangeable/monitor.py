@@ -261,7 +261,7 @@ class Monitor:
         self._broken = False
 
 
-def _stage(measure: Measure | Given, seed: int, start: int) -> PValues | Given:
+def _stage(measure: Measure | Given, seed: int | None, start: int) -> PValues | Given:
     """What turns examples into p-values, or p-values that are brought along."""
     if not isinstance(measure, Given):
         return PValues(measure, seed=seed, start=start)

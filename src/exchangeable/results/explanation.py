@@ -37,8 +37,9 @@ class Change(NamedTuple):
     the true number with probability at least ``confidence``: over all data, those without an alarm included, for which
     no interval is shown. Each part given the other, because scales and categories are those of the whole table. After
     an alarm by chance, or where a change is hardly found, it may well miss. If it is empty (None), that model itself is
-    rejected: there is a drift, or there are several changes. ``estimate`` has no promise: it is where the capital of the loudest martingale stood lowest within
-    the interval, or the quick estimate ``Result.changepoint`` if that is empty.
+    rejected: there is a drift, or there are several changes. ``estimate`` has no promise: it is where the capital of
+    the loudest martingale stood lowest within the interval, or the quick estimate ``Result.changepoint`` if that is
+    empty.
     """
 
     estimate: int
