@@ -89,7 +89,7 @@ class Feeder(threading.Thread):
         most: int = 1500,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self.configuration = configuration
+        self.configuration = {"seed": 0, **configuration}
         self.fresh = monitor
         self.monitor = monitor(0)
         self.x = x
@@ -557,7 +557,7 @@ def monitored(x: Floats, **options: Any) -> Monitor:
 def test_what_was_taken_stays_what_it_was_after_a_kill(quick: Quick) -> None:
     """A repeat is known again, another body under the same seq is refused, a gap is told, as before."""
     x = numbers(1)[:1000]
-    assert quick.ask("PUT", "/v1/streams/a").status == 201
+    assert quick.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
     assert post(quick, "a", 1, x).body["accepted"] == 1000
     quick.end(signal.SIGKILL)
     with quick:
@@ -609,7 +609,7 @@ def test_a_restart_replays_no_more_than_between_two_snapshots(quick: Quick) -> N
 def test_told_to_stop_it_answers_first_and_leaves_snapshots(quick: Quick) -> None:
     """A request of which half has arrived when SIGTERM comes is still answered, and its observations are there."""
     x = numbers(1)[:3000]
-    assert quick.ask("PUT", "/v1/streams/a").status == 201
+    assert quick.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
     assert post(quick, "a", 1, x[:1000]).status == 200
     body = lines(1001, x[1000:])
     with closing(socket.create_connection(("127.0.0.1", quick.port))) as connection:
@@ -633,7 +633,7 @@ def test_told_to_stop_it_answers_first_and_leaves_snapshots(quick: Quick) -> Non
 
 
 def test_readers_of_events_do_not_hold_up_the_stop(quick: Quick) -> None:
-    assert quick.ask("PUT", "/v1/streams/a").status == 201
+    assert quick.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
     with closing(socket.create_connection(("127.0.0.1", quick.port))) as connection:
         connection.settimeout(PATIENCE)
         connection.sendall(b"GET /v1/streams/a/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -682,7 +682,7 @@ def test_a_full_disk_loses_nothing_and_recovers(tmp_path: Path, small_disk: Path
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_500_000))
     with Quick(loaded, small_disk / "service.db", SETTINGS, folder=tmp_path) as server:
-        assert server.ask("PUT", "/v1/streams/a").status == 201
+        assert server.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
         taken, refusal = _fill(server, "a", x, 0)
         assert taken >= 500
         assert (refusal.status, refusal.body["error"]) in ((507, "storage-full"), (503, "storage"))
@@ -723,7 +723,7 @@ def test_started_on_a_full_disk_it_refuses_or_serves_but_harms_nothing(
 ) -> None:
     x = numbers(1)[:2000]
     with Quick(loaded, small_disk / "service.db", SETTINGS, folder=tmp_path) as server:
-        assert server.ask("PUT", "/v1/streams/a").status == 201
+        assert server.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
         assert post(server, "a", 1, x[:1000]).status == 200
         server.end(signal.SIGKILL)
         _fill_up(small_disk / "dust")
@@ -769,7 +769,7 @@ def test_a_second_process_is_refused_by_whatever_path(quick: Quick, loaded: Load
         said = refused(loaded, Path(f"{tmp_path}/{path}"), tmp_path / "other")
         assert "database must be served by one process" in said
         assert "which another one serves" in said
-    assert quick.ask("PUT", "/v1/streams/a").status == 201
+    assert quick.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
     assert post(quick, "a", 1, numbers(1)[:10]).status == 200
     quick.end(signal.SIGKILL)
     with quick:  # the lock of one that was killed does not stay
@@ -779,7 +779,7 @@ def test_a_second_process_is_refused_by_whatever_path(quick: Quick, loaded: Load
 def _sound(folder: Path, loaded: Loaded) -> Path:
     """A database that was in use and stopped."""
     with Quick(loaded, folder / "sound.db") as server:
-        assert server.ask("PUT", "/v1/streams/a").status == 201
+        assert server.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
         assert post(server, "a", 1, numbers(1)[:5000]).status == 200
         assert server.end() == 0
     return server.db
@@ -990,7 +990,7 @@ def test_a_queue_of_late_labels_survives_kills(quick: Quick, clock: str) -> None
     x, y, events = late.fraud(1, slow=60, fast=120)
     if clock == "server":
         events = [event for event in events if event.kind == "observe" or event.i < 150]
-    configuration = {"measure": {"kind": "nearest-neighbour"}, "labels": {"wait": wait, "clock": clock}}
+    configuration = {"measure": {"kind": "nearest-neighbour"}, "labels": {"wait": wait, "clock": clock}, "seed": 0}
     assert quick.ask("PUT", "/v1/streams/a", configuration).status == 201
     queue = LateLabels(Monitor(measures.NearestNeighbour()), wait=wait)
     rng = np.random.default_rng(0)
@@ -1040,7 +1040,7 @@ def test_clock_jumps_do_not_matter(tmp_path: Path) -> None:
     try:
         server.start(("-c", JUMPING))
         server.ready()
-        assert server.ask("PUT", "/v1/streams/a").status == 201
+        assert server.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
         for start in range(0, 1500, 100):
             assert post(server, "a", start + 1, x[start : start + 100]).status == 200
         server.end(signal.SIGKILL)
