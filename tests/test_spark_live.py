@@ -299,6 +299,14 @@ def test_a_call_that_is_refused_stores_no_seed(spark: SparkSession, tmp_path: Pa
     assert not (tmp_path / "checkpoint").exists()
 
 
+def test_a_folder_that_cannot_hold_a_seed_is_told_in_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("nowhere://host/kept", "a:b:c", str(tmp_path / "file" / "kept")):
+        with pytest.raises(OSError, match=r"^the checkpoint folder '.*' cannot hold the seed: ") as error:
+            drawing(spark, tmp_path, checkpoint=place)
+        assert "\n" not in str(error.value)
+
+
 def test_of_two_first_starts_at_once_only_one_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (SeedFile(spark, str(tmp_path / "checkpoint")) for _ in range(2))
     seed, late = one.choose(None), other.choose(None)

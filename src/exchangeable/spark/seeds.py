@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -46,13 +49,15 @@ class SeedFile:
             law = "checkpoint must be None with Spark Connect, which gives no access to the file system of the driver"
             raise ValueError(f"{law}, got {shown(checkpoint)}: give a seed instead") from None
         self._folder = checkpoint
-        self._path = self._jvm.org.apache.hadoop.fs.Path(checkpoint, FILE)
-        self._files = self._path.getFileSystem(settings)
+        with self._explained():
+            self._path = self._jvm.org.apache.hadoop.fs.Path(checkpoint, FILE)
+            self._files = self._path.getFileSystem(settings)
 
     def choose(self, seed: int | None) -> int:
         """The seed to use; nothing is written. A seed other than the stored one is refused."""
-        stored = self._read()
-        if stored is None and seed is None and self._begun():
+        with self._explained():
+            stored, begun = self._read(), self._begun()
+        if stored is None and seed is None and begun:
             law = f"seed must be given for checkpoint {self._folder!r}, which was begun without storing one in it"
             raise ValueError(f"{law}, got None: it is in the column {COLUMN!r} of the output")
         wanted = stored if stored is not None and seed is None else chosen(seed)
@@ -63,9 +68,19 @@ class SeedFile:
 
     def keep(self, seed: int) -> None:
         """Store the seed that was chosen, unless it is there. A checkpoint that was begun without it stays as it is."""
-        if self._read() is None and not self._begun():
-            self._create(json.dumps({"format": FORMAT, "version": VERSION, "seed": seed}).encode())
+        with self._explained():
+            if self._read() is None and not self._begun():
+                self._create(json.dumps({"format": FORMAT, "version": VERSION, "seed": seed}).encode())
         self.choose(seed)  # another start may have stored another one meanwhile
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what Java raises, a page of text, into one sentence."""
+        try:
+            yield
+        except (Py4JJavaError, PySparkException) as error:
+            reason = " ".join(str(getattr(error, "java_exception", error)).split())
+            raise OSError(f"the checkpoint folder {self._folder!r} cannot hold the seed: {reason}") from error
 
     def _begun(self) -> bool:
         """Whether a query has been started with this checkpoint."""
