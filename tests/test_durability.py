@@ -945,7 +945,7 @@ def test_observations_left_out_by_count_are_remembered(tmp_path: Path) -> None:
     states = {name: (expired, json.loads(left_out), json.loads(text)) for name, expired, left_out, text in rows}
     expired, left_out, state_ = states["late"]
     assert (expired, left_out["expired"], left_out["crowded"]) == (7, 7, 7)
-    assert "nothing to do with which 7 observations an earlier version left out" in state_["guarantee"]
+    assert "if which 7 observations an earlier version left out, because too many waited" in state_["guarantee"]
     assert "This holds if" not in states["value"][2]["guarantee"]
 
 

@@ -140,8 +140,8 @@ def test_a_label_in_time_that_is_passed_on_too_late_is_counted_apart() -> None:
     waits.label("a", "no", time=9.0)
     assert waits.left_out == LeftOut(expired=2, undelivered=1, classes={"no": 1})
     assert waits.guarantee.endswith(
-        ", and if labels are delivered before events that are later than their observation plus 10 seconds, "
-        "which 1 were not."
+        ", and if labels are delivered before events that are later than their observation plus 10 seconds "
+        "(not so for 1)."
     )
 
 
@@ -337,7 +337,7 @@ def test_memory_of_expired_ones_is_bounded() -> None:
         (LeftOut(), False, "P."),
         (LeftOut(), True, "P. This holds if delays were not changed by outages."),
         (LeftOut(expired=1), True, "not on time or traffic, and if delays were not changed by outages."),
-        (LeftOut(expired=3, crowded=3), False, "had nothing to do with which 3 observations an earlier version left "),
+        (LeftOut(expired=3, crowded=3), False, "which 3 observations an earlier version left out, because too many"),
     ],
 )
 def test_the_conditions_are_stated(counts: LeftOut, server: bool, words: str) -> None:

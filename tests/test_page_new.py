@@ -38,12 +38,20 @@ def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) ->
     page.locator("#form summary").click()
     page.locator("#bet").select_option("watchful")
     page.locator("#seed").fill("7")
+    visible(page, "#clock", False)
+    page.locator("#wait").fill("-1")
+    page.locator("#create").click()
+    seen(page, "#form-problem", "The longest wait must be greater than 0, or empty.")
+    page.locator("#wait").fill("3600")
+    page.locator("#clock").select_option("server")
+    page.locator("#most").fill("200")
     shown = json.loads(page.locator("#preview").text_content())
     seen(page, "#curl", f"curl -X PUT {server.url}/v1/streams/form-stream")
     page.locator("#create").click()
     seen(page, "#created", "Created.")
     assert server.state("form-stream")["configuration"] == shown
     assert shown["alarm"] == {"kind": "cusum", "period": 5000}
+    assert shown["labels"] == {"wait": 3600, "clock": "server", "most": 200}
     page.get_by_role("link", name="See form-stream").click()
     seen(page, "#verdict", "No observations yet.")
 

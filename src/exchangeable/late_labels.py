@@ -123,12 +123,12 @@ class LeftOut:
             conditions.append("delays were not changed by outages")
         if self.undelivered:
             late = f"later than their observation plus {wait:g} seconds"
-            conditions.append(f"labels are delivered before events that are {late}, which {self.undelivered} were not")
+            conditions.append(f"labels are delivered before events that are {late} (not so for {self.undelivered})")
         if self.never:
             conditions.append("whether a label never comes depends on its own example only")
         if self.crowded:
-            law = "an earlier version left out because too many waited"
-            conditions.append(f"the delays of labels had nothing to do with which {self.crowded} observations {law}")
+            which = f"which {self.crowded} observations an earlier version left out, because too many waited"
+            conditions.append(f"{which}, had nothing to do with their labels or values")
         return f"{promise} This holds if {', and if '.join(conditions)}." if conditions else promise
 
 
@@ -156,9 +156,9 @@ class _Waiting:
 class LateLabels:
     """A queue in front of a monitor, for examples whose labels come later.
 
-    ``observe`` takes an example, ``label`` its label, under the same id. Each returns the examples that were tested
-    because of it, as pairs of id and `Step`. Examples are tested in the order in which they were observed: whatever
-    stands behind an example without a label waits too.
+    ``observe`` takes an example when it is made, ``label`` its label when it comes, under the same id. Each returns the
+    examples that were tested because of it, as pairs of id and `Step`. Examples are tested in the order in which they
+    were observed: whatever stands behind an example without a label waits too.
 
     An example whose label comes more than ``wait`` after its observation is left out (a number of seconds, a
     ``timedelta``, or "forever": nothing is left out). Times are numbers of seconds, or dates and times with a UTC
