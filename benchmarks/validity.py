@@ -1,6 +1,7 @@
 """False alarms of everything that we ship, on exchangeable data, and of the peers: writes VALIDITY.md beside this file.
 
 ``python benchmarks/validity.py [--runs N] [--seed N] [--out FILE]``; ends with exit code 1 if a promise is broken.
+``--only entry-points`` counts those alone, and prints their part of the document without writing it.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+import false_alarms
 import peers
+from entry_points import SCENARIOS, TEMPTING
 from exchangeable import PValues, alarms, catalogue, certificate, measures
 from exchangeable.certificate import DATA, Certificate, Survey, certify_all, examples
 from exchangeable.protocols import Alarm, Floats, Measure
+from false_alarms import AGAIN, AGAIN_CONFIDENCE
 from workloads import heading, table
 
 ALPHA, STEPS, RUNS = 0.1, 200, 2000  # at 10 % half the runs show an excess that at 5 % take 4,000, and more runs alarm
-AGAIN = 4  # a cell that looks broken is run again, fresh, with so many times the runs ..
-AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval too lies above the promise
 PERIOD, LONG, LONG_RUNS = 100.0, 2000, 300  # of the mean time to a false alarm: examples, steps, runs
 PEER_STEPS = 300  # of peers that fit a model on a part of them
 BUDGET = 15.0  # seconds of one core for a peer on one kind of data
@@ -200,6 +202,20 @@ def judged(c: Counted) -> Certificate:
     return Certificate("", c.peer.name, "", c.data, ended, c.steps, ALPHA, c.alarms, 0.0, 0.0)
 
 
+# ------------------------------------------------------------------ the entry points
+
+
+class Entries(NamedTuple):
+    found: false_alarms.Found
+    tempting: list[false_alarms.Counted]  # not promised
+
+
+def entries(runs: int, seed: int, progress: certificate.Progress) -> Entries:
+    share = runs / RUNS
+    found = false_alarms.judge(SCENARIOS, seed, share=share, processes=WORKERS, progress=progress)
+    return Entries(found, false_alarms.count(TEMPTING, seed, share, WORKERS, progress))
+
+
 # ------------------------------------------------------------------ the document
 
 
@@ -211,14 +227,15 @@ def span(low: float, high: float) -> str:
     return f"{percent(low)} to {percent(high)}"
 
 
-def headline(found: Ours) -> str:
-    cells, again = found.cells, broken(found)
+def headline(found: Ours, entered: Entries) -> str:
+    cells = found.cells
+    again = [", ".join(c[:4]) for c in broken(found)] + [one.scenario.name for one in entered.found.broken]
     worst = max(cells, key=lambda c: c.rate / c.promise)
     power = min(c.power for c in cells)
     mistaken = 0.5 * (1.0 - certificate.CONFIDENCE) * 0.5 * (1.0 - AGAIN_CONFIDENCE)
     verdict = "Every promise was kept." if power >= certificate.POWER else "Too few runs to certify anything."
     if again:
-        verdict = f"**{len(again)} PROMISES WERE BROKEN.** " + "; ".join(", ".join(c[:4]) for c in again) + "."
+        verdict = f"**{len(again)} PROMISES WERE BROKEN.** " + "; ".join(again) + "."
     return (
         f"{verdict} {len(cells):,} combinations of {len(MEASURES)} measures, {len(BETS)} bets, {len(ALARMS)} alarms and"
         f" {len(DATA)} kinds of exchangeable data, {cells[0].runs:,} simulated sequences each: "
@@ -342,18 +359,20 @@ def _peer_row(c: Counted) -> list[str]:
     return [f"{c.peer.name} ({peers.version(c.peer.library)})", takes, c.data, *figures, f"{c.odd}", f"{c.failed}"]
 
 
-def document(found: Ours, counted: Sequence[Counted], seconds: float) -> str:
+def document(found: Ours, entered: Entries, counted: Sequence[Counted], seconds: float) -> str:
     libraries = ["exchangeable", "numpy", "numba", *(name for name in peers.LIBRARIES if peers.version(name))]
     return "\n".join(
         [
             heading("Certificate of validity", "make validity", libraries) + f"It took {seconds / 60.0:.1f} minutes.\n",
-            headline(found),
+            headline(found, entered),
+            false_alarms.section(*entered),
             by_kind(found.cells),
             *by_alarm(found.cells),
             mean_time(found.long),
             side_by_side(counted, found.cells),
-            "## How to run it\n\n`make validity` for all of this; `exchangeable certify --measure value --bet plugin"
-            " --alarm ville` for one combination of the catalogue; `exchangeable.certificate.certify` for your own"
+            "## How to run it\n\n`make validity` for all of this; `python benchmarks/validity.py --only entry-points`"
+            " for the entry points; `exchangeable certify --measure value --bet plugin --alarm ville` for one"
+            " combination of the catalogue; `exchangeable.certificate.certify` for your own"
             " measure, bet or alarm. One seed gives the same counts on any number of processes.\n",
         ]
     )
@@ -374,14 +393,19 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("VALIDITY.md"))
+    parser.add_argument("--only", choices=["entry-points"])
     chosen = parser.parse_args(words)
     start = time.perf_counter()
+    entered = entries(chosen.runs, chosen.seed, show)
+    if chosen.only:
+        print(false_alarms.section(*entered))
+        sys.exit(bool(entered.found.broken))
     found = ours(chosen.runs, chosen.seed, show)
     counted = count_peers(chosen.runs, chosen.seed, show)
-    text = document(found, counted, time.perf_counter() - start)
+    text = document(found, entered, counted, time.perf_counter() - start)
     chosen.out.write_text(text, encoding="utf-8")
     print(text)
-    sys.exit(bool(broken(found)))
+    sys.exit(bool(broken(found) or entered.found.broken))
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.optimize import brentq
 from scipy.stats import binomtest
 
 import exchangeable as ex
+import gamblers
 import naive
 from conftest import Run
 from contracts import settled
@@ -194,30 +194,6 @@ def test_bad_columns_of_positions() -> None:
 # ------------------------------------------------------------------ the promise for a fleet that changes
 
 ALPHA = 0.05
-Strategy = Callable[[float], float]  # the capital that the j-th gambler aims at: 1/c is the chance to have c, else 0
-RULES: dict[str, tuple[Strategy, Callable[[Any], dict[str, Any]]]] = {  # with the gamblers that hurt each rule most
-    "so far": (lambda j: j / ALPHA, lambda places: {}),
-    "fixed": (lambda j: 100 / ALPHA, lambda places: {"streams": 100}),
-    "joined": (lambda j: j * (j + 1) / ALPHA, lambda places: {"joined": places}),
-}
-
-
-def winners(rng: np.random.Generator, targets: Floats) -> Any:
-    """Positions of independent fair gamblers who have reached their targets; the others are bankrupt."""
-    return np.flatnonzero(rng.random(len(targets)) * targets < 1.0)
-
-
-def found_while_growing(name: str, run: int) -> bool:
-    """Does any of 100 looks find any of 100 fair gamblers, who join one by one and play at once?"""
-    strategy, more = RULES[name]
-    targets = np.array([strategy(j) for j in range(1, 101)])
-    won = winners(np.random.default_rng([run, 13]), targets)
-    for joined in range(1, 101) if len(won) else ():  # without a winner there is nothing to find
-        capital = np.full(joined, -math.inf)
-        capital[won[won < joined]] = np.log(targets[won[won < joined]]) + 1e-9
-        if e_bh(capital, ALPHA, **more(np.arange(1, joined + 1))).names:
-            return True
-    return False
 
 
 def above(count: int, runs: int) -> float:
@@ -225,12 +201,12 @@ def above(count: int, runs: int) -> float:
     return float(binomtest(count, runs, ALPHA, alternative="greater").pvalue)
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_streams_that_join_while_one_looks(name: str) -> None:
+@pytest.mark.parametrize("rule", gamblers.RULES)
+def test_streams_that_join_while_one_looks(rule: str) -> None:
     """Any false discovery ever: 22 % with K so far at a nominal 5 %, 5 % with K fixed or with weights."""
     runs = 2000
-    count = sum(found_while_growing(name, run) for run in range(runs))
-    if name == "so far":
+    count = sum(gamblers.found_while_growing(rule, ALPHA, np.random.default_rng([run, 13])) for run in range(runs))
+    if rule == "so far":
         assert above(count, runs) < 1e-9
         assert 0.18 < count / runs < 0.26  # 1 - prod_j (1 - alpha / j) = 0.220
     else:
@@ -238,36 +214,16 @@ def test_streams_that_join_while_one_looks(name: str) -> None:
         assert count > 0.03 * runs  # these gamblers use the whole of alpha
 
 
-def level_of(e: float) -> float:
-    """The log peak x whose adjusted value is e: where a gambler stops who is looked at through ``adjusted``."""
-    return float(brentq(lambda x: float(adjusted([x])[0]) - math.log(e), 0.0, 100.0)) + 1e-9
-
-
-METHODS: dict[str, tuple[Strategy, Callable[[Floats], Floats]]] = {
-    "current": (lambda e: e, lambda logs: logs),
-    "adjusted": (lambda e: math.exp(level_of(e)), adjusted),
-}
-KEPT: dict[str, tuple[Strategy, Callable[[Any], dict[str, Any]]]] = {
-    "so far": (lambda j: 1.0 / ALPHA, lambda places: {}),
-    "fixed": (lambda j: 1000.0 / ALPHA, lambda places: {"streams": 1000}),
-    "joined": (lambda j: j * (j + 1) / ALPHA, lambda places: {"joined": places}),
-}
-
-
-@pytest.mark.parametrize("name", KEPT)
-@pytest.mark.parametrize("method", METHODS)
-def test_deleting_quiet_streams(method: str, name: str) -> None:
+@pytest.mark.parametrize("rule", gamblers.RULES)
+@pytest.mark.parametrize("peaks", [False, True])
+def test_deleting_quiet_streams(peaks: bool, rule: str) -> None:
     """Of a thousand fair gamblers those without luck are deleted, and the rest is looked at."""
-    (strategy, more), (aim, evidence), runs, count = KEPT[name], METHODS[method], 1000, 0
-    targets = np.array([aim(strategy(j)) for j in range(1, 1001)])
-    for run in range(runs):
-        left = winners(np.random.default_rng([run, 14]), targets)
-        if len(left):
-            count += bool(e_bh(evidence(np.log(targets[left]) + 1e-9), ALPHA, **more(left + 1)).names)
-    if name == "so far":
-        assert count / runs > (0.99 if method == "current" else 0.3)
+    runs = [np.random.default_rng([run, 14]) for run in range(1000)]
+    count = sum(gamblers.found_after_deletion(rule, ALPHA, rng, peaks=peaks) for rng in runs)
+    if rule == "so far":
+        assert count / len(runs) > (0.3 if peaks else 0.99)
     else:
-        assert above(count, runs) > 1e-3
+        assert above(count, len(runs)) > 1e-3
 
 
 def test_weights_keep_the_rate_where_some_have_changed() -> None:

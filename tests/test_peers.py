@@ -86,6 +86,8 @@ def test_the_document(bet: str | type[Bet], monkeypatch: pytest.MonkeyPatch, tmp
         ("PERIOD", 20.0),
         ("WORKERS", 1),
         ("OUR_ROWS", ()),
+        ("SCENARIOS", [one for one in validity.SCENARIOS if one.entry == "`fleet.e_bh(joined=)`"]),
+        ("TEMPTING", validity.TEMPTING[-1:]),
     ):
         monkeypatch.setattr(validity, name, value)
     monkeypatch.setattr(peers, "version", lambda library: None)
@@ -95,5 +97,5 @@ def test_the_document(bet: str | type[Bet], monkeypatch: pytest.MonkeyPatch, tmp
     assert ended.value.code == (bet is Generous)
     assert ("Too few runs to certify anything." in text) == (bet == "simple-jumper")
     assert ("PROMISES WERE BROKEN" in text) == (bet is Generous)
-    for part in ("## By kind of data", "### cusum", "## Mean time", "## Side by side", "crepes: not installed here."):
+    for part in ("## Entry points", "### Not promised", "## By kind of data", "### cusum", "## Mean time", "## Side by side", "crepes: not installed here."):
         assert part in text

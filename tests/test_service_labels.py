@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,12 +22,9 @@ import late
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.client import Client, ClientError
 from exchangeable.service.alerts import Webhook
-from exchangeable.service.configuration import configuration
-from exchangeable.service.engine import Engine
 from exchangeable.service.settings import Settings
-from exchangeable.service.store import Store
 from exchangeable.service.waiting import server_clock
-from exchangeable.service.wire import Batch, Extras, LateLabel
+from late_server import Place
 from serving import Served, numbered, served
 
 PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
@@ -64,49 +60,12 @@ class Hand:
 # ------------------------------------------------------------------ the engine against the library
 
 
-class Place:
-    """An engine on a database; events of one kind that follow one another may share a request."""
-
-    def __init__(self, path: Path, **labels: Any) -> None:
-        self.now = 0.0
-        self.store = Store(path)
-        self.engine = Engine(self.store, Settings(snapshot_every=500), lambda news, alerted: None)
-        self.engine.clock = lambda: self.now
-        self.engine.start()
-        alarm = {"kind": "ville", "alpha": ALPHA}
-        wanted = {"measure": MEASURE, "bet": {"kind": "simple-jumper"}, "alarm": alarm, "labels": labels}
-        self.engine.create("a", configuration(wanted)).result(60)
-        self.timed = labels.get("clock") != "server" and labels.get("wait") != "forever"
-
-    def end(self) -> None:
-        self.engine.stop()
-        self.store.close()
-
-    def play(self, x: Any, y: list[Any], events: list[late.Event], most: int = 1) -> dict[str, Any]:
-        """The stream after these events; ``most`` events of one kind in a request."""
-        future: Future[Any] | None = None
-        while events:
-            same = next((k for k, event in enumerate(events) if event.kind != events[0].kind), len(events))
-            part, events = events[: min(same, most)], events[min(same, most) :]
-            places, self.now = [event.i for event in part], part[-1].time
-            times: list[Any] = [event.time if self.timed else None for event in part]
-            if part[0].kind == "observe":
-                extras = Extras(None, [f"{i}" for i in places], times)
-                future = self.engine.observe("a", Batch(np.array(places) + 1, np.array(x)[places], extras))
-            else:
-                lines = [LateLabel(f"{i}", y[i], time) for i, time in zip(places, times, strict=True)]
-                future = self.engine.label("a", lines)
-            if len(events) % 64 == 0:
-                future.result(60)
-        assert future is not None
-        done: dict[str, Any] = future.result(60)
-        with self.store.read() as connection:
-            rows = connection.execute("SELECT seq, p FROM steps ORDER BY first").fetchall()
-        done["p"] = np.concatenate([np.frombuffer(p, "<f8") for _, p in rows]) if rows else np.empty(0)
-        return done
-
-
 ALPHA = 0.05
+
+
+def place_of(path: Path, **labels: Any) -> Place:
+    alarm = {"kind": "ville", "alpha": ALPHA}
+    return Place(path, {"measure": MEASURE, "bet": {"kind": "simple-jumper"}, "alarm": alarm, "labels": labels})
 
 
 @pytest.mark.parametrize("clock", ["client", "server"])
@@ -115,7 +74,7 @@ def test_traffic_does_not_decide_what_is_tested(tmp_path: Path, clock: str) -> N
     false = counted = 0
     for seed in range(8):
         x, y, events = late.fraud(seed, slow=600, fast=1400)
-        place = Place(tmp_path / f"{seed}.db", wait=1.02 * late.HOUR, clock=clock)
+        place = place_of(tmp_path / f"{seed}.db", wait=1.02 * late.HOUR, clock=clock)
         done = place.play(x, y, events, most=20)
         place.end()
         false += done["state"]["alarm"]
@@ -142,7 +101,7 @@ def test_the_same_events_give_the_steps_of_the_library(
     events = late.in_order(observed, delays)
     monitor = ex.Monitor(measures.NearestNeighbour(), bets.SimpleJumper(), alarms.Ville(ALPHA))
     queue, released = late.played(ex.LateLabels(monitor, wait=wait), x, y, events)
-    place = Place(tmp_path_factory.mktemp("late") / "s.db", wait=wait, clock=clock)
+    place = place_of(tmp_path_factory.mktemp("late") / "s.db", wait=wait, clock=clock)
     done = place.play(x, y, events)
     place.end()
     assert done["p"].tolist() == [step.p for _, step in released]

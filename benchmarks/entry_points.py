@@ -1,0 +1,372 @@
+"""Entry points of users, played on exchangeable data: each returns the smallest level at which it raises an alarm.
+
+``SCENARIOS`` are promised: at every level the share of runs with an alarm is at most the level. ``TEMPTING`` are not.
+Nothing here draws a seed from the system.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import exchangeable as ex
+import gamblers
+import late
+from exchangeable import bets, measures
+from exchangeable.protocols import Bet, Floats, Measure
+from false_alarms import LEVELS, Outcome, Scenario
+
+Generator = np.random.Generator
+
+
+def any_seed(rng: Generator) -> int:
+    return int(rng.integers(2**53))
+
+
+def lowest(log_value: Floats) -> float:
+    """The smallest level at which a martingale with this path is rejected."""
+    return math.exp(-max(0.0, float(log_value.max())))
+
+
+# ------------------------------------------------------------------ exchangeable tables
+
+
+def mixed(rng: Generator, n: int) -> pd.DataFrame:
+    """Numbers, whole numbers, categories and truth values; labels that depend on them."""
+    kind = rng.choice(3, n, p=(0.6, 0.3, 0.1))
+    size = rng.normal(size=n) + kind
+    return pd.DataFrame(
+        {
+            "size": size,
+            "cost": 1000.0 * rng.standard_t(2.0, n),
+            "count": rng.poisson(1.5, n),
+            "colour": rng.choice(["red", "green", "blue"], n),
+            "flag": rng.random(n) < 0.1,
+            "target": size + rng.normal(size=n),
+            "kind": np.array(["a", "b", "c"])[kind],
+        }
+    )
+
+
+def tied(rng: Generator, n: int) -> pd.DataFrame:
+    """Few distinct values, a constant column, a column twice, and most rows repeated."""
+    chosen = rng.integers(0, 2, n)
+    frame = pd.DataFrame({"x": chosen, "stars": rng.integers(1, 4, n), "rare": rng.random(n) < 0.05, "still": 7.5})
+    return frame.assign(again=frame["stars"], kind=np.where(rng.random(n) < 0.3, "a", "b"))
+
+
+@cache
+def real() -> list[pd.DataFrame]:
+    """Tables of scikit-learn, with their labels in the column "target"."""
+    from sklearn import datasets
+
+    names = ("iris", "wine", "diabetes", "breast_cancer")
+    frames = [getattr(datasets, f"load_{name}")(as_frame=True).frame for name in names]
+    return [frame if name == "diabetes" else frame.astype({"target": str}) for name, frame in zip(names, frames)]  # noqa: B905
+
+
+def rows_of(rng: Generator, frame: pd.DataFrame, n: int, *, repeated: bool = False) -> pd.DataFrame:
+    """Rows that are drawn at random, in random order; some several times if ``repeated``."""
+    return frame.iloc[rng.choice(len(frame), n, replace=repeated)]
+
+
+# ------------------------------------------------------------------ one table
+
+
+def table_mixed(label: str | None, rng: Generator) -> Outcome:
+    return ex.test(mixed(rng, int(rng.integers(30, 80))), label).p_value
+
+
+def table_tied(make: Callable[[], Bet], rng: Generator) -> Outcome:
+    return ex.test(tied(rng, 60), rng.choice([None, "kind"]), bet=make()).p_value
+
+
+def table_short(rng: Generator) -> Outcome:
+    """Labels of one class, or all different, are refused: by what the table holds, not by its order."""
+    frame, label = mixed(rng, int(rng.integers(3, 31))), rng.choice([None, "kind", "target", "count"])
+    try:
+        return ex.test(frame, label).p_value
+    except ValueError as refusal:
+        if not str(refusal).startswith("label"):
+            raise
+        return 1.0
+
+
+def table_column(rng: Generator) -> Outcome:
+    return ex.test((rng.random(100) < 0.2).astype(float)).p_value
+
+
+def table_real(rng: Generator, *, repeated: bool = False) -> Outcome:
+    frame = real()[rng.integers(4)]
+    return ex.test(rows_of(rng, frame, int(rng.integers(30, 60)), repeated=repeated), "target").p_value
+
+
+# ------------------------------------------------------------------ two sets
+
+
+def split(rng: Generator, frame: pd.DataFrame, share: float = 0.3, by: str | None = None) -> list[pd.DataFrame]:
+    """A random split into a larger and a smaller set; with ``by`` both have the same shares of each class."""
+    parts = [frame] if by is None else [part for _, part in frame.groupby(by)]
+    orders = [(part, rng.permutation(len(part)), round(share * len(part))) for part in parts]
+    larger = pd.concat([part.iloc[order[m:]] for part, order, m in orders])
+    return [larger, pd.concat([part.iloc[order[:m]] for part, order, m in orders])]
+
+
+def check_sorted(seeded: bool, rng: Generator) -> Outcome:
+    """Each set is sorted after the split."""
+    column = rng.choice(["size", "colour", "kind"])
+    larger, smaller = (part.sort_values(column) for part in split(rng, mixed(rng, 90)))
+    return ex.check_split(larger, smaller, "kind", seed=any_seed(rng) if seeded else None).p_value
+
+
+def check_tied(make: Callable[[], Bet], rng: Generator) -> Outcome:
+    larger, smaller = (part.sort_values("stars") for part in split(rng, tied(rng, 80), 0.5))
+    return ex.check_split(larger, smaller, rng.choice([None, "kind"]), bet=make()).p_value
+
+
+def check_real(rng: Generator) -> Outcome:
+    larger, smaller = split(rng, rows_of(rng, real()[rng.integers(4)], 80))
+    return ex.check_split(larger, smaller, "target").p_value
+
+
+def check_stratified(make: Callable[[], Measure | None], rng: Generator) -> Outcome:
+    """Ranks within classes are valid after a stratified split; labels and whole rows agree better than by chance."""
+    larger, smaller = split(rng, mixed(rng, 90)[["size", "kind"]], 0.5, by="kind")
+    return ex.check_split(larger, smaller, "kind", measure=make()).p_value
+
+
+def no_measure() -> None:
+    """The default."""
+
+
+def within_classes() -> Measure:
+    return measures.Conditional(measures.NearestNeighbour())
+
+
+# ------------------------------------------------------------------ labels and concept
+
+
+def shift(part: str, drifting: bool, rng: Generator) -> Outcome:
+    """With ``drifting`` labels the examples given their labels are still exchangeable."""
+    n = 100
+    y = (rng.random(n) < (np.linspace(0.0, 1.0, n) if drifting else 0.3)).astype(int)
+    X = np.column_stack([rng.normal(size=n) + y, rng.integers(0, 2, n)])
+    return lowest(getattr(ex.shift_test(X, y, seed=any_seed(rng)), part).log_value)
+
+
+# ------------------------------------------------------------------ monitors and adapters
+
+
+def monitor_one_by_one(rng: Generator) -> Outcome:
+    """Rows with repetitions and labels, one at a time."""
+    monitor = ex.Monitor(seed=any_seed(rng))
+    for x, y in zip(rng.integers(0, 3, (100, 2)).tolist(), rng.integers(0, 2, 100).tolist(), strict=True):
+        monitor.update(x, y)
+    return monitor.anytime_p
+
+
+def river_detector(by_period: bool, rng: Generator) -> Outcome:
+    """A drift within 100 numbers; with a period the promised chance is 100 / period."""
+    from exchangeable.adapters.river import ExchangeabilityDetector
+
+    numbers, seed = rng.poisson(2.0, 100).astype(float).tolist(), any_seed(rng)
+
+    def drifts(level: float) -> bool:
+        setting = {"period": len(numbers) / level} if by_period else {"alpha": level}
+        detector = ExchangeabilityDetector(**setting, seed=seed)
+        return any(_updated(detector, x).drift_detected for x in numbers)
+
+    return {level: drifts(level) for level in LEVELS}
+
+
+def _updated(detector: Any, x: float) -> Any:
+    detector.update(x)
+    return detector
+
+
+def river_labelled(rng: Generator) -> Outcome:
+    """Dicts of numbers and text with classes as labels; the capital before the first drift."""
+    from exchangeable.adapters.river import LabelledDetector
+
+    frame = mixed(rng, 60)
+    examples: list[dict[str, Any]] = frame[["size", "colour", "flag"]].to_dict("records")
+    detector, highest = LabelledDetector(alpha=LEVELS[0], seed=any_seed(rng)), 0.0
+    for x, y in zip(examples, frame["kind"].tolist(), strict=True):
+        detector.learn_one(x, y)
+        highest = max(highest, detector.log10_martingale)
+        if detector.drift_detected:
+            break
+    return 10.0**-highest
+
+
+def batches(rng: Generator, n: int, most: int) -> Iterator[slice]:
+    """Cuts of 1 to ``most`` examples, chosen without a look at them."""
+    start = 0
+    while start < n:
+        size = int(rng.integers(1, most + 1))
+        yield slice(start, start + size)
+        start += size
+
+
+def sklearn_batches(rng: Generator) -> Outcome:
+    from exchangeable.adapters.sklearn import ExchangeabilityTest
+
+    frame, estimator = mixed(rng, 100), ExchangeabilityTest(seed=any_seed(rng))
+    for part in batches(rng, 100, 20):
+        estimator.partial_fit(frame[["size", "count"]].to_numpy(float)[part], frame["kind"].to_numpy()[part])
+    return estimator.anytime_p_
+
+
+# ------------------------------------------------------------------ fitted models
+
+WIDTH = 24
+
+
+def summed(X: Floats, y: Any) -> Floats:
+    """A fixed linear score that adds up in another order for one row than for many, as matrix products do."""
+    terms = X * np.linspace(0.1, 0.7, X.shape[1])
+    return np.asarray(np.cumsum(terms if len(X) > 1 else terms[:, ::-1], axis=1)[:, -1])
+
+
+@cache
+def model(name: str) -> Any:
+    """Fitted once, on data that is no part of any stream."""
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    if name == "function":
+        return summed
+    X = np.random.default_rng(1).normal(size=(300, WIDTH))
+    made: Any = {"logistic": LogisticRegression(), "ridge": Ridge(), "PCA": PCA(5)}[name]
+    return made.fit(X, X[:, 0] + X[:, 1] > 0.0 if name == "logistic" else X[:, 0] + X[:, 1])
+
+
+def frozen(name: str, rng: Generator) -> Outcome:
+    """Four distinct rows, drawn again and again: 200 in a batch, 150 one by one, 50 in small batches."""
+    chosen = rng.integers(0, 4, 400)
+    X, y = rng.normal(size=(4, WIDTH))[chosen], (chosen % 2 == 0) * (1.0 if name == "ridge" else True)
+    monitor = ex.Monitor(measures.Frozen(model(name)), seed=any_seed(rng))
+    monitor.extend(X[:200], y[:200])
+    for row, label in zip(X[200:350], y[200:350], strict=True):
+        monitor.update(row, label)
+    for part in batches(rng, 50, 5):
+        monitor.extend(X[350:][part], y[350:][part])
+    return monitor.anytime_p
+
+
+# ------------------------------------------------------------------ late labels
+
+SLOW, FAST = 300, 700  # examples: 200 an hour, then 3,000 an hour
+
+
+def late_labels(wait: Any, rng: Generator) -> Outcome:
+    x, y, events = late.fraud(rng, SLOW, FAST)
+    queue = ex.LateLabels(ex.Monitor(measures.Value(), seed=any_seed(rng)), wait=wait)
+    return late.played(queue, x[:, 0], y, events)[0].monitor.anytime_p
+
+
+def late_labels_server(clock: str, rng: Generator) -> Outcome:
+    """The same through the server's engine, up to 20 events in a request."""
+    import late_server
+
+    x, y, events = late.fraud(rng, 200, 300)
+    labels = {"wait": 3700.0, "clock": clock}
+    stream = {"measure": {"kind": "nearest-neighbour", "cap": 1000}, "labels": labels, "seed": any_seed(rng)}
+    with TemporaryDirectory() as folder:
+        place = late_server.Place(Path(folder) / "streams.db", stream)
+        try:
+            state = place.play(x, y, events, most=20)["state"]
+        finally:
+            place.end()
+    return float(10.0 ** -state["log10_max"])
+
+
+def late_counted(rng: Generator) -> Outcome:
+    """The wait is counted in observations, not in hours."""
+    x, y, events = late.fraud(rng, SLOW, FAST)
+    monitor = ex.Monitor(measures.Value(), seed=any_seed(rng))
+    return late.counted(monitor, x[:, 0], y, events, wait=300).anytime_p
+
+
+# ------------------------------------------------------------------ many streams
+
+
+def fleet_growing(rule: str, rng: Generator) -> Outcome:
+    return {level: gamblers.found_while_growing(rule, level, rng) for level in LEVELS}
+
+
+def fleet_deleting(rule: str, peaks: bool, rng: Generator) -> Outcome:
+    return {level: gamblers.found_after_deletion(rule, level, rng, peaks=peaks) for level in LEVELS}
+
+
+# ------------------------------------------------------------------ tempting
+
+
+def growing_table(looks: Sequence[int], make: Callable[[], Bet], rng: Generator) -> Outcome:
+    """The same table is tested whenever it has grown, and any rejection counts."""
+    frame = tied(rng, max(looks)).drop(columns="kind")
+    return min(float(ex.test(frame[:n], bet=make()).p_value) for n in looks)
+
+
+def best_of_seeds(rng: Generator) -> Outcome:
+    frame = tied(rng, 60)
+    return min(float(ex.test(frame, seed=any_seed(rng)).p_value) for _ in range(5))
+
+
+LOOKS = tuple(range(50, 401, 50))
+P = partial
+SCENARIOS: list[Scenario] = [
+    Scenario("`ex.test`", "mixed, class label", P(table_mixed, "kind")),
+    Scenario("`ex.test`", "mixed, real-valued label", P(table_mixed, "target")),
+    Scenario("`ex.test`", "mixed, no label", P(table_mixed, None)),
+    Scenario("`ex.test`", "ties, constant and equal columns", P(table_tied, bets.Adaptive)),
+    Scenario("`ex.test(bet=Kernel())`", "ties, constant and equal columns", P(table_tied, bets.Kernel)),
+    Scenario("`ex.test`", "one column of 0 and 1", table_column),
+    Scenario("`ex.test`", "3 to 30 rows, mixed", table_short),
+    Scenario("`ex.test`", "real tables, shuffled", table_real),
+    Scenario("`ex.test`", "real tables, rows repeated", P(table_real, repeated=True)),
+    Scenario("`ex.test`", "a table that has grown, tested once", P(growing_table, LOOKS[-1:], bets.Adaptive)),
+    Scenario("`ex.check_split`", "mixed, both sets sorted", P(check_sorted, False)),
+    Scenario("`ex.check_split(seed=)`", "mixed, both sets sorted", P(check_sorted, True)),
+    Scenario("`ex.check_split`", "ties, both sets sorted", P(check_tied, bets.Adaptive)),
+    Scenario("`ex.check_split(bet=Kernel())`", "ties, both sets sorted", P(check_tied, bets.Kernel)),
+    Scenario("`ex.check_split`", "real tables", check_real),
+    Scenario("`ex.check_split(measure=Conditional(...))`", "stratified split", P(check_stratified, within_classes)),
+    Scenario("`ex.shift_test`, label", "two classes", P(shift, "label", False)),
+    Scenario("`ex.shift_test`, concept", "two classes", P(shift, "concept", False)),
+    Scenario("`ex.shift_test`, concept", "classes that drift", P(shift, "concept", True)),
+    Scenario("`Monitor.update`", "ties, classes, one by one", monitor_one_by_one),
+    Scenario("river `ExchangeabilityDetector(alpha=)`", "counts", P(river_detector, False)),
+    Scenario("river `ExchangeabilityDetector(period=)`", "counts", P(river_detector, True)),
+    Scenario("river `LabelledDetector`", "dicts, classes", river_labelled),
+    Scenario("scikit-learn `ExchangeabilityTest`", "random batches", sklearn_batches),
+    *(
+        Scenario(f"`measures.Frozen`, {name}", "repeated rows, mixed batches", P(frozen, name), 1000)
+        for name in ("logistic", "ridge", "PCA", "function")
+    ),
+    Scenario("`ex.LateLabels(wait=3700)`", "late by class, rising traffic", P(late_labels, 3700.0), 1000),
+    Scenario('`ex.LateLabels(wait="forever")`', "late by class, rising traffic", P(late_labels, "forever"), 1000),
+    Scenario("the server, its own clock", "late by class, rising traffic", P(late_labels_server, "server"), 400),
+    Scenario("the server, the clients' clock", "late by class, rising traffic", P(late_labels_server, "client"), 400),
+    Scenario("`fleet.e_bh(streams=100)`", "100 gamblers join", P(fleet_growing, "fixed"), 10_000),
+    Scenario("`fleet.e_bh(joined=)`", "100 gamblers join", P(fleet_growing, "joined"), 10_000),
+    Scenario("`fleet.e_bh(streams=1000)`", "quiet gamblers deleted", P(fleet_deleting, "fixed", False), 10_000),
+    Scenario("`fleet.e_bh(joined=)`", "quiet gamblers deleted", P(fleet_deleting, "joined", False), 10_000),
+    Scenario("`fleet.e_bh(joined=)`, adjusted", "quiet gamblers deleted", P(fleet_deleting, "joined", True), 10_000),
+]
+TEMPTING: list[Scenario] = [
+    Scenario("`ex.test` after every 50 rows", "a table that grows to 400", P(growing_table, LOOKS, bets.Adaptive), 500),
+    Scenario("`ex.test`, the best of 5 seeds", "ties", best_of_seeds, 1000),
+    Scenario("`ex.check_split`", "stratified split", P(check_stratified, no_measure)),
+    Scenario("late labels, the oldest of 300 left out", "late by class, rising traffic", late_counted, 500),
+    Scenario("`fleet.e_bh`, K so far", "100 gamblers join", P(fleet_growing, "so far")),
+    Scenario("`fleet.e_bh`, K of those left", "quiet gamblers deleted", P(fleet_deleting, "so far", False)),
+    Scenario("`fleet.e_bh`, K of those left, adjusted", "quiet gamblers deleted", P(fleet_deleting, "so far", True)),
+]

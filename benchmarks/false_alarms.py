@@ -1,0 +1,184 @@
+"""False alarms of entry points, counted on exchangeable data at three levels, and held against these levels."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from decimal import Decimal
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exchangeable import certificate
+from workloads import table
+
+LEVELS = (0.05, 0.1, 0.3)  # nominal
+AGAIN = 4  # an entry point that looks broken is run again, fresh, with so many times the runs ..
+AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval too lies above a level
+PIECE = 20  # runs of one piece of work
+
+Outcome = float | Decimal | Mapping[float, bool]  # a p-value, or whether there was an alarm at each level
+
+
+class Scenario(NamedTuple):
+    """What a user calls, on exchangeable data. One run serves all levels."""
+
+    entry: str
+    data: str
+    play: Callable[[np.random.Generator], Outcome]
+    runs: int = 2000
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.entry}, {self.data}"
+
+
+class Counted(NamedTuple):
+    """How many runs had a false alarm at each of the levels."""
+
+    scenario: Scenario
+    runs: int
+    alarms: tuple[int, ...]
+
+    def broken(self, confidence: float = certificate.CONFIDENCE) -> bool:
+        """Whether the exact interval lies above a level."""
+        return any(
+            certificate.interval(count, self.runs, confidence)[0] > level
+            for count, level in zip(self.alarms, LEVELS, strict=True)
+        )
+
+
+class Found(NamedTuple):
+    """All scenarios, those that looked broken and were run again, and those broken twice."""
+
+    counted: list[Counted]
+    again: list[Counted]
+
+    @property
+    def broken(self) -> list[Counted]:
+        """Those whose interval lies above a level again."""
+        return [one for one in self.again if one.broken(AGAIN_CONFIDENCE)]
+
+
+def alarms(outcome: Outcome) -> list[bool]:
+    """Whether there was a false alarm at each of the levels.
+
+    >>> alarms(0.07), alarms({0.05: False, 0.1: True, 0.3: True})
+    ([False, True, True], [False, True, True])
+    """
+    if isinstance(outcome, Mapping):
+        return [bool(outcome[level]) for level in LEVELS]
+    return [bool(outcome <= level) for level in LEVELS]
+
+
+def judge(
+    scenarios: Sequence[Scenario],
+    seed: int = 0,
+    *,
+    share: float = 1.0,
+    processes: int = 1,
+    progress: certificate.Progress | None = None,
+) -> Found:
+    """Count all; what looks broken is counted again on fresh data. ``share``: of the runs of each scenario."""
+    first = count(scenarios, seed, share, processes, progress)
+    suspects = [one.scenario for one in first if one.broken()]
+    return Found(first, count(suspects, seed + 1, AGAIN * share, processes, progress))
+
+
+def count(
+    scenarios: Sequence[Scenario],
+    seed: int,
+    share: float = 1.0,
+    processes: int = 1,
+    progress: certificate.Progress | None = None,
+) -> list[Counted]:
+    """The same counts for one seed, on any number of processes."""
+    runs = [max(1, round(share * one.runs)) for one in scenarios]
+    totals = [np.zeros(len(LEVELS), np.int64) for _ in scenarios]
+    work = [
+        (i, one, range(lo, min(lo + PIECE, runs[i])), seed)
+        for i, one in enumerate(scenarios)
+        for lo in range(0, runs[i], PIECE)
+    ]
+    for done, (i, sums) in enumerate(_done(work, processes), start=1):
+        totals[i] += sums
+        if progress is not None:
+            progress("entry points", done, len(work))
+    return [Counted(one, n, tuple(sums.tolist())) for one, n, sums in zip(scenarios, runs, totals, strict=True)]
+
+
+Work = tuple[int, Scenario, range, int]
+
+
+def _done(work: list[Work], processes: int) -> Iterator[tuple[int, Any]]:
+    if processes == 1 or not work:
+        yield from map(_piece, work)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(_piece, one) for one in work]):
+            yield future.result()
+
+
+def _piece(work: Work) -> tuple[int, Any]:
+    i, scenario, runs, seed = work
+    key = zlib.crc32(scenario.name.encode())  # adding a scenario does not change the others
+    return i, np.sum([alarms(scenario.play(np.random.default_rng([seed, key, run]))) for run in runs], axis=0)
+
+
+# ------------------------------------------------------------------ as text
+
+
+def percent(value: float) -> str:
+    return f"{100.0 * value:.1f}"
+
+
+def cell(count: int, runs: int, level: float) -> str:
+    """A rate with its interval in percent; bold where even the lower end is above the level."""
+    low, high = certificate.interval(count, runs)
+    text = f"{percent(count / runs)} ({percent(low)} to {percent(high)})"
+    return f"**{text}**" if low > level else text
+
+
+def rates(counted: Sequence[Counted], first: str) -> str:
+    """A Markdown table."""
+    columns = [first, "data", "runs", *(f"at {100.0 * level:g} %" for level in LEVELS)]
+    rows = [
+        [
+            one.scenario.entry,
+            one.scenario.data,
+            f"{one.runs:,}",
+            *(cell(count, one.runs, level) for count, level in zip(one.alarms, LEVELS, strict=True)),
+        ]
+        for one in counted
+    ]
+    return table(columns, rows)
+
+
+def section(found: Found, tempting: Sequence[Counted]) -> str:
+    """The part "Entry points" of VALIDITY.md."""
+    broken = "; ".join(one.scenario.name for one in found.broken)
+    verdict = f"**BROKEN: {broken}.**" if broken else "No level was exceeded."
+    fewest = min(one.runs for one in found.counted)
+    powers = [
+        f"{excess:g} times {100.0 * level:g} % with probability {certificate.power(level, fewest, excess=excess):.2f}"
+        for level in LEVELS
+        for excess in (1.3, 2.0)
+        if excess * level < 1.0
+    ]
+    return (
+        "## Entry points\n\n"
+        f"What users call, played on exchangeable data (`benchmarks/entry_points.py`). {verdict} A cell is the share of"
+        " runs with a false alarm in %, with its exact 99 % interval, at nominal levels of 5, 10 and 30 %. Rates below"
+        " the level are expected: the default bet is cautious, runs are short, and a table divides its level among"
+        " whole examples and columns. Fair gamblers, who aim at exactly what a rule needs, use all of it. Seeds are"
+        f" drawn afresh for each run; where none is given, it is the hash of the table. With {fewest:,} runs, the"
+        f" fewest of all rows, one would notice {', '.join(powers)}. A row is suspected if an interval lies above its"
+        f" level, and broken if {AGAIN} times the runs on fresh data give a {100.0 * AGAIN_CONFIDENCE:g} % interval"
+        f" above it too. Suspected this time: {len(found.again)}.\n\n"
+        + rates(found.counted, "entry point")
+        + "\n### Not promised\n\nWhat one may be tempted to do at the same entry points, on the same kind of data."
+        " **Bold** where the interval lies above the level.\n\n" + rates(tempting, "recipe")
+    )
