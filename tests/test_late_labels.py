@@ -141,7 +141,7 @@ def test_a_label_in_time_that_is_passed_on_too_late_is_counted_apart() -> None:
     assert waits.left_out == LeftOut(expired=2, undelivered=1, classes={"no": 1})
     assert waits.guarantee.endswith(
         ", and if labels are delivered before events that are later than their observation plus 10 seconds "
-        "(not so for 1)."
+        "(not true for 1)."
     )
 
 
@@ -260,7 +260,7 @@ def test_bad_ids_and_labels() -> None:
     waits.observe("a", 1.0)
     waits.observe(np.int64(3), 1.0)  # type: ignore[arg-type]
     for bad in (True, 1.5, None, ("a",)):
-        with pytest.raises(ValueError, match="id must be a text or an integer"):
+        with pytest.raises(ValueError, match="id must be a string or an integer"):
             waits.observe(bad, 1.0)  # type: ignore[arg-type]
     for known in ("a", 3):
         with pytest.raises(ValueError, match="id must differ from those of other examples"):

@@ -153,7 +153,7 @@ def watch(
         table = {"reference": _digest(scores), "bins": None if scores is None else bins or BINS}
         made = Method.of(monitor)
         record = {
-            "alarm": made.alarm,  # first, since the default bet follows it
+            "alarm": made.alarm,  # first, since the default bet depends on it
             **made._asdict(),
             "measure": choice.measure,
             **table,

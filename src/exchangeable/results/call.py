@@ -47,7 +47,7 @@ def test(
 
     On exchangeable data, whatever their distribution, the chance of a rejection is at most ``alpha``. This holds for
     one table tested once. Scales and categories are those of the whole table, so testing a growing table again and
-    again is another test each time, and the chance that *any* of them rejects is larger: for a stream use `Monitor`.
+    again is a new test each time, and the chance that *any* of them rejects is larger: for a stream use `Monitor`.
 
     - ``data``: a pandas, Polars or Arrow frame or series, a NumPy array (columns x0, x1, ...), a SciPy sparse matrix, a
       mapping of columns, a list of rows. Their order is what is tested: do not shuffle or sort first.
@@ -60,12 +60,12 @@ def test(
     - ``measure``: by default `NearestNeighbour` for classes, `NearestResidual` for real-valued labels,
       `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Neither is
       changed. The measure must be fresh; a bet may have learnt before, but never from these examples.
-    - ``seed``: of the random tie-breaking. By default it is a hash of the rows in order, so that the same table gives
-      the same answer, in whatever order its columns stand. Do not try several seeds.
+    - ``seed``: for the random tie-breaking. By default it is a hash of the rows, in order, so the same table gives the
+      same answer, whatever the order of its columns. Do not try several seeds.
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
       lost among whole examples. Constant columns are not tested. Half of ``alpha`` is then for whole examples and half
-      is shared by the columns, and the promise stays. "none" looks at whole examples only; "auto" is "each" for up to
-      64 columns if no measure is given.
+      is shared by the columns, and the promise still holds. "none" looks at whole examples only; "auto" is "each" for
+      up to 64 columns if no measure is given.
 
     Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours, for which data of more than
     ``max_rows`` is refused; and n bets for each column.
@@ -219,8 +219,8 @@ def _scores(measure: Frozen, y: Any, sets: Sequence[Gathered]) -> Floats:
 
 
 def _bet(bet: Bet | None, given: Floats, y: list[object] | Floats | None) -> Bet:
-    """A copy of the bet, or `Idle` where all examples are equal: there is nothing to test."""
-    own = Martingale(Adaptive() if bet is None else bet).bet  # which refuses what is no bet
+    """A copy of the bet, or `Idle` if all examples are equal, since there is nothing to test."""
+    own = Martingale(Adaptive() if bet is None else bet).bet  # which rejects what is not a bet
     return Idle() if all_equal(given, y) else copy.deepcopy(own)
 
 

@@ -128,7 +128,7 @@ class Engine:
         return self._submit(lambda connection: self._create(connection, name, configuration))
 
     def delete(self, name: str) -> Future[None]:
-        """Remove a stream and its history; its place in the fleet and the number of its tests stay."""
+        """Remove a stream and its history; its place in the fleet and the number of its tests are kept."""
         return self._submit(lambda connection: self._delete(connection, name))
 
     def reset(self, name: str) -> Future[dict[str, Any]]:
