@@ -97,5 +97,13 @@ def test_the_document(bet: str | type[Bet], monkeypatch: pytest.MonkeyPatch, tmp
     assert ended.value.code == (bet is Generous)
     assert ("Too few runs to certify anything." in text) == (bet == "simple-jumper")
     assert ("PROMISES WERE BROKEN" in text) == (bet is Generous)
-    for part in ("## Entry points", "### Not promised", "## By kind of data", "### cusum", "## Mean time", "## Side by side", "crepes: not installed here."):
+    for part in (
+        "## Entry points",
+        "### Not promised",
+        "## By kind of data",
+        "### cusum",
+        "## Mean time",
+        "## Side by side",
+        "crepes: not installed here.",
+    ):
         assert part in text

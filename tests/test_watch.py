@@ -447,7 +447,10 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m exchangeable watch --seed 0 <&-"], cwd=tmp_path, capture_output=True, check=False
+        ["bash", "-c", f"{sys.executable} -m exchangeable watch --seed 0 <&-"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (3, b"exchangeable: standard input is closed\n")
 
