@@ -207,6 +207,18 @@ def test_scores_are_computed_before_the_events_travel() -> None:
     assert steps(rows, "k") == library(lambda: monitor(frozen()), "k", X, y)
 
 
+def test_scores_that_are_rounded_by_batches_fall_into_the_same_bins() -> None:
+    def unsteady(X: Any, y: Any) -> Any:
+        return np.abs(X[:, 0]) * (1.0 + 2.0**-52 * (len(X) % 3 - 1.0))
+
+    X = np.random.default_rng(4).choice([0.1, 0.7, 1.3], (90, 1))
+    measure = measures.Frozen(unsteady, bins=8, reference=X[:8])
+    events = [Event("k", i, X[i].tolist()) for i in range(90)]
+    query = Query(monitor(measure))
+    rows = query.run(events[:40], 1) + query.run(events[40:60], 8) + query.run(events[60:])
+    assert steps(rows, "k") == library(lambda: monitor(measure), "k", X, None)
+
+
 def test_a_row_that_the_score_refuses_is_bad_and_only_that() -> None:
     X = np.random.default_rng(3).normal(size=(50, 2))
     X[17, 0] = 13.0

@@ -123,6 +123,19 @@ def test_streams_short_and_long_in_one_batch() -> None:
             assert rows_of(tested, events_of(streams), size) == expected
 
 
+def test_a_score_that_rounds_by_batches() -> None:
+    # as matrix products do: 700 rows at a time, whole streams, and one by one had different ties
+    def unsteady(X: Any, y: Any) -> Any:
+        return np.abs(X) * (1.0 + 2.0**-52 * (len(X) % 3 - 1.0))
+
+    rng = np.random.default_rng(6)
+    streams = {f"{i}": rng.choice([0.1, 0.7, 1.3], n) for i, n in enumerate([3, 600, 2, 1, 900, 40])}
+    tested = recipe(measure=measures.Frozen(unsteady))
+    expected = [summary(recipe(measure=measures.Frozen(lambda X, y: np.abs(X))), key, streams[key]) for key in streams]
+    for size in (1, 700, 10_000):
+        assert rows_of(tested, events_of(streams), size) == expected
+
+
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 @pytest.mark.parametrize("size", [3, 50, 10_000])
 def test_every_step_has_the_numbers_of_a_monitor(size: int, on_alarm: str) -> None:

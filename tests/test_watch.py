@@ -298,10 +298,10 @@ def test_a_line_that_is_no_example_ends_it(run: Run, tmp_path: Path) -> None:
 def test_numbered_lines(run: Run, tmp_path: Path) -> None:
     x = stream(20)
     lines = [json.dumps({"x": value, "seq": i}) for i, value in enumerate(x, 1)]
-    whole = run("watch", write(tmp_path / "whole", lines))
+    whole = run("watch", write(tmp_path / "whole", lines), "--seed", 0)
     again = [*lines[:8], *lines[3:8], lines[0], *lines[2:]]
     assert run("watch", write(tmp_path / "again", again)).out == whole.out
-    gap = run("watch", write(tmp_path / "gap", [*lines[:8], *lines[9:]]))
+    gap = run("watch", write(tmp_path / "gap", [*lines[:8], *lines[9:]]), "--seed", 0)
     assert (gap.code, gap.out) == (3, "".join(whole.out.splitlines(keepends=True)[:8]))
     assert gap.err == "exchangeable: line 9: seq must be 9, got 10: what lies between is missing\n"
 
@@ -447,7 +447,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m exchangeable watch <&-"], cwd=tmp_path, capture_output=True, check=False
+        ["bash", "-c", f"{sys.executable} -m exchangeable watch --seed 0 <&-"], cwd=tmp_path, capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (3, b"exchangeable: standard input is closed\n")
 

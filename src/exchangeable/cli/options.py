@@ -122,7 +122,7 @@ Alarm = Annotated[
 ]
 Alpha = Annotated[
     float | None,
-    typer.Option(help="Of ville: largest acceptable chance of ever a false alarm; default 0.01.", rich_help_panel=HOW),
+    typer.Option(help="Of ville: largest acceptable chance of a false alarm (on a stream: ever); default 0.01.", rich_help_panel=HOW),
 ]
 Period = Annotated[
     float | None,

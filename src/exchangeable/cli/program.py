@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Is this data still exchangeable (i.i.d.)? A test with a guarantee: on exchangeable data the chance of ever "
+    help="Is this data still exchangeable (i.i.d.)? A test with a guarantee: on exchangeable data the chance of "
     "a false alarm is at most alpha.",
     epilog="Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad or too little data, I/O).",
 )

@@ -19,6 +19,7 @@ import typer
 from exchangeable import catalogue
 from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError
+from exchangeable.cli.notes import note
 from exchangeable.cli.options import (
     ALARM,
     HOW,
@@ -146,6 +147,8 @@ def watch(
         tell=None if quiet else lambda said: typer.echo(f"exchangeable: note: {said}", err=True),
     )
     kept = None
+    if seed is None and state is None and not quiet and choice.measure != "p-values":
+        note([f"the seed is {monitor.seed}: --seed {monitor.seed} repeats this run"])
     if state is not None:
         table = {"reference": _digest(scores), "bins": None if scores is None else bins or BINS}
         made = Method.of(monitor)
