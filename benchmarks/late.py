@@ -30,7 +30,7 @@ def in_order(observed: Any, delays: Any) -> list[Event]:
     return sorted(made, key=lambda event: (event.time, event.kind != "observe", event.i))
 
 
-def fraud(seed: int, slow: int = 800, fast: int = 2200) -> tuple[Floats, list[str], list[Event]]:
+def fraud(seed: int | np.random.Generator, slow: int = 800, fast: int = 2200) -> tuple[Floats, list[str], list[Event]]:
     """I.i.d. examples, 200 an hour and then 3,000 an hour. Fraud is confirmed an hour later than "no fraud" is."""
     rng = np.random.default_rng(seed)
     gaps = rng.exponential(HOUR, slow + fast)

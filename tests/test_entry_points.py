@@ -31,7 +31,7 @@ SHARE = 0.02  # of the runs of the certificate
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread() -> Iterator[None]:
     """Threads of the linear algebra cost more than they save on small matrices, above all on busy machines."""
-    from threadpoolctl import threadpool_limits  # scikit-learn needs it too
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
     with threadpool_limits(1):
         yield
@@ -166,7 +166,7 @@ def uniform(rng: Generator) -> Outcome:
 
 
 def too_small(rng: Generator) -> Outcome:
-    return float(rng.random()) ** 1.5
+    return float(rng.random() ** 1.5)
 
 
 def test_a_level_just_kept_and_one_exceeded() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import peers
 import validity
+from entry_points import SCENARIOS, TEMPTING
 from exchangeable import alarms, bets, catalogue, certificate, measures
 from exchangeable.protocols import Bet, Floats
 
@@ -86,8 +87,8 @@ def test_the_document(bet: str | type[Bet], monkeypatch: pytest.MonkeyPatch, tmp
         ("PERIOD", 20.0),
         ("WORKERS", 1),
         ("OUR_ROWS", ()),
-        ("SCENARIOS", [one for one in validity.SCENARIOS if one.entry == "`fleet.e_bh(joined=)`"]),
-        ("TEMPTING", validity.TEMPTING[-1:]),
+        ("SCENARIOS", [one for one in SCENARIOS if one.entry == "`fleet.e_bh(joined=)`"]),
+        ("TEMPTING", TEMPTING[-1:]),
     ):
         monkeypatch.setattr(validity, name, value)
     monkeypatch.setattr(peers, "version", lambda library: None)
@@ -97,13 +98,26 @@ def test_the_document(bet: str | type[Bet], monkeypatch: pytest.MonkeyPatch, tmp
     assert ended.value.code == (bet is Generous)
     assert ("Too few runs to certify anything." in text) == (bet == "simple-jumper")
     assert ("PROMISES WERE BROKEN" in text) == (bet is Generous)
-    for part in (
-        "## Entry points",
-        "### Not promised",
-        "## By kind of data",
-        "### cusum",
-        "## Mean time",
-        "## Side by side",
-        "crepes: not installed here.",
-    ):
+    for part in ("## Entry points", "### Not promised", "## By kind of data", "### cusum", "## Mean time"):
         assert part in text
+    for part in ("## Side by side", "crepes: not installed here."):
+        assert part in text
+
+
+def always(rng: np.random.Generator) -> float:
+    return 0.01
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_entry_points_alone(
+    broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = next(one for one in SCENARIOS if one.entry == "`fleet.e_bh(joined=)`")
+    monkeypatch.setattr(validity, "SCENARIOS", [chosen._replace(play=always) if broken else chosen])
+    monkeypatch.setattr(validity, "TEMPTING", [])
+    monkeypatch.setattr(validity, "WORKERS", 1)
+    with pytest.raises(SystemExit) as ended:
+        validity.main(["--only", "entry-points", "--runs", "30", "--out", str(tmp_path / "V.md")])
+    assert ended.value.code == broken
+    assert capsys.readouterr().out.startswith("## Entry points")
+    assert not (tmp_path / "V.md").exists()

@@ -110,6 +110,11 @@ def check_split(
     then the examples of the smaller come one by one and are bet on. If the division was random, the whole sequence is
     exchangeable, and the chance of a rejection is at most ``alpha``.
 
+    A stratified split is not a random one: the shares of the classes agree better than by chance, which a bet could
+    notice, so it is not covered by the promise (no excess of rejections was found with the default bet). Within each
+    class it is random, so the promise does hold for ``measure=Conditional(NearestNeighbour())``, which ranks an example
+    among those of its own class only.
+
     Arguments are those of `exchangeable.test`; ``label`` is a column of both, or a pair of sequences. Categories that
     only one of the two has are categories. In the result ``path`` and ``frame()`` tell of the smaller set, in the order
     of the bets. Time and memory are the measure's.
