@@ -193,7 +193,7 @@ def test_a_refused_request_changes_nothing(server: Served) -> None:
 def test_the_server_stamps_both(server: Served) -> None:
     made(server, wait=60, clock="server")
     hand = Hand(server)
-    promised = f"{PROMISE} This holds if delays were not changed by outages."
+    promised = f"{PROMISE} This holds if delays were not changed by outages or by a full queue."
     assert observe(server, 1, "a", time="noon, more or less")["state"]["guarantee"] == promised  # data, and no more
     observe(server, 2, "b")
     hand.now += 60.0
@@ -203,7 +203,7 @@ def test_the_server_stamps_both(server: Served) -> None:
     assert (reply["late"], reply["expired"], reply["waiting"]) == (1, 1, 0)
     assert reply["state"]["guarantee"] == (
         f"{PROMISE} This holds if the delay of a label depends on its own example only, not on time or traffic, "
-        "and if delays were not changed by outages."
+        "and if delays were not changed by outages or by a full queue."
     )
 
 

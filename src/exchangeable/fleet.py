@@ -217,7 +217,7 @@ def fleet_size(streams: int | None, given: int) -> int:
     if streams is None:
         return given
     if isinstance(streams, bool) or not isinstance(streams, (int, np.integer)) or not given <= streams <= 2**53:
-        law = f"streams must be an integer of at least {given}, the number of streams given"
+        law = f"streams must be an integer from {given}, the number of streams given, to 2**53"
         raise ValueError(f"{law}, got {streams!r}")
     return int(streams)
 
@@ -230,7 +230,7 @@ def _places(joined: Any, given: Any, names: Names, count: int) -> Floats:
     bad = np.flatnonzero(~((places >= 1.0) & (places <= 2.0**53) & (places == np.floor(places))))
     if bad.size:
         stream = names(bad[:1])[0]
-        raise ValueError(f"joined must hold positive integers, got {places[bad[0]]:g} for stream {stream!r}")
+        raise ValueError(f"joined must hold integers from 1 to 2**53, got {places[bad[0]]:g} for stream {stream!r}")
     order = np.argsort(places, kind="stable")
     twice = np.flatnonzero(np.diff(places[order]) == 0.0)
     if twice.size:

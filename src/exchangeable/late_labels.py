@@ -25,6 +25,7 @@ from exchangeable.protocols import Step, whole
 CLASSES, OTHER = 10, "other"  # labels that are counted separately, and the name for all others
 LONGEST = 64  # characters of a counted label
 MOST = 2**53  # the largest count
+FAR = 10 * 366 * 86_400  # seconds between two events of a stream, at most: more is a mistake, such as milliseconds
 
 # ------------------------------------------------------------------ the rule
 
@@ -87,6 +88,21 @@ def seconds(time: Any) -> float:
     return number
 
 
+def check_near(time: float, latest: float | None) -> float:
+    """Reject a time that lies years from the latest one: it would make everything else seem late.
+
+    >>> check_near(1.7e12, 1.7e9)
+    Traceback (most recent call last):
+    ...
+    ValueError: time must be within 10 years of the latest, 1.7e+09, got 1.7e+12: give seconds of one clock
+    """
+    if latest is not None and abs(time - latest) > FAR:
+        raise ValueError(
+            f"time must be within 10 years of the latest, {latest:g}, got {time:g}: give seconds of one clock"
+        )
+    return time
+
+
 def _is_number(value: Any) -> bool:
     """Whether it is a Python or NumPy number, and not a boolean."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
@@ -120,7 +136,7 @@ class LeftOut:
         if self.expired:
             conditions.append("the delay of a label depends on its own example only, not on time or traffic")
         if server_clock and wait < math.inf:
-            conditions.append("delays were not changed by outages")
+            conditions.append("delays were not changed by outages or by a full queue")
         if self.undelivered:
             late = f"later than their observation plus {wait:g} seconds"
             conditions.append(f"labels are delivered before events that are {late} (not true for {self.undelivered})")
@@ -176,7 +192,8 @@ class LateLabels:
     when labels have come. Skipping it is not valid, since traffic would decide which examples are tested.
 
     A call that raises ``ValueError`` changes nothing. ``ex.save`` saves the queue together with its monitor. O(1) in
-    addition to the monitor's time; memory for the waiting examples and the ids of the ``most`` latest expired ones.
+    addition to the monitor's time; memory for the waiting examples and the ids of the ``most`` latest tested and
+    expired ones.
 
     >>> from exchangeable import Monitor, measures
     >>> queue = LateLabels(Monitor(measures.NearestNeighbour(), seed=1), wait=3600)
@@ -197,6 +214,7 @@ class LateLabels:
         self.left_out = LeftOut()
         self._latest: float | None = None
         self._queue: OrderedDict[str | int, _Waiting] = OrderedDict()
+        self._tested: OrderedDict[str | int, None] = OrderedDict()  # the latest, so that none is tested twice
         self._expired: OrderedDict[str | int, float | None] = OrderedDict()  # times of observation, no label yet
 
     @property
@@ -211,10 +229,8 @@ class LateLabels:
 
     def observe(self, id: str | int, x: Any, y: Any = None, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
         """Add an example, with or without its label; return the examples that were tested as a result."""
-        if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
-            raise ValueError(f"id must be a string or an integer, got {id!r:.80}")
-        id = str(id) if isinstance(id, str) else int(id)  # noqa: A001 (only plain types can be saved)
-        if id in self._queue or id in self._expired:
+        id = _plain_id(id)  # noqa: A001
+        if id in self._queue or id in self._expired or id in self._tested:
             raise ValueError(f"id must differ from those of other examples, got {id!r:.80} again")
         at = self._time(time, needed=y is None)
         new = _Waiting(id, copy.deepcopy(x), y, at, None if y is None else True)
@@ -230,6 +246,7 @@ class LateLabels:
         """Add the label of an observed example; return the examples that were tested as a result."""
         if y is None:
             raise ValueError(f"y must be the label of example {id!r:.80}, got None; call never(id) if none will come")
+        id = _plain_id(id)  # noqa: A001
         at = self._time(time, needed=True)
         if id in self._expired:
             in_time = delay(self._expired[id], at) <= self.wait
@@ -261,9 +278,10 @@ class LateLabels:
     def _time(self, time: Any, *, needed: bool) -> float | None:
         if time is None and (not needed or self.wait == math.inf):
             return None
-        return seconds(time)
+        return check_near(seconds(time), self._latest)
 
     def _find(self, id: str | int) -> _Waiting:  # noqa: A002
+        id = _plain_id(id)  # noqa: A001
         if id not in self._queue:
             raise ValueError(f"id must be that of an example that waits, got {id!r:.80}")
         return self._queue[id]
@@ -299,18 +317,15 @@ class LateLabels:
         found = list(decided(self._queue.values(), latest, self.wait))
         used = [one for one, used in found if used]
         steps = self._test(used)
-        for one, _ in found:
+        for one, tested in found:
             del self._queue[one.id]
-            if one.used is None:
-                self._expire(one)
+            if tested:
+                _remember(self._tested, one.id, None, self.most)
+            elif one.used is None:
+                self.left_out.expired += 1
+                _remember(self._expired, one.id, one.time, self.most)
         self._latest = latest
         return [(one.id, step) for one, step in zip(used, steps, strict=True)]
-
-    def _expire(self, one: _Waiting) -> None:
-        self.left_out.expired += 1
-        self._expired[one.id] = one.time
-        if len(self._expired) > self.most:
-            self._expired.popitem(last=False)
 
     def _test(self, examples: list[_Waiting]) -> list[Step]:
         """Test all of them, or none if the monitor rejects one."""
@@ -322,7 +337,8 @@ class LateLabels:
             path = self.monitor.extend([one.x for one in examples], [one.y for one in examples])
         except ValueError as error:
             refused = self._refused(examples)
-            raise ValueError(f"example {refused.id!r:.80} cannot be tested: {error}") from error
+            law = f"example {refused.id!r:.80} cannot be tested"
+            raise ValueError(f"{law}, and never({refused.id!r:.80}) leaves it out: {error}") from error
         columns = (path.n.tolist(), path.p.tolist(), path.log_value.tolist(), path.alarm.tolist())
         return [Step(*row) for row in zip(*columns, strict=True)]
 
@@ -345,13 +361,14 @@ class LateLabels:
             "most": self.most,
             "latest": self._latest,
             "queue": [(one.id, one.x, one.y, one.time) for one in self._queue.values()],
+            "tested": list(self._tested),
             "expired": list(self._expired.items()),
             "left_out": asdict(self.left_out),
         }
 
     @classmethod
     def _restored(
-        cls, *, monitor: Any, wait: Any, most: Any, latest: Any, queue: Any, expired: Any, left_out: Any
+        cls, *, monitor: Any, wait: Any, most: Any, latest: Any, queue: Any, tested: Any, expired: Any, left_out: Any
     ) -> LateLabels:
         if type(wait) is not float:
             raise ValueError(f"wait must be a number of seconds, or inf, got {wait!r:.80}")
@@ -362,15 +379,18 @@ class LateLabels:
             made._queue[one[0]] = _Waiting(one[0], one[1], one[2], time, None if one[2] is None else True)
         for one in _rows("expired", expired, 2, made.most):
             made._expired[one[0]] = _stored_time("time", one[1], made.wait)
+        if type(tested) is not list or len(tested) > made.most:
+            raise ValueError(f"tested must be a list of at most {made.most} ids")
+        made._tested = OrderedDict.fromkeys(_plain_id(one) for one in tested)
         made.left_out = _stored_counts(left_out)
-        made._check_restored(len(queue) + len(expired))
+        made._check_restored(len(queue) + len(tested) + len(expired))
         return made
 
     def _check_restored(self, ids: int) -> None:
         """Reject a state that no sequence of calls could produce."""
-        known = [*self._queue, *self._expired]
+        known = [*self._queue, *self._tested, *self._expired]
         if len(set(known)) != ids or any(type(name) not in (str, int) for name in known):
-            raise ValueError("queue and expired must have different ids, each a string or an integer")
+            raise ValueError("queue, tested and expired must have different ids, each a string or an integer")
         times = [one.time for one in self._queue.values()] + list(self._expired.values())
         if any(time is not None and (self._latest is None or time > self._latest) for time in times):
             raise ValueError(f"latest must be no earlier than any other time, got {self._latest!r}")
@@ -378,6 +398,23 @@ class LateLabels:
             raise ValueError("queue must begin with an example that waits for its label")
         if len(self._expired) > self.left_out.expired or (self.wait == math.inf and self.left_out.expired):
             raise ValueError("left_out must count the examples that expired, and none if they wait forever")
+
+
+def _plain_id(id: Any) -> str | int:  # noqa: A002
+    """An id of a plain type, which can be saved."""
+    if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
+        raise ValueError(f"id must be a string or an integer, got {id!r:.80}")
+    return str(id) if isinstance(id, str) else int(id)
+
+
+K, V = TypeVar("K"), TypeVar("V")
+
+
+def _remember(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """Add to what is known, and forget the oldest if that is too many."""
+    known[key] = value
+    if len(known) > most:
+        known.popitem(last=False)
 
 
 def _duration(wait: Any) -> float:

@@ -160,7 +160,8 @@ def watch(
             "features": features,
             "label": label,
         }
-        kept = watching.StateFile(state, record, free=("seed",) if seed is None else ())
+        free = [*(["seed"] if seed is None else []), *(["bet", "epsilon"] if bet is None else [])]
+        kept = watching.StateFile(state, record, free=free)
     with _told():
         if _run(file, monitor, reader, kept, watching.Shown(every, alarms_only, quiet), save_every):
             raise RejectedError

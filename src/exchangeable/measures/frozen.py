@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from exchangeable.measures.pools import Pool, Scored, check_count, column, label_list, one_number
-from exchangeable.measures.rounding import kept_bits, rounded
+from exchangeable.measures.rounding import BITS, kept_bits, rounded
 from exchangeable.measures.rows import shown, stored
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats, Ranks, in_interval, whole
 
 MOST_BINS = 2**20
 LARGEST_SCALE = 1e300
+COMPARED = 8  # rows that are scored both together and alone
 FEW = 4  # if all outputs are below this many rounding units, rounding leaves almost nothing of them
 LAW = (
     "score must be None, a function score(X, y), or a fitted model:"
@@ -88,6 +89,7 @@ class Frozen(Scored):
         self.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
         kind = _kind(score)
         self._kind = f"{residual} residual" if kind == "regressor" else kind
+        self._compared = False  # whether a few rows have been scored both together and alone
         self.edges = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
 
@@ -109,6 +111,30 @@ class Frozen(Scored):
         else:
             score = float(self._scores(_one_row(x), None if y is None else _one_label(y))[0])
         return score if self.edges is None else float(self.edges.searchsorted(score))
+
+    def extend(self, X: Any, y: Any = None) -> Ranks:
+        """Take many examples: the same numbers as one by one."""
+        ranks = super().extend(X, y)
+        if not self._compared and self._kind != "numbers" and len(ranks.n) > 1:
+            self._compared = True
+            self._compare(X, y, min(len(ranks.n), COMPARED))
+        return ranks
+
+    def _compare(self, X: Any, y: Any, rows: int) -> None:
+        """Warn if the first rows have other scores alone than together, even after rounding."""
+        try:
+            together = self._scores(_part(X, 0, rows), _part(y, 0, rows))
+            alone = [self._scores(_part(X, i, i + 1), _part(y, i, i + 1))[0] for i in range(rows)]
+        except (TypeError, ValueError):  # what cannot be divided, or scored row by row
+            return
+        differ = np.abs(together - alone).max()
+        if differ > 0.0:
+            larger = 2.0 ** np.ceil(np.log2(differ)) * 2.0 ** (BITS + 10)
+            warnings.warn(
+                f"score gives a row other outputs alone than among others, by up to {differ:.2g}, which would be seen "
+                f"as a change: standardise the features of the model, or give Frozen scale={larger:.3g}",
+                stacklevel=3,
+            )
 
     def _saved(self) -> dict[str, Any]:
         """For a snapshot: the scores so far, and of the score itself no more than what it is."""
@@ -165,6 +191,13 @@ class Frozen(Scored):
         if rows == 0 and (y is None or np.size(y) == 0):
             return np.empty(0)
         return SCORES[self._kind](self.score, X, y, rows, self.scale)
+
+
+def _part(table: Any, start: int, stop: int) -> Any:
+    """Some rows of a table or of labels."""
+    if table is None:
+        return None
+    return table.iloc[start:stop] if hasattr(table, "iloc") else table[start:stop]
 
 
 def _between(low: Floats, high: Floats) -> Floats:

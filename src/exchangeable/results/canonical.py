@@ -21,15 +21,18 @@ BACK = 2**31  # streams from here on are for columns read backwards
 
 
 def column_order(table: Table) -> NDArray[np.intp]:
-    """The positions of all features, sorted by the names of their columns; digits in names compare as numbers.
+    """The positions of the features, sorted by the names of their columns; digits in names compare as numbers.
 
-    Distances are sums over features, and a sum of floats depends on its order in the last digit.
+    Distances are sums over features, and a sum of floats depends on its order in the last digit. Constant columns are
+    left out, unless all are constant.
 
     >>> groups = [Group("x10", 0, 1, False), Group("x2", 1, 2, False)]
-    >>> column_order(Table(np.zeros((2, 2)), None, ["x10", "x2"], "t", groups)).tolist()
+    >>> column_order(Table(np.eye(2), None, ["x10", "x2"], "t", groups)).tolist()
     [1, 0]
     """
-    return np.concatenate([np.arange(group.start, group.stop) for group in _by_name(table)])
+    groups = _by_name(table)
+    varying = [group for group in groups if not constant(table.X[:, group.start : group.stop])]
+    return np.concatenate([np.arange(group.start, group.stop) for group in varying or groups])
 
 
 def table_seed(table: Table) -> int:
@@ -79,7 +82,7 @@ def _parts(table: Table) -> Iterator[bytes]:
             yield _bytes(X[:, 0])
     if isinstance(table.y, list):
         yield b"label: classes"
-        yield from (_text(f"{type(label).__name__} {label}") for label in table.y)
+        yield from (_text(str(label)) for label in table.y)
     elif table.y is not None:
         yield b"label: numbers"
         yield _bytes(table.y)

@@ -47,7 +47,6 @@ class Gathered(NamedTuple):
     classes: bool  # whether the labels were declared to be classes
     library: str
     native: Any  # the features as they were given, for a model that wants them so
-    width: int  # how many columns there were, those of a sparse matrix without an entry too
 
     @property
     def index(self) -> Any:
@@ -88,8 +87,7 @@ def gather(
         raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
     native = _without(data, gone) if _is_sparse(data) else _native(data, frame, features)
     declared = target is not None and target.name in encoded
-    width = int(data.shape[1]) if _is_sparse(data) else len(features)
-    gathered = Gathered(features, target, declared, library, native, width)
+    gathered = Gathered(features, target, declared, library, native)
     if not gathered.rows:
         raise ValueError(f"{name} must have at least one row, got none")
     if target is not None and len(target.values) != gathered.rows:

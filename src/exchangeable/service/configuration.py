@@ -156,6 +156,11 @@ class Configuration(_Part):
         """The same configuration with this seed, unless it already has one."""
         return self if self.seed is not None else self.model_copy(update={"seed": seed})
 
+    def like(self, kept: Configuration) -> Configuration:
+        """The same with the seed and the bet of another, where they were left out."""
+        made = self if "bet" in self.model_fields_set else self.model_copy(update={"bet": kept.bet})
+        return made.model_copy(update={"seed": kept.seed}) if made.seed is None else made
+
     def canonical(self) -> str:
         """The one text of this configuration: equal configurations have equal texts."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))

@@ -358,7 +358,7 @@ class Engine:
         row = connection.execute("SELECT configuration FROM streams WHERE name = ?", (name,)).fetchone()
         if row is not None:
             kept = stored(row[0])
-            if kept.canonical() != configuration.with_seed(kept.seed or 0).canonical():
+            if kept.canonical() != configuration.like(kept).canonical():
                 raise Problem(409, "conflict", f"stream {name!r} exists with another configuration")
             return False, stream(connection, name)
         most = self.settings.limits.streams

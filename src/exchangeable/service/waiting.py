@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.late_labels import LeftOut, decided, delay, seconds
+from exchangeable.late_labels import LeftOut, check_near, decided, delay, seconds
 from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.live import Live
@@ -132,7 +132,7 @@ class Waiting:
             why = f"stream {self.live.name!r} waits {self.labels.wait:g} seconds on the clock of its clients"
             raise Problem(422, "bad-observation", f"{law}: {why}")
         try:
-            return seconds(time)
+            return check_near(seconds(time), self.live.clock)
         except ValueError as error:
             raise Problem(422, "bad-observation", f"{error} {where}") from error
 
