@@ -235,13 +235,15 @@ def test_a_function_sees_what_was_given() -> None:
 
     def score(X: Any, y: Any) -> Any:
         seen.append((X, y))
-        return np.arange(float(len(X)))
+        return np.zeros(len(X))
 
     measure = Frozen(score)
     X, y = [[1.0, 2.0], [3.0, 4.0]], ("a", "b")
     measure.extend(X, y)
     assert seen[0][0] is X
     assert seen[0][1] is y
+    assert [len(rows) for rows, _ in seen[1:]] == [2, 1, 1]  # once more, together and alone
+    del seen[1:]
     measure.extend(X)
     assert seen[1][1] is None
     measure.update([1.0, 2.0], "a")

@@ -224,7 +224,7 @@ def test_equal_values_are_one_category_whatever_their_order() -> None:
 def test_a_wide_sparse_matrix_is_no_wider_than_its_entries() -> None:
     wide = sparse.csr_matrix((np.ones(50), (range(50), range(0, 10**6, 20_000))), (50, 10**6))
     result = ex.test(wide)
-    assert (result.n_features, result.features[1], result.columns) == (50, "x20000", [])
+    assert (result.n_features, result.features[1], len(result.columns)) == (50, "x20000", 50)
 
 
 def test_sparse_sets_need_no_entry_in_the_same_columns() -> None:
@@ -255,10 +255,10 @@ def test_a_fitted_model_scores_all_columns_of_a_sparse_matrix() -> None:
     X = rng.normal(size=(150, 6)) * (rng.random((150, 6)) < 0.3)
     y, X[50:, 2] = X.sum(axis=1), 0.0
     model, measure = Ridge().fit(X[:50], y[:50]), measures.Frozen
-    expected = ex.Monitor(measure(model)).extend(X[50:], y[50:]).p
-    assert np.array_equal(ex.test(sparse.csr_matrix(X[50:]), y[50:], measure=measure(model)).path.p, expected)
+    expected = ex.Monitor(measure(model), seed=0).extend(X[50:], y[50:]).p
+    assert np.array_equal(ex.test(sparse.csr_matrix(X[50:]), y[50:], measure=measure(model), seed=0).path.p, expected)
     named = sparse.csr_matrix(np.column_stack([X[:, :3], y, X[:, 3:]]))
-    assert np.array_equal(ex.test(named[50:], "x3", measure=measure(model)).path.p, expected)
+    assert np.array_equal(ex.test(named[50:], "x3", measure=measure(model), seed=0).path.p, expected)
 
 
 def test_what_is_left_out_is_not_looked_at() -> None:

@@ -278,7 +278,7 @@ class LateLabels:
     def _time(self, time: Any, *, needed: bool) -> float | None:
         if time is None and (not needed or self.wait == math.inf):
             return None
-        return check_near(seconds(time), self._latest)
+        return seconds(time) if self.wait == math.inf else check_near(seconds(time), self._latest)
 
     def _find(self, id: str | int) -> _Waiting:  # noqa: A002
         id = _plain_id(id)  # noqa: A001
