@@ -3,11 +3,11 @@
 Written into DETECTION.md by `make detection` (about ten minutes on two cores; DATA=folder with the paper's datasets
 adds two streams). The streams are those of changes.py, the tools those of detectors.py.
 
-Each tool's knob is set on runs without a change, so that five in a hundred sound within the first thousand steps; the
-rate is then measured on fresh runs. The change comes at a random time in the steps that follow, since a tool that wakes
-at multiples of a hundred, or whose statistic grows like a clock, would gain from a change that comes on time. On runs
-with a change all tools see the same numbers. A run that sounds too early is left out; one that never sounds counts with
-the full time after the change.
+Each tool is calibrated on runs without a change, so that five in a hundred raise an alarm within the first thousand
+steps; the rate is then measured on fresh runs. The change comes at a random time in the steps that follow, since a tool
+that checks only at multiples of a hundred, or whose statistic grows steadily, would gain from a change at a fixed time.
+On runs with a change all tools see the same numbers. A run with an alarm before the change is left out; a run without
+an alarm counts as the full time after the change.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from changes import HELD_OUT, changes
 from detectors import ALARMS, DUMMY, OURS, PEERS, RIVER, Detector, Floats, Integers, crossing, own, p_values
 from workloads import heading, table
 
-BEFORE, AFTER = 1_000, 1_000  # steps that set the knob, and steps after the change
-JITTER = 128  # the change comes after BEFORE steps and a random number below this
-LONG, LONG_RUNS = 20_000, 400  # quiet runs for the hazard of false alarms, at the defaults
+BEFORE, AFTER = 1_000, 1_000  # steps for calibration, and steps after the change
+JITTER = 128  # the change comes after BEFORE steps plus a random number below this
+LONG, LONG_RUNS = 20_000, 400  # length and number of runs without a change, for the hazard of false alarms
 RATE = 0.05  # of runs that sound before the change
 UNIFORM = "uniform p-values"  # what martingales bet on before the change, whatever the stream
 RESAMPLES = 2_000
@@ -113,7 +113,7 @@ def stream(folder: str | None, name: str, run: int, kind: int, before: int, afte
 
 
 def change_time(name: str, run: int) -> int:
-    """How many steps come before the change of this run."""
+    """The number of steps before the change in this run."""
     return BEFORE + int(np.random.default_rng([run, 3, *name.encode()]).integers(JITTER))
 
 
@@ -190,7 +190,7 @@ def long_quiet(task: tuple[str, int]) -> dict[str, int]:
 
 
 def hazard(first: Integers) -> list[str]:
-    """Of the runs that are still quiet at the beginning of each thousand steps, the share that sound in it, in %."""
+    """Of the runs still quiet at the beginning of each thousand steps, the percentage that raise an alarm in it."""
     cells = []
     for start in range(0, LONG, 1_000):
         quiet_yet = first[first >= start]
@@ -243,7 +243,7 @@ class Bench:
         }
 
     def hazards(self) -> str:
-        """How false alarms are spread over a long quiet time, at the defaults: a table."""
+        """A table of how false alarms are spread over long runs without a change, at the defaults."""
         rows = []
         for family in ("ours", "river"):
             tasks = [(family, run) for run in range(LONG_RUNS)]
@@ -364,11 +364,11 @@ def sections(all_results: Mapping[str, Mapping[str, Result]], hazards: str) -> l
         ),
         "## Share of false alarms per 1,000 steps, by thousand, %\n\n"
         f"At the defaults, on {LONG_RUNS} runs of independent N(0, 1): of the runs that are still quiet at the "
-        "beginning of each thousand steps, the share that sound in it (- where fewer than a twentieth are left). A "
-        "detector for watching without end should have a flat row. `Adaptive` learns to stay idle on noise, so the "
-        "Shiryaev-Roberts statistic with it counts the steps and sounds at its period like a clock: that is why it is "
-        "not the default there, and why its delays above are flattering (the statistic stands near its level when "
-        "the change comes).\n",
+        "beginning of each thousand steps, the share that raise an alarm in it (- if fewer than a twentieth are left). "
+        "A detector for endless monitoring should have a flat row. `Adaptive` learns to stay idle on noise, so with it "
+        "the Shiryaev-Roberts statistic counts the steps, and the alarm sounds after about one period, like a clock. "
+        "That is why it is not the default there, and why its delays above look better than they are (the statistic "
+        "is already near its threshold when the change comes).\n",
         hazards,
     ]
 
@@ -376,8 +376,8 @@ def sections(all_results: Mapping[str, Mapping[str, Result]], hazards: str) -> l
 def introduction(runs: Mapping[str, Runs]) -> str:
     counts = "; ".join(f"{name} {lot.calibration}, {lot.fresh} and {lot.changed}" for name, lot in runs.items())
     return (
-        f"The change comes at a random time, after {BEFORE:,} to {BEFORE + JITTER - 1:,} steps, the same for all, "
-        f"and is watched for {AFTER:,}. Every tool sees the same numbers, and "
+        f"The change comes at a random time, after {BEFORE:,} to {BEFORE + JITTER - 1:,} steps, the same for all "
+        f"tools, and the run goes on for {AFTER:,} more. Every tool sees the same numbers, and "
         "the martingales, ours and the peers', the same exact p-values of `measures.Value`. Each tool's knob is set on "
         f"runs without a change so that {100 * RATE:.0f} % sound within {BEFORE:,} steps. Runs that set the knob, "
         f"measure the rate and hold a change: {counts}. The kernel plug-ins of MAPIE and online-cp are left out, as "

@@ -1,7 +1,8 @@
-"""Entry points of users, played on exchangeable data: each returns the smallest level at which it raises an alarm.
+"""What users call, run on exchangeable data.
 
-``SCENARIOS`` are promised: at every level the share of runs with an alarm is at most the level. ``TEMPTING`` are not.
-Nothing here draws a seed from the system.
+Each function returns the smallest level at which it raises an alarm, or whether it raises one at each of the levels.
+For ``SCENARIOS`` the promise is that at every level the share of runs with an alarm is at most the level. For
+``TEMPTING`` there is no such promise. No seed is drawn from the operating system here.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def lowest(log_value: Floats) -> float:
 
 
 def mixed(rng: Generator, n: int) -> pd.DataFrame:
-    """Numbers, whole numbers, categories and truth values; labels that depend on them."""
+    """Floats, integers, categories and booleans, and labels that depend on them."""
     kind = rng.choice(3, n, p=(0.6, 0.3, 0.1))
     size = rng.normal(size=n) + kind
     return pd.DataFrame(
@@ -60,7 +61,7 @@ def mixed(rng: Generator, n: int) -> pd.DataFrame:
 
 
 def tied(rng: Generator, n: int) -> pd.DataFrame:
-    """Few distinct values, a constant column, a column twice, and most rows repeated."""
+    """Few distinct values, a constant column, a duplicated column, and mostly repeated rows."""
     chosen = rng.integers(0, 2, n)
     frame = pd.DataFrame({"x": chosen, "stars": rng.integers(1, 4, n), "rare": rng.random(n) < 0.05, "still": 7.5})
     return frame.assign(again=frame["stars"], kind=np.where(rng.random(n) < 0.3, "a", "b"))
@@ -68,7 +69,7 @@ def tied(rng: Generator, n: int) -> pd.DataFrame:
 
 @cache
 def real() -> list[pd.DataFrame]:
-    """Tables of scikit-learn, with their labels in the column "target"."""
+    """Tables from scikit-learn, with their labels in the column "target"."""
     from sklearn import datasets
 
     names = ("iris", "wine", "diabetes", "breast_cancer")
@@ -77,7 +78,7 @@ def real() -> list[pd.DataFrame]:
 
 
 def rows_of(rng: Generator, frame: pd.DataFrame, n: int, *, repeated: bool = False) -> pd.DataFrame:
-    """Rows that are drawn at random, in random order; some several times if ``repeated``."""
+    """Rows drawn at random, in random order; with replacement if ``repeated``."""
     return frame.iloc[rng.choice(len(frame), n, replace=repeated)]
 
 
@@ -93,7 +94,7 @@ def table_tied(make: Callable[[], Bet], rng: Generator) -> Outcome:
 
 
 def table_short(rng: Generator) -> Outcome:
-    """Labels of one class, or all different, are refused: by what the table holds, not by its order."""
+    """Labels of a single class, or all different, are rejected. This depends on the rows, not on their order."""
     frame, label = mixed(rng, int(rng.integers(3, 31))), one_of(rng, [None, "kind", "target", "count"])
     try:
         return ex.test(frame, label).p_value
@@ -116,7 +117,7 @@ def table_real(rng: Generator, *, repeated: bool = False) -> Outcome:
 
 
 def split(rng: Generator, frame: pd.DataFrame, share: float = 0.3, by: str | None = None) -> list[pd.DataFrame]:
-    """A random split into a larger and a smaller set; with ``by`` both have the same shares of each class."""
+    """A random split into a larger and a smaller set; with ``by``, both have the same share of each class."""
     parts = [frame] if by is None else [part for _, part in frame.groupby(by)]
     orders = [(part, rng.permutation(len(part)), round(share * len(part))) for part in parts]
     larger = pd.concat([part.iloc[order[m:]] for part, order, m in orders])
@@ -141,7 +142,7 @@ def check_real(rng: Generator) -> Outcome:
 
 
 def check_stratified(make: Callable[[], Measure | None], rng: Generator) -> Outcome:
-    """Ranks within classes are valid after a stratified split; labels and whole rows agree better than by chance."""
+    """Ranks within classes are valid after a stratified split; labels and full rows match better than by chance."""
     larger, smaller = split(rng, mixed(rng, 90)[["size", "kind"]], 0.5, by="kind")
     return ex.check_split(larger, smaller, "kind", measure=make()).p_value
 
@@ -158,7 +159,7 @@ def within_classes() -> Measure:
 
 
 def shift(part: str, drifting: bool, rng: Generator) -> Outcome:
-    """With ``drifting`` labels the examples given their labels are still exchangeable."""
+    """With ``drifting`` labels, the examples are still exchangeable given their labels."""
     n = 100
     y = (rng.random(n) < (np.linspace(0.0, 1.0, n) if drifting else 0.3)).astype(int)
     X = np.column_stack([rng.normal(size=n) + y, rng.integers(0, 2, n)])
@@ -169,7 +170,7 @@ def shift(part: str, drifting: bool, rng: Generator) -> Outcome:
 
 
 def monitor_one_by_one(rng: Generator) -> Outcome:
-    """Rows with repetitions and labels, one at a time."""
+    """Repeated rows with labels, one at a time."""
     monitor = ex.Monitor(seed=any_seed(rng))
     for x, y in zip(rng.integers(0, 3, (100, 2)).tolist(), rng.integers(0, 2, 100).tolist(), strict=True):
         monitor.update(x, y)
@@ -177,7 +178,7 @@ def monitor_one_by_one(rng: Generator) -> Outcome:
 
 
 def river_detector(by_period: bool, rng: Generator) -> Outcome:
-    """A drift within 100 numbers; with a period the promised chance is 100 / period."""
+    """Whether drift is detected within 100 numbers; with a period, the chance is at most 100 / period."""
     from exchangeable.adapters.river import ExchangeabilityDetector
 
     numbers, seed = rng.poisson(2.0, 100).astype(float).tolist(), any_seed(rng)
@@ -196,7 +197,7 @@ def _updated(detector: Any, x: float) -> Any:
 
 
 def river_labelled(rng: Generator) -> Outcome:
-    """Dicts of numbers and text with classes as labels; the capital before the first drift."""
+    """Dicts of numbers and text with classes as labels; the highest capital up to the first drift."""
     from exchangeable.adapters.river import LabelledDetector
 
     frame = mixed(rng, 60)
@@ -211,7 +212,7 @@ def river_labelled(rng: Generator) -> Outcome:
 
 
 def batches(rng: Generator, n: int, most: int) -> Iterator[slice]:
-    """Cuts of 1 to ``most`` examples, chosen without a look at them."""
+    """Consecutive slices of 1 to ``most`` examples, chosen without looking at the data."""
     start = 0
     while start < n:
         size = int(rng.integers(1, most + 1))
@@ -234,14 +235,14 @@ WIDTH = 24
 
 
 def summed(X: Floats, y: Any) -> Floats:
-    """A fixed linear score that adds up in another order for one row than for many, as matrix products do."""
+    """A fixed linear score that is summed in a different order for one row than for many, as in matrix products."""
     terms = X * np.linspace(0.1, 0.7, X.shape[1])
     return np.asarray(np.cumsum(terms if len(X) > 1 else terms[:, ::-1], axis=1)[:, -1])
 
 
 @cache
 def model(name: str) -> Any:
-    """Fitted once, on data that is no part of any stream."""
+    """A model fitted once, on data that is not part of any stream."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -253,7 +254,7 @@ def model(name: str) -> Any:
 
 
 def frozen(name: str, rng: Generator) -> Outcome:
-    """Four distinct rows, drawn again and again: 200 in a batch, 150 one by one, 50 in small batches."""
+    """Four distinct rows, drawn repeatedly: 200 in a batch, 150 one by one, 50 in small batches."""
     chosen = rng.integers(0, 4, 400)
     X, y = rng.normal(size=(4, WIDTH))[chosen], (chosen % 2 == 0) * (1.0 if name == "ridge" else True)
     monitor = ex.Monitor(measures.Frozen(model(name)), seed=any_seed(rng))
@@ -277,7 +278,7 @@ def late_labels(wait: Any, rng: Generator) -> Outcome:
 
 
 def late_labels_server(clock: str, rng: Generator) -> Outcome:
-    """The same through the server's engine, up to 20 events in a request."""
+    """The same through the server's engine, up to 20 events per request."""
     import late_server
 
     x, y, events = late.fraud(rng, 200, 300)
@@ -314,7 +315,7 @@ def fleet_deleting(rule: str, peaks: bool, rng: Generator) -> Outcome:
 
 
 def growing_table(looks: Sequence[int], make: Callable[[], Bet], rng: Generator) -> Outcome:
-    """The same table is tested whenever it has grown, and any rejection counts."""
+    """A growing table is tested repeatedly, and any rejection counts."""
     frame = tied(rng, max(looks)).drop(columns="kind")
     return min(float(ex.test(frame[:n], bet=make()).p_value) for n in looks)
 

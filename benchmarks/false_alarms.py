@@ -1,4 +1,4 @@
-"""False alarms of entry points, counted on exchangeable data at three levels, and held against these levels."""
+"""False alarms of entry points, counted on exchangeable data at three levels, and compared with these levels."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from exchangeable import certificate
 from workloads import table
 
 LEVELS = (0.05, 0.1, 0.3)  # nominal
-AGAIN = 4  # an entry point that looks broken is run again, fresh, with so many times the runs ..
-AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval too lies above a level
-PIECE = 20  # runs of one piece of work
+AGAIN = 4  # an entry point that looks broken is run again on fresh data, with this many times the runs ..
+AGAIN_CONFIDENCE = 0.999  # .. and is broken if that exact interval also lies above a level
+PIECE = 20  # runs per task
 
 Outcome = float | Decimal | Mapping[float, bool]  # a p-value, or whether there was an alarm at each level
 
 
 class Scenario(NamedTuple):
-    """What a user calls, on exchangeable data. One run serves all levels."""
+    """What a user calls, on exchangeable data. One run is used for all levels."""
 
     entry: str
     data: str
@@ -32,7 +32,7 @@ class Scenario(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The entry point and its data, in words."""
         return f"{self.entry}, {self.data}"
 
 
@@ -52,14 +52,14 @@ class Counted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """All scenarios, those that looked broken and were run again, and those broken twice."""
+    """The counts of all scenarios, and of those that looked broken and were run again."""
 
     counted: list[Counted]
     again: list[Counted]
 
     @property
     def broken(self) -> list[Counted]:
-        """Those whose interval lies above a level again."""
+        """Those whose interval also lies above a level in the second run."""
         return [one for one in self.again if one.broken(AGAIN_CONFIDENCE)]
 
 
@@ -82,7 +82,7 @@ def judge(
     processes: int = 1,
     progress: certificate.Progress | None = None,
 ) -> Found:
-    """Count all; what looks broken is counted again on fresh data. ``share``: of the runs of each scenario."""
+    """Count all scenarios, and those that look broken again on fresh data. ``share`` scales the number of runs."""
     first = count(scenarios, seed, share, processes, progress)
     suspects = [one.scenario for one in first if one.broken()]
     return Found(first, count(suspects, seed + 1, AGAIN * share, processes, progress))
@@ -95,7 +95,7 @@ def count(
     processes: int = 1,
     progress: certificate.Progress | None = None,
 ) -> list[Counted]:
-    """The same counts for one seed, on any number of processes."""
+    """Count false alarms. The same seed gives the same counts on any number of processes."""
     runs = [max(1, round(share * one.runs)) for one in scenarios]
     totals = [np.zeros(len(LEVELS), np.int64) for _ in scenarios]
     work = [
@@ -171,17 +171,17 @@ def section(found: Found, tempting: Sequence[Counted]) -> str:
     verdict = f"**BROKEN: {broken}.**" if broken else "No level was exceeded."
     return (
         "## Entry points\n\n"
-        f"What users call, played on exchangeable data (`benchmarks/entry_points.py`). {verdict} A cell is the share of"
+        f"What users call, run on exchangeable data (`benchmarks/entry_points.py`). {verdict} A cell is the share of"
         " runs with a false alarm in %, with its exact 99 % interval, at nominal levels of 5, 10 and 30 %. Rates below"
         " the level are expected: the default bet is cautious, runs are short, and a table divides its level among"
-        " whole examples and columns. Fair gamblers, who aim at exactly what a rule needs, use nearly all of it. Seeds"
+        " full rows and columns. Fair gamblers, who aim at exactly what a rule needs, use nearly all of it. Seeds"
         " are drawn afresh for each run; where none is given, it is the hash of the table. A row is suspected if an"
         f" interval lies above its level, and broken if {AGAIN} times the runs on fresh data give a"
-        f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it too. Suspected this time: {len(found.again)}.\n\n"
+        f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it as well. Suspected this time: {len(found.again)}.\n\n"
         + rates(found.counted, "entry point")
         + "\nThe probability that such a rate would have been suspected, by the number of runs:\n\n"
         + noticed(sorted({one.runs for one in found.counted}))
-        + "\n### Not promised\n\nWhat one may be tempted to do at the same entry points, on the same kind of data."
+        + "\n### Not promised\n\nWhat users may be tempted to do with the same entry points, on the same kind of data."
         " **Bold** where the interval lies above the level. A stratified split is not a random one, since the shares of"
         " the classes agree better than by chance; the default bet does not notice, but a bet that looks for it does"
         " (`tests/test_entry_points.py`).\n\n" + rates(tempting, "recipe")

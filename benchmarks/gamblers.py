@@ -1,7 +1,7 @@
-"""Fair gamblers against e-BH over a fleet that changes: streams join while one looks, or quiet ones are deleted.
+"""Fair gamblers against e-BH on a changing fleet: streams join between looks, or quiet ones are deleted.
 
 A gambler who aims at the capital c reaches it with probability 1/c, and is bankrupt otherwise: as fair as a martingale
-on exchangeable data, and the worst that can happen to a rule whose threshold is c.
+on exchangeable data, and the worst case for a rule whose threshold is c.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scipy.optimize import brentq
 from exchangeable.fleet import adjusted, e_bh
 from exchangeable.protocols import Floats
 
-JOINING, DELETED = 100, 1000  # streams: that join one by one, and of which the quiet ones are deleted
+JOINING, DELETED = 100, 1000  # streams that join one by one; streams of which the quiet ones are deleted
 ABOVE = 1e-9  # so that rounding does not leave a log capital below its threshold
 
 
 class Rule(NamedTuple):
-    """What e-BH is told about K, and the e-value that the j-th stream needs to be found alone at alpha = 1."""
+    """The arguments of e-BH that fix K, and the e-value that the j-th stream needs to be found alone at alpha = 1."""
 
     options: Callable[[int, NDArray[np.int64]], dict[str, Any]]  # of K and the positions in the order of joining
     needs: Callable[[int, int], float]  # of K and j
@@ -42,11 +42,11 @@ def winners(rng: np.random.Generator, targets: Floats) -> NDArray[np.int64]:
 
 
 def found_while_growing(rule: str, alpha: float, rng: np.random.Generator) -> bool:
-    """Does any of 100 looks find any of 100 gamblers, who join one by one and play at once?"""
+    """Does any of 100 looks find any of 100 gamblers, who join one by one and play immediately?"""
     options, needs = RULES[rule]
     targets = np.array([needs(JOINING, j) for j in range(1, JOINING + 1)]) / alpha
     won = winners(rng, targets)
-    for joined in (won + 1).tolist():  # other looks are repetitions, or come when even more have joined
+    for joined in (won + 1).tolist():  # other looks repeat one of these, or come when more streams have joined
         capital = np.full(joined, -math.inf)
         here = won[won < joined]
         capital[here] = np.log(targets[here]) + ABOVE
@@ -56,7 +56,7 @@ def found_while_growing(rule: str, alpha: float, rng: np.random.Generator) -> bo
 
 
 def found_after_deletion(rule: str, alpha: float, rng: np.random.Generator, *, peaks: bool = False) -> bool:
-    """Is any of 1,000 gamblers found once those without luck are deleted? By ``adjusted`` running maxima if told."""
+    """Is any of 1,000 gamblers found once the losers are deleted? With ``peaks``, by ``adjusted`` running maxima."""
     options, _ = RULES[rule]
     targets = deletion_targets(rule, alpha, peaks)
     left = winners(rng, targets)
@@ -68,7 +68,7 @@ def found_after_deletion(rule: str, alpha: float, rng: np.random.Generator, *, p
 
 @cache
 def deletion_targets(rule: str, alpha: float, peaks: bool) -> Floats:
-    """What each aims at; where nobody else is left, K so far is 1."""
+    """The target of each gambler. If nobody else is left, K so far is 1."""
     needs = [1.0 if rule == "so far" else RULES[rule].needs(DELETED, j) for j in range(1, DELETED + 1)]
     return np.array([_peak(need / alpha) if peaks else need / alpha for need in needs])
 

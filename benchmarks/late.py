@@ -1,4 +1,4 @@
-"""Streams whose labels come late, as events in the order of their times."""
+"""Streams whose labels come late, as events in time order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Event(NamedTuple):
 
 
 def in_order(observed: Any, delays: Any) -> list[Event]:
-    """Observations and labels in the order of their times; of equal ones observations first. No label: inf."""
+    """Observations and labels in time order, observations first among equal times. A delay of inf is no label."""
     rows = list(zip(np.asarray(observed, float).tolist(), np.asarray(delays, float).tolist(), strict=True))
     made = [Event(time, "observe", i) for i, (time, _) in enumerate(rows)]
     made += [Event(time + late, "label", i) for i, (time, late) in enumerate(rows) if late < np.inf]
@@ -44,7 +44,7 @@ def fraud(seed: int | np.random.Generator, slow: int = 800, fast: int = 2200) ->
 def played(
     queue: LateLabels, x: Any, y: list[Any], events: list[Event], each: Callable[[LateLabels], LateLabels] = lambda q: q
 ) -> tuple[LateLabels, list[tuple[Any, Step]]]:
-    """Pass events on to a queue; what it released. ``each`` may replace the queue after an event."""
+    """Pass events to a queue; return the queue and what it released. ``each`` may replace the queue after an event."""
     released: list[tuple[Any, Step]] = []
     for time, kind, i in events:
         if kind == "observe":
@@ -56,7 +56,7 @@ def played(
 
 
 def counted(monitor: Monitor, x: Any, y: list[Any], events: list[Event], wait: int) -> Monitor:
-    """The rule of an earlier version, which is not valid: when more than ``wait`` observations wait the first is left
+    """The rule of an earlier version, which is not valid: if more than ``wait`` observations wait, the first is left
     out."""
     queue: deque[int] = deque()
     labelled: set[int] = set()

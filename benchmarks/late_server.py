@@ -17,7 +17,7 @@ from exchangeable.service.wire import Batch, Extras, LateLabel
 
 
 class Place:
-    """An engine on a database, with one stream; events of one kind that follow one another may share a request."""
+    """An engine on a database, with one stream; consecutive events of one kind may share a request."""
 
     def __init__(self, path: Path, stream: dict[str, Any]) -> None:
         self.now = 0.0
@@ -34,7 +34,7 @@ class Place:
         self.store.close()
 
     def play(self, x: Any, y: list[Any], events: list[late.Event], most: int = 1) -> dict[str, Any]:
-        """The stream after these events; ``most`` events of one kind in a request."""
+        """Play these events, at most ``most`` of one kind per request; return the last reply and all p-values."""
         future: Future[Any] | None = None
         while events:
             same = next((k for k, event in enumerate(events) if event.kind != events[0].kind), len(events))

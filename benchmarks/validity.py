@@ -1,7 +1,7 @@
 """False alarms of everything that we ship, on exchangeable data, and of the peers: writes VALIDITY.md beside this file.
 
 ``python benchmarks/validity.py [--runs N] [--seed N] [--out FILE]``; ends with exit code 1 if a promise is broken.
-``--only entry-points`` counts those alone, and prints their part of the document without writing it.
+``--only entry-points`` runs only these, and prints their section without writing the document.
 """
 
 from __future__ import annotations

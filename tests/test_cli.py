@@ -100,7 +100,7 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     assert (said["measure"], said["neighbours"]) == ("nearest-neighbour", 1)
     assert (said["bet"], said["epsilon"]) == ("adaptive", None)
     assert (said["alarm"], said["alpha"], said["threshold"], said["period"]) == ("ville", 0.05, 20.0, None)
-    promise = "On exchangeable data the chance that the test of this table, once, rejects is at most 0.05."
+    promise = "On exchangeable data the chance that one test of this table rejects is at most 0.05."
     assert (said["on_alarm"], said["guarantee"]) == ("latch", promise)
     assert said["changepoint"] == path.changepoint() == monitor.changepoint
     assert (said["alarms"], said["changepoints"]) == (
@@ -265,7 +265,7 @@ def test_every_alarm_has_a_name(run: Run, tmp_path: Path, alarm: str, on_alarm: 
     assert said["changepoints"] == path.lowest[path.alarm][first].tolist()
     assert said["changepoint"] == path.changepoint()
     assert said["rejected"] is bool(path.alarm.any())
-    once = "On exchangeable data the chance that the test of this table, once, rejects is at most 0.01."
+    once = "On exchangeable data the chance that one test of this table rejects is at most 0.01."
     promise = once if (alarm, on_alarm) == ("ville", "latch") else monitor.guarantee
     assert (said["alarm"], said["on_alarm"], said["guarantee"]) == (alarm, on_alarm, promise)
     for amount in ("p_value", "e_value"):  # each start is another chance

@@ -165,14 +165,14 @@ def test_positions_come_in_the_form_of_the_values() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"streams": 1}, "streams must be an integer from 2 on, the number of streams given, got 1"),
-        ({"streams": 3.0}, "streams must be an integer from 2 on, the number of streams given, got 3.0"),
-        ({"streams": True}, "streams must be an integer from 2 on"),
+        ({"streams": 1}, "streams must be an integer from 2, the number of streams given, to 2**53, got 1"),
+        ({"streams": 3.0}, "streams must be an integer from 2, the number of streams given, to 2**53, got 3.0"),
+        ({"streams": True}, "streams must be an integer from 2"),
         ({"streams": 2, "joined": [1, 2]}, "streams and joined must not both be given"),
         ({"joined": [1]}, "joined must hold one position for each of the 2 streams, got 1"),
-        ({"joined": [1, 0]}, "joined must hold integers from 1 on, got 0 for stream 'b'"),
-        ({"joined": [1, 1.5]}, "joined must hold integers from 1 on, got 1.5 for stream 'b'"),
-        ({"joined": {"a": 1}}, "joined must hold integers from 1 on, got nan for stream 'b'"),
+        ({"joined": [1, 0]}, "joined must hold integers from 1 to 2**53, got 0 for stream 'b'"),
+        ({"joined": [1, 1.5]}, "joined must hold integers from 1 to 2**53, got 1.5 for stream 'b'"),
+        ({"joined": {"a": 1}}, "joined must hold integers from 1 to 2**53, got nan for stream 'b'"),
         ({"joined": [4, 4]}, "joined must hold different positions, got the same one for streams 'a' and 'b'"),
         ({"joined": "place"}, "joined must be a one-dimensional array of numbers, got 'place'"),
         ({"joined": [1, None]}, "joined must be a one-dimensional array of numbers"),
@@ -185,7 +185,7 @@ def test_bad_sizes_and_positions(more: dict[str, Any], said: str) -> None:
 
 def test_bad_columns_of_positions() -> None:
     table = pl.DataFrame({"stream": ["a", "b"], "log_value": [1.0, 2.0], "place": [1, None]})
-    with pytest.raises(ValueError, match=r"^joined must hold integers from 1 on, got nan for stream 'b'$"):
+    with pytest.raises(ValueError, match=r"^joined must hold integers from 1 to 2\*\*53, got nan for stream 'b'$"):
         e_bh(table, 0.05, joined="place")
     with pytest.raises(ValueError, match=r"^joined must name one of the columns .*, got 'position'$"):
         e_bh(table, 0.05, joined="position")
@@ -544,7 +544,12 @@ def test_parquet_types(tmp_path: Path) -> None:
     [
         (FLEET, ["--alpha", "2"], 2, "alpha must lie in (0, 1), got 2"),
         (FLEET, ["--alpha", "nan"], 2, "alpha"),
-        (FLEET, ["--streams", "2"], 2, "streams must be an integer from 3 on, the number of streams given, got 2"),
+        (
+            FLEET,
+            ["--streams", "2"],
+            2,
+            "streams must be an integer from 3, the number of streams given, to 2**53, got 2",
+        ),
         (FLEET, ["--stream", "steam"], 2, "did you mean 'stream'?"),
         (FLEET, ["--log-value", "value"], 2, "--log-value 'value' is not a column"),
         (FLEET, ["--log-value", "log_value", "--log10-value", "log_value"], 2, "got both"),

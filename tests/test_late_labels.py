@@ -141,7 +141,7 @@ def test_a_label_in_time_that_is_passed_on_too_late_is_counted_apart() -> None:
     assert waits.left_out == LeftOut(expired=2, undelivered=1, classes={"no": 1})
     assert waits.guarantee.endswith(
         ", and if labels are delivered before events that are later than their observation plus 10 seconds "
-        "(not so for 1)."
+        "(not true for 1)."
     )
 
 
@@ -260,7 +260,7 @@ def test_bad_ids_and_labels() -> None:
     waits.observe("a", 1.0)
     waits.observe(np.int64(3), 1.0)  # type: ignore[arg-type]
     for bad in (True, 1.5, None, ("a",)):
-        with pytest.raises(ValueError, match="id must be a text or an integer"):
+        with pytest.raises(ValueError, match="id must be a string or an integer"):
             waits.observe(bad, 1.0)  # type: ignore[arg-type]
     for known in ("a", 3):
         with pytest.raises(ValueError, match="id must differ from those of other examples"):
@@ -281,7 +281,7 @@ def test_what_the_monitor_refuses_changes_nothing_and_can_be_left_out() -> None:
         waits.observe(name, [1.0], y)
     before = snapshot.encode(waits)
     for _ in range(2):
-        with pytest.raises(ValueError, match="example 'c' cannot be tested: y must"):
+        with pytest.raises(ValueError, match=r"example 'c' cannot be tested, and never\('c'\) leaves it out: y must"):
             waits.label("a", 1.0)
         assert snapshot.encode(waits) == before
     waits.never("c")
@@ -335,8 +335,12 @@ def test_memory_of_expired_ones_is_bounded() -> None:
     ("counts", "server", "words"),
     [
         (LeftOut(), False, "P."),
-        (LeftOut(), True, "P. This holds if delays were not changed by outages."),
-        (LeftOut(expired=1), True, "not on time or traffic, and if delays were not changed by outages."),
+        (LeftOut(), True, "P. This holds if delays were not changed by outages or by a full queue."),
+        (
+            LeftOut(expired=1),
+            True,
+            "not on time or traffic, and if delays were not changed by outages or by a full queue.",
+        ),
         (LeftOut(expired=3, crowded=3), False, "which 3 observations an earlier version left out, because too many"),
     ],
 )
@@ -445,3 +449,38 @@ def test_forged_snapshots_are_refused(change: dict[str, Any]) -> None:
 def test_seconds_keep_their_order() -> None:
     given = ["2026-01-01T00:00:00Z", "2026-01-01T01:30:00+01:00", "2026-01-01T00:30:00.5Z"]
     assert [seconds(one) - seconds(given[0]) for one in given] == [0.0, 1800.0, 1800.5]
+
+
+def test_an_example_is_tested_once() -> None:
+    queue = LateLabels(Monitor(measures.Value(), seed=0), wait="forever", most=2)
+    queue.observe("a", 1.0, "u")
+    again = snapshot.decode(snapshot.encode(queue))
+    for one in (queue, again):
+        with pytest.raises(ValueError, match="id must differ from those of other examples, got 'a' again"):
+            one.observe("a", 1.0, "u")
+        assert one.monitor.n == 1
+    for name in ("b", "c"):
+        queue.observe(name, 2.0, "u")
+    queue.observe("a", 1.0, "u")  # only the latest ids are remembered
+    assert queue.monitor.n == 4
+
+
+@pytest.mark.parametrize("id_", [[1], {}, None, True, 1.5])
+def test_ids_are_plain(id_: Any) -> None:
+    queue = LateLabels(Monitor(measures.Value(), seed=0), wait="forever")
+    queue.observe(1, 2.0)
+    for call in (lambda: queue.observe(id_, 1.0), lambda: queue.label(id_, "u"), lambda: queue.never(id_)):
+        with pytest.raises(ValueError, match="id must be a string or an integer"):
+            call()
+    assert queue.waiting == [1]
+
+
+def test_a_time_in_other_units_is_refused() -> None:
+    """One such time would make all that wait seem late."""
+    queue = LateLabels(Monitor(measures.Value(), seed=0), wait=3600)
+    queue.observe("a", 1.0, time=1.7e9)
+    with pytest.raises(ValueError, match="time must be within 10 years of the latest"):
+        queue.observe("b", 1.0, time=1.7e12)
+    with pytest.raises(ValueError, match="time must be within 10 years of the latest"):
+        queue.label("a", "u", time=12)
+    assert [name for name, _ in queue.label("a", "u", time="2023-11-14T22:13:21+00:00")] == ["a"]

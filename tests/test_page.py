@@ -394,10 +394,10 @@ def test_observations_left_out_are_shown_by_label(server: Server, tab: Open) -> 
     server.call("POST", "/v1/streams/late/labels", {"id": "i1", "y": "none", "time": 20})
     page = tab().page
     page.goto(f"{server.url}/streams/late")
-    seen(page, "#waiting-line", "None waits; at most 10,000 may. 12 left out, because the label did not come in time")
+    seen(page, "#waiting-line", "None waiting; at most 10,000 may wait. 12 left out, because the label did not come")
     seen(page, "#waiting-line", "(labels that came after all: fraud: 1, none: 1). 1 of these labels came in time, but")
     seen(page, "#guarantee", "This holds if the delay of a label depends on its own example only")
-    seen(page, "#configuration", "observations wait 60 s for them by the clock of the client, at most 10,000 at once")
+    seen(page, "#configuration", "observations wait 60 s for them on the client's clock, at most 10,000 at once")
     server.send("late", {"x": [0.0], "id": "more", "time": 250})
     server.call("POST", "/v1/streams/late/labels", {"id": "more", "never": True})
     seen(page, "#waiting-line", "1 left out, because the label will never come.")

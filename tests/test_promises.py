@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ import pytest
 from scipy import stats
 
 import exchangeable as ex
+from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
 from exchangeable.monitor import BetWarning, default_bet
 from exchangeable.results.canonical import column_stream, table_seed
@@ -129,6 +132,48 @@ def test_what_is_constant_is_never_tested() -> None:
     assert result.explain(features=["still", "c0"]).features[-1].log10_max == 0.0
     assert result.explain().features
     assert ex.test({"a": [1.0] * 30, "b": ["x"] * 30}).explain().features == []
+
+
+def test_a_constant_column_changes_nothing() -> None:
+    x = np.random.default_rng(0).normal(size=200) + np.linspace(0, 2, 200)
+    alone = ex.test({"x": x})
+    for more in ({"c": np.ones(200)}, {"c": ["a"] * 200}, {"b": [0.0] * 200, "c": [True] * 200}):
+        result = ex.test({**more, "x": x})
+        assert (result.measure, result.p_value) == (alone.measure, alone.p_value)
+        assert ex.check_split(x[:100], x[100:]).p_value == pytest.approx(
+            ex.check_split(*({"x0": half, "c": [1.0] * 100} for half in (x[:100], x[100:]))).p_value
+        )
+    assert ex.test({"x": x, "y": [1.5] * 200}, "y").rejected_by == ["x"]  # a constant label leaves the column
+    frame = mixed()
+    assert ex.test(frame, "kind").p_value == ex.test(frame.assign(a=1.0, z="same"), "kind").p_value
+
+
+def test_constant_columns_do_not_count_as_many(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({f"v{i}": rng.normal(size=120) for i in range(56)} | {f"c{i}": 1.0 for i in range(10)})
+    frame["v0"] += 3.0 * (np.arange(120) > 60)
+    frame["y"] = rng.choice(["u", "w"], 120)
+    frame.to_parquet(tmp_path / "d.parquet")
+    said = json.loads(run("test", "d.parquet", "--label", "y", "--format", "json").out)
+    result = ex.test(frame, "y")
+    assert said["columns_tested"] == len(result.columns) == 57
+    assert (said["seed"], said["rejected"], said["p_value"]) == (result.seed, True, result.p_value)
+
+
+def test_labels_hash_by_their_text() -> None:
+    frame = mixed().assign(y=np.arange(120) % 3)
+    seeds = [table_seed(assemble(gather(frame.astype({"y": kind}), "y"))) for kind in (int, str, float)]
+    assert seeds[0] == seeds[1] == seeds[2]
+
+
+def test_a_score_that_depends_on_the_batch_warns() -> None:
+    """As some models do where large terms cancel, beyond what rounding with the default scale can mend."""
+    X = np.random.default_rng(0).normal(size=(64, 1))
+    with pytest.warns(UserWarning, match=r"other outputs alone than among others.* give Frozen scale=") as caught:
+        measures.Frozen(lambda X, y: X[:, 0] + 1e-7 * len(X)).extend(X)
+    scale = float(str(caught[0].message).rpartition("=")[2])
+    measures.Frozen(lambda X, y: X[:, 0] + 1e-7 * len(X), scale=scale).extend(X)  # no warning any more
+    measures.Frozen(lambda X, y: X[:, 0] + 1e-15 * len(X)).extend(X)
 
 
 def p_values_at(seeds: str, steps: int, runs: int) -> np.ndarray:

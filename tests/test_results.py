@@ -347,7 +347,7 @@ def test_the_plain_test_is_the_monitor() -> None:
     assert result.log10_max == path.log_value.max() / LN10
     assert result.e_value == math.exp(path.log_value[-1])
     assert result.p_value == math.exp(-path.log_value.max())
-    promise = "On exchangeable data the chance that the test of this table, once, rejects is at most 0.05."
+    promise = "On exchangeable data the chance that one test of this table rejects is at most 0.05."
     assert (result.guarantee, result.alpha, result.seed) == (promise, 0.05, 2)
     assert result.rejected_by == ["whole examples"]
 

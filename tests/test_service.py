@@ -79,6 +79,17 @@ def test_a_stream_is_made_once_and_parts_left_out_take_defaults(server: Served) 
     assert server.ask("PUT", "/v1/streams/a", json={"seed": 8}).status_code == 201
 
 
+def test_a_part_that_is_left_out_is_that_of_the_stream(server: Served) -> None:
+    """Whatever the defaults were when it was made."""
+    watched = {"alarm": {"kind": "shiryaev-roberts", "period": 2000}}
+    made = server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "adaptive"}}).json()
+    assert "sounds after about 2,000 examples" in made["notes"][0]
+    assert server.ask("PUT", "/v1/streams/a", json=watched).status_code == 200
+    assert server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "watchful"}}).status_code == 409
+    fresh = server.ask("PUT", "/v1/streams/b", json=watched).json()
+    assert (fresh["configuration"]["bet"]["kind"], fresh["notes"]) == ("watchful", [])
+
+
 @pytest.mark.parametrize("name", ["A", "a" * 65, "-a", ".a", "a b", "ä", "a%2Fb", "..%2f..", "a%00"])
 def test_a_stream_with_an_unlawful_name_is_refused(server: Served, name: str) -> None:
     assert server.ask("PUT", f"/v1/streams/{name}", json={}).status_code in (404, 422)

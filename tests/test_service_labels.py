@@ -145,7 +145,7 @@ def test_times_must_be_times(server: Served, time: str) -> None:
 def test_both_times_must_be_given_and_in_order(server: Served) -> None:
     made(server, wait=60)
     law = "time must be given with every label, and with every observation without one"
-    why = "stream 'a' waits 60 seconds by the clock of its clients"
+    why = "stream 'a' waits 60 seconds on the clock of its clients"
     assert observe(server, 1, "a")["message"] == f"{law}, at seq 1: {why}"
     assert observe(server, 1, "a", y="b")["accepted"] == 1  # it does not wait
     observe(server, 2, "b", time=5)
@@ -165,7 +165,7 @@ def test_a_label_in_time_that_is_delivered_too_late(server: Served) -> None:
     assert server.label("a", [{"id": "a", "y": "other", "time": 9}]).json()["error"] == "different"
     shown = server.show("a")
     assert (shown["left_out"]["undelivered"], shown["left_out"]["classes"]) == (1, {"fraud": 1})
-    condition = "delivered before events that are later than their observation plus 10 seconds (not so for 1)"
+    condition = "delivered before events that are later than their observation plus 10 seconds (not true for 1)"
     assert condition in shown["state"]["guarantee"]
     assert f"{PROMISE} This holds if " in server.ask("GET", "/v1/streams/a").json()["state"]["guarantee"]
 
@@ -193,7 +193,7 @@ def test_a_refused_request_changes_nothing(server: Served) -> None:
 def test_the_server_stamps_both(server: Served) -> None:
     made(server, wait=60, clock="server")
     hand = Hand(server)
-    promised = f"{PROMISE} This holds if delays were not changed by outages."
+    promised = f"{PROMISE} This holds if delays were not changed by outages or by a full queue."
     assert observe(server, 1, "a", time="noon, more or less")["state"]["guarantee"] == promised  # data, and no more
     observe(server, 2, "b")
     hand.now += 60.0
@@ -203,7 +203,7 @@ def test_the_server_stamps_both(server: Served) -> None:
     assert (reply["late"], reply["expired"], reply["waiting"]) == (1, 1, 0)
     assert reply["state"]["guarantee"] == (
         f"{PROMISE} This holds if the delay of a label depends on its own example only, not on time or traffic, "
-        "and if delays were not changed by outages."
+        "and if delays were not changed by outages or by a full queue."
     )
 
 
@@ -212,7 +212,7 @@ def test_labels_with_times_are_refused_by_the_clock_of_the_server(server: Served
     observe(server, 1, "a")
     reply = label(server, "a", time=7)
     assert reply["message"] == (
-        "time must be left out of labels in stream 'a', which goes by the server's clock, got 7.0 for id 'a'"
+        "time must be left out of labels in stream 'a', which uses the server's clock, got 7.0 for id 'a'"
     )
     assert label(server, "a")["accepted"] == 1
 
@@ -311,10 +311,10 @@ def test_a_label_that_never_comes(server: Served) -> None:
 @pytest.mark.parametrize(
     ("line", "law"),
     [
-        ({"id": "a"}, "y must be given, or never: true, and not both"),
-        ({"id": "a", "never": False}, "y must be given, or never: true, and not both"),
-        ({"id": "a", "never": True, "y": 1}, "y must be given, or never: true, and not both"),
-        ({"id": "a", "never": True, "time": 1}, "time must be left out where the label never comes"),
+        ({"id": "a"}, "either y or never: true must be given, not both"),
+        ({"id": "a", "never": False}, "either y or never: true must be given, not both"),
+        ({"id": "a", "never": True, "y": 1}, "either y or never: true must be given, not both"),
+        ({"id": "a", "never": True, "time": 1}, "time must be left out if the label never comes"),
         ({"id": "a", "never": "yes"}, "never must be true or false"),
         ({"id": "a", "y": 1, "time": []}, "time must be a text or a finite number"),
     ],

@@ -192,7 +192,7 @@ def test_frames_that_are_no_fleet_are_refused(spark: SparkSession) -> None:
         (frame, {"key": "q"}, no_key),
         (frame, {"alpha": 1.0}, r"^alpha must lie in \(0, 1\), got 1.0$"),
         (frame, {"evidence": "most"}, r"^evidence must be 'current' or 'adjusted', got 'most'$"),
-        (frame, {"streams": 1}, r"^streams must be an integer from 2 on, the number of streams given, got 1$"),
+        (frame, {"streams": 1}, r"^streams must be an integer from 2, the number of streams given, to 2\*\*53, got 1$"),
         (frame.withColumn("test", F.lit(1)), {}, r"^df must be of streams that were not restarted"),
         (frame.drop("n"), {}, r"^df must be the result of test_streams or monitor_streams, got no column 'n'$"),
         (frame.where("k > 5"), {}, r"^df must hold at least one stream, got none$"),

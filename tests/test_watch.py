@@ -447,7 +447,10 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 def test_standard_input_that_is_closed(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m exchangeable watch --seed 0 <&-"], cwd=tmp_path, capture_output=True, check=False
+        ["bash", "-c", f"{sys.executable} -m exchangeable watch --seed 0 <&-"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (3, b"exchangeable: standard input is closed\n")
 
@@ -547,6 +550,14 @@ def test_other_options_are_refused(run: Run, tmp_path: Path, options: tuple[obje
     assert f"s was made with {options[0]} " in done.err
     assert (tmp_path / "s").read_bytes() == before
     assert run("watch", "x", "--state", "s", "--alpha", 0.01, "--seed", 0).code == 0  # the defaults, spelt out
+
+
+def test_what_is_left_out_is_that_of_the_state(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "x", [0.25, 0.5])
+    assert run("watch", "x", "--state", "s", "--bet", "power", "--epsilon", 0.5, "--seed", 4).code == 0
+    assert run("watch", "x", "--state", "s").code == 0
+    assert saved(tmp_path / "s")["configuration"]["bet"] == "power"
+    assert saved_seed(tmp_path / "s") == 4
 
 
 def test_another_table_of_scores_is_refused(run: Run, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ ALARMS: Mapping[str, Callable[[], Alarm]] = MappingProxyType(
 
 
 def default_bet(alarm: str) -> str:
-    """The name of the bet for whoever chooses none with this alarm.
+    """The name of the default bet for this alarm.
 
     >>> default_bet("ville"), default_bet("cusum")
     ('adaptive', 'watchful')

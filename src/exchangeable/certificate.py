@@ -14,6 +14,7 @@ import numpy as np
 from exchangeable import catalogue
 from exchangeable.alarms import Cusum, Difference, ShiryaevRoberts, Ville
 from exchangeable.martingale import Martingale
+from exchangeable.monitor import default_bet
 from exchangeable.protocols import Alarm, Floats, Integers, Measure, in_interval, whole
 from exchangeable.pvalues import PValues
 
@@ -228,10 +229,10 @@ def certify(
 ) -> Certificate:
     """Count the false alarms of one measure, bet and alarm on exchangeable data.
 
-    Each is a name of the catalogue or a function that makes a fresh object; the default bet is the one that suits a
-    named alarm (`catalogue.default_bet`), or "adaptive". A named alarm is set so that the chance of
-    an alarm within the steps is promised to be at most ``alpha`` (`level`). The same seed gives the same numbers on any
-    number of processes; lambdas run in this process only. Time is that of ``runs`` runs, memory that of one.
+    Each is a name of the catalogue or a function that makes a fresh object; the default bet is the one that suits the
+    alarm (`monitor.default_bet`). A named alarm is set so that the chance of an alarm within the steps is promised to
+    be at most ``alpha`` (`level`). The same seed gives the same numbers on any number of processes; lambdas run in this
+    process only. Time is that of ``runs`` runs, memory that of one.
 
     >>> from exchangeable import alarms, bets, measures
     >>> make = measures.NearestNeighbour, bets.SimpleMixture, lambda: alarms.Ville(0.2)
@@ -239,7 +240,10 @@ def certify(
     'kept'
     """
     if bet is None:
-        bet = catalogue.default_bet(alarm) if isinstance(alarm, str) and alarm in catalogue.ALARMS else "adaptive"
+        if isinstance(alarm, str):
+            bet = catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"  # refused below
+        else:
+            bet = type(default_bet(alarm()))
     survey = Survey([measure], [bet], [alarm], data, runs, steps, alpha, seed)
     return certify_all([survey], processes=processes, progress=progress)[0]
 

@@ -40,7 +40,7 @@ LONGEST_WAIT = 300.0  # seconds, however long the server asks to wait
 SILENCE = 45.0  # seconds: three heartbeats of events
 T = TypeVar("T")
 NDJSON = {"Content-Type": "application/x-ndjson"}
-FULL = "too-many-waiting"  # for their labels
+FULL = "too-many-waiting"  # too many observations wait for their labels
 
 
 class ClientError(Exception):
@@ -105,7 +105,7 @@ class Client:
         return self._json("PUT", _path(name), json=dict(configuration or {}))
 
     def delete(self, name: str) -> None:
-        """Remove a stream and its history; its place in the fleet and the number of its tests stay."""
+        """Remove a stream and its history; its place in the fleet and the number of its tests are kept."""
         self._once("DELETE", _path(name))
 
     def stream(self, name: str, *, batch: int = 1000, age: float = 1.0, room: int = 100_000) -> Stream:
@@ -124,7 +124,7 @@ class Client:
                 return
 
     def fleet(self, alpha: float = 0.05, method: str = "adjusted") -> dict[str, Any]:
-        """Which streams have changed, at a false discovery rate of at most alpha; ``promise`` says what this means."""
+        """Which streams have changed, at a false discovery rate of at most alpha; ``promise`` explains it in words."""
         return self._json("GET", "/v1/fleet", params={"alpha": alpha, "method": method})
 
     def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
@@ -172,12 +172,11 @@ class Stream:
     ``age`` seconds, they go out in one request. There is no thread: age is looked at when something is sent, so end
     with ``flush``, or use the stream in a ``with`` block, which flushes. Whatever else asks the server flushes first.
 
-    Failures that may pass (no connection, a timeout, overload, a restart, a full disk, too many observations that wait
-    for their labels) do not stop ``send``: it keeps
-    the observations, and tries again after a rest that grows. When ``room`` of them wait, ``send`` blocks, as ``flush``
-    does, for the client's patience, and then raises ``ClientError``. The same observations are sent again under the
-    same numbers, of which the server counts none twice. Those that have arrived are kept while there is room: if the
-    server goes back (restored from a backup), it gets them again.
+    Failures that may pass (no connection, a timeout, overload, a restart, a full disk, too many observations waiting
+    for labels) do not stop ``send``: it keeps the observations, and tries again after a rest that grows. When ``room``
+    of them wait, ``send`` blocks, as ``flush`` does, for the client's patience, and then raises ``ClientError``. The
+    same observations are sent again under the same numbers, of which the server counts none twice. Those that have
+    arrived are kept while there is room: if the server goes back (restored from a backup), it gets them again.
 
     A refusal that will not pass (a wrong observation, another writer, no such stream) is raised at once, and again by
     every later call; what waits stays in the buffer, until ``discard`` gives it back. Numbers go on from the server's
@@ -239,7 +238,7 @@ class Stream:
         return self._flush()
 
     def _flush(self, until: str | None = None) -> dict[str, Any] | None:
-        """Send all that waits, trying again until patience ends or the server refuses it with this code."""
+        """Send all buffered observations; retry until the patience ends or the server's error code is ``until``."""
         self._check()
         state = None
         end = time.monotonic() + self._client.patience
@@ -309,7 +308,7 @@ class Stream:
             return self._post()
         except _Passing as failure:
             room = failure.error.body.get("room", 0)
-            if failure.error.code == FULL and 0 < room < len(lines):  # for some of them there is room
+            if failure.error.code == FULL and 0 < room < len(lines):  # there is room for some of them
                 return self._post(room)
             raise
         self._arrive(len(lines))
@@ -383,19 +382,19 @@ class Stream:
         return self._client._json("GET", f"{self._path}/history", params=given)
 
     def label(self, id: str, y: str | float, time: Any = None) -> dict[str, Any]:  # noqa: A002
-        """The label of an observation that waits for it under its id; the server's reply.
+        """Send the label of a waiting observation, by its id; return the server's reply.
 
         ``time`` is when the label came, by the clock that gave the times of the observations: a number of seconds, or a
-        date and time with a UTC offset. Leave it out where the stream waits forever, or goes by the server's clock.
+        date and time with a UTC offset. Leave it out if the stream waits forever, or uses the server's clock.
         """
         return self._label({"id": id, "y": _plain(y)} | ({} if time is None else {"time": _time(time)}))
 
     def never(self, id: str) -> dict[str, Any]:  # noqa: A002
-        """Say that the label of an observation will never come. This may depend on that observation only."""
+        """State that the label of an observation will never come. This may depend on that observation only."""
         return self._label({"id": id, "never": True})
 
     def _label(self, line: dict[str, Any]) -> dict[str, Any]:
-        """Send what waits, and then this; where too many wait for their labels, this goes first."""
+        """Send the buffered observations, then this; if too many wait for their labels, this goes first."""
         full: ClientError | None = None
         try:
             self._flush(until=FULL)
@@ -406,7 +405,7 @@ class Stream:
         try:
             return self._client._json("POST", f"{self._path}/labels", json=line)
         except ClientError as error:
-            if full is not None and error.code == "unknown-id":  # its observation has not been taken yet
+            if full is not None and error.code == "unknown-id":  # its observation has not been accepted yet
                 raise full from error
             raise
 
@@ -500,7 +499,7 @@ def _observation(x: Any, y: Any = None, id: str | None = None, time: Any = None)
 
 
 def _time(time: Any) -> Any:
-    """Dates and times as ISO 8601 writes them."""
+    """Dates and times as ISO 8601 text; other values unchanged."""
     value = _plain(time)
     return value.isoformat() if hasattr(value, "isoformat") else value
 

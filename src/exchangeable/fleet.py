@@ -26,8 +26,8 @@ class Discoveries(NamedTuple):
 
     ``rejected`` is a mask in the order of the input: ``frame[found.rejected]`` in pandas,
     ``frame.filter(found.rejected)`` in Polars. ``rule`` is "given" (K is the number of streams given), "fixed" (K was
-    fixed in advance) or "joined" (weighted by the order of joining: not ``log e_j`` but ``log(e_j / (j (j + 1)))`` is
-    compared with the threshold, which has 1 in the place of K).
+    fixed in advance) or "joined" (weighted by the order of joining: ``log(e_j / (j (j + 1)))`` instead of ``log e_j``
+    is compared with the threshold, and K is 1 in the threshold).
     """
 
     names: list[Any]  # of the k streams found
@@ -35,7 +35,7 @@ class Discoveries(NamedTuple):
     rejected: NDArray[np.bool_]
     streams: int  # K; with the rule "joined", the last position given
     alpha: float
-    log_threshold: float  # log(K / (alpha k)), which all found have reached, with k = 1 where none is found
+    log_threshold: float  # log(K / (alpha k)), which all found have reached, with k = 1 if none is found
     rule: Rule
 
     def __repr__(self) -> str:
@@ -83,8 +83,8 @@ def e_bh(
     >>> found.names, found.rejected.tolist(), round(found.log_threshold, 2)
     (['a', 'c'], [True, False, True, False], 3.69)
 
-    Which K. By default K is the number of streams given. That is valid if these are all the streams there will ever
-    be: none was added or removed after somebody had looked. Otherwise use one of these:
+    The choice of K: by default K is the number of streams given. That is valid if these are all the streams there will
+    ever be: none was added or removed after somebody had looked. Otherwise use one of these:
 
     - ``streams``: K, the most streams there will ever be, deleted ones included, fixed before the first look. Streams
       that are not given count as e = 0.
@@ -199,7 +199,7 @@ def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | 
 def _rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
     """The smallest log value found (inf where none is), by which equals are treated alike; and the log threshold.
 
-    Nothing below the threshold of finding all can be found, so only what lies above is sorted.
+    Values below the threshold for finding all streams cannot be found, so only those above it are sorted.
     """
     highest = np.sort(values[values >= log_threshold(K, len(values), alpha)])[::-1]
     enough = np.flatnonzero(highest >= log_threshold(K, np.arange(1, len(highest) + 1), alpha))
@@ -209,7 +209,7 @@ def _rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
 
 
 def fleet_size(streams: int | None, given: int) -> int:
-    """K of ``e_bh``: the number fixed in advance, which is at least the number of streams given, or that number.
+    """K of ``e_bh``: ``streams``, which must be at least the number given, or that number if it is None.
 
     >>> fleet_size(100, 4), fleet_size(None, 4)
     (100, 4)
@@ -217,19 +217,20 @@ def fleet_size(streams: int | None, given: int) -> int:
     if streams is None:
         return given
     if isinstance(streams, bool) or not isinstance(streams, (int, np.integer)) or not given <= streams <= 2**53:
-        raise ValueError(f"streams must be an integer from {given} on, the number of streams given, got {streams!r}")
+        law = f"streams must be an integer from {given}, the number of streams given, to 2**53"
+        raise ValueError(f"{law}, got {streams!r}")
     return int(streams)
 
 
 def _places(joined: Any, given: Any, names: Names, count: int) -> Floats:
-    """The position of each stream in the order of joining: distinct integers from 1 on."""
+    """The position of each stream in the order of joining: distinct positive integers."""
     places = _aligned(joined, given)
     if len(places) != count:
         raise ValueError(f"joined must hold one position for each of the {count} streams, got {len(places)}")
     bad = np.flatnonzero(~((places >= 1.0) & (places <= 2.0**53) & (places == np.floor(places))))
     if bad.size:
         stream = names(bad[:1])[0]
-        raise ValueError(f"joined must hold integers from 1 on, got {places[bad[0]]:g} for stream {stream!r}")
+        raise ValueError(f"joined must hold integers from 1 to 2**53, got {places[bad[0]]:g} for stream {stream!r}")
     order = np.argsort(places, kind="stable")
     twice = np.flatnonzero(np.diff(places[order]) == 0.0)
     if twice.size:

@@ -2,7 +2,7 @@
 
 An example is used if its own delay, the time of its label minus the time of its observation, is at most ``wait``. This
 is valid if pairs of example and delay are exchangeable. A rule that looks at the number of waiting examples is not: it
-lets traffic decide which examples are tested. `LateLabels` and the monitoring server share what is below.
+lets traffic decide which examples are tested. `LateLabels` and the monitoring server share the code below.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import numpy as np
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Step, whole
 
-CLASSES, OTHER = 10, "other"  # labels that are counted one by one, and the name for all others
-LONGEST = 64  # characters of a label that is counted
+CLASSES, OTHER = 10, "other"  # labels that are counted separately, and the name for all others
+LONGEST = 64  # characters of a counted label
 MOST = 2**53  # the largest count
+FAR = 10 * 366 * 86_400  # seconds between two events of a stream, at most: more is a mistake, such as milliseconds
 
 # ------------------------------------------------------------------ the rule
 
@@ -38,7 +39,7 @@ class Waiter(Protocol):
 
     @property
     def used(self) -> bool | None:
-        """True if it has a label that came in time, False if it is left out, None if that is open."""
+        """True if it has a label that came in time, False if it is left out, None if undecided."""
 
 
 W = TypeVar("W", bound=Waiter)
@@ -60,7 +61,7 @@ def decided(queue: Iterable[W], latest: float | None, wait: float) -> Iterator[t
 
 
 def delay(observed: float | None, labelled: float | None) -> float:
-    """How many seconds after the observation its label came; 0 where there are no times because none are needed."""
+    """How many seconds after the observation its label came; 0 if times are missing because none are needed."""
     if observed is None or labelled is None:
         return 0.0
     if labelled < observed:
@@ -69,7 +70,7 @@ def delay(observed: float | None, labelled: float | None) -> float:
 
 
 def seconds(time: Any) -> float:
-    """A time as a number of seconds: since 1970 for a ``datetime`` or a text in ISO 8601, both with a UTC offset.
+    """A time as a number of seconds: since 1970 for a ``datetime`` or ISO 8601 text, both with a UTC offset.
 
     >>> seconds(12), seconds("1970-01-01T01:00:05+01:00")
     (12.0, 5.0)
@@ -87,28 +88,43 @@ def seconds(time: Any) -> float:
     return number
 
 
+def check_near(time: float, latest: float | None) -> float:
+    """Reject a time that lies years from the latest one: it would make everything else seem late.
+
+    >>> check_near(1.7e12, 1.7e9)
+    Traceback (most recent call last):
+    ...
+    ValueError: time must be within 10 years of the latest, 1.7e+09, got 1.7e+12: give seconds of one clock
+    """
+    if latest is not None and abs(time - latest) > FAR:
+        raise ValueError(
+            f"time must be within 10 years of the latest, {latest:g}, got {time:g}: give seconds of one clock"
+        )
+    return time
+
+
 def _is_number(value: Any) -> bool:
-    """Whether it is a number of Python's or NumPy's, and no truth value."""
+    """Whether it is a Python or NumPy number, and not a boolean."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 @dataclass
 class LeftOut:
-    """Observations that were left out of the test, counted."""
+    """Counts of observations that were left out of the test."""
 
     expired: int = 0
     """Their label did not come within the wait."""
     undelivered: int = 0
     """Of these: the label came within the wait, but was delivered after later events had ended the wait."""
     never: int = 0
-    """Their label will never come, as the caller said."""
+    """Their label will never come, as stated by the caller."""
     crowded: int = 0
-    """Left out by an earlier version of the server, because too many observations waited."""
+    """Left out by an earlier version of the server, because too many observations were waiting."""
     classes: dict[str, int] = field(default_factory=dict)
     """Of the expired ones whose label came after all: how many had each label, for the first ten labels."""
 
     def count(self, y: Any, *, in_time: bool) -> None:
-        """Count the label of an expired observation that came after all."""
+        """Count a label that came after its observation had expired."""
         self.undelivered += in_time
         name = _class(y)
         name = name if name in self.classes or len(self.classes) < CLASSES else OTHER
@@ -120,10 +136,10 @@ class LeftOut:
         if self.expired:
             conditions.append("the delay of a label depends on its own example only, not on time or traffic")
         if server_clock and wait < math.inf:
-            conditions.append("delays were not changed by outages")
+            conditions.append("delays were not changed by outages or by a full queue")
         if self.undelivered:
             late = f"later than their observation plus {wait:g} seconds"
-            conditions.append(f"labels are delivered before events that are {late} (not so for {self.undelivered})")
+            conditions.append(f"labels are delivered before events that are {late} (not true for {self.undelivered})")
         if self.never:
             conditions.append("whether a label never comes depends on its own example only")
         if self.crowded:
@@ -133,7 +149,7 @@ class LeftOut:
 
 
 def _class(y: Any) -> str:
-    """The name under which a label is counted; real numbers are no classes."""
+    """The name under which a label is counted; numbers with a fraction are not classes."""
     if isinstance(y, (float, np.floating)):
         return str(int(y)) if math.isfinite(y) and y == int(y) else OTHER
     return str(y)[:LONGEST]
@@ -156,27 +172,28 @@ class _Waiting:
 class LateLabels:
     """A queue in front of a monitor, for examples whose labels come later.
 
-    ``observe`` takes an example when it is made, ``label`` its label when it comes, under the same id. Each returns the
-    examples that were tested because of it, as pairs of id and `Step`. Examples are tested in the order in which they
-    were observed: whatever stands behind an example without a label waits too.
+    ``observe`` takes an example when it is observed, and ``label`` takes its label when it arrives, under the same id.
+    Each returns the examples that were tested as a result, as pairs of id and `Step`. Examples are tested in the order
+    in which they were observed: all examples behind one without a label wait too.
 
-    An example whose label comes more than ``wait`` after its observation is left out (a number of seconds, a
-    ``timedelta``, or "forever": nothing is left out). Times are numbers of seconds, or dates and times with a UTC
-    offset (``datetime`` or ISO 8601 text). All come from one clock, and are given with each observation and label,
-    unless ``wait`` is "forever". Pass events on in the order of their times: an example is given up once it is first
-    in the queue and an event has come that is more than ``wait`` later. A label that came within ``wait`` but is passed
-    on after that cannot be used; ``left_out.undelivered`` counts it.
+    An example whose label comes more than ``wait`` after its observation is left out. ``wait`` is a number of seconds,
+    a ``timedelta``, or "forever", with which nothing is left out. Times are numbers of seconds, or dates and times with
+    a UTC offset (``datetime`` or ISO 8601 text). They must come from one clock, and are required with each observation
+    and label unless ``wait`` is "forever". Pass events in time order: an example is given up once it is first in the
+    queue and an event has come that is more than ``wait`` later. A label that came within ``wait`` but is passed after
+    that cannot be used; ``left_out.undelivered`` counts it.
 
     The promise of the alarm holds if the delay of a label depends on its own example only. If delays lengthen with
-    traffic or in an outage, it does not. ``guarantee`` states the condition as soon as something was left out, and
-    ``left_out`` counts what was (``expired``, ``undelivered``, ``never``), with the labels of expired examples that
-    came after all in ``left_out.classes``.
+    traffic or in an outage, it does not. ``guarantee`` states the condition as soon as an example has been left out.
+    ``left_out`` counts these examples (``expired``, ``undelivered``, ``never``), and ``left_out.classes`` counts the
+    labels of expired examples that came after all.
 
     At most ``most`` examples wait. When the queue is full, ``observe`` raises ``ValueError``: observe the example again
     when labels have come. Skipping it is not valid, since traffic would decide which examples are tested.
 
     A call that raises ``ValueError`` changes nothing. ``ex.save`` saves the queue together with its monitor. O(1) in
-    addition to the monitor's time; memory for the waiting examples and the ids of the ``most`` latest expired ones.
+    addition to the monitor's time; memory for the waiting examples and the ids of the ``most`` latest tested and
+    expired ones.
 
     >>> from exchangeable import Monitor, measures
     >>> queue = LateLabels(Monitor(measures.NearestNeighbour(), seed=1), wait=3600)
@@ -197,11 +214,12 @@ class LateLabels:
         self.left_out = LeftOut()
         self._latest: float | None = None
         self._queue: OrderedDict[str | int, _Waiting] = OrderedDict()
-        self._expired: OrderedDict[str | int, float | None] = OrderedDict()  # when they were observed: no label yet
+        self._tested: OrderedDict[str | int, None] = OrderedDict()  # the latest, so that none is tested twice
+        self._expired: OrderedDict[str | int, float | None] = OrderedDict()  # times of observation, no label yet
 
     @property
     def waiting(self) -> list[str | int]:
-        """The ids of the examples that wait, in order."""
+        """The ids of the waiting examples, in order."""
         return list(self._queue)
 
     @property
@@ -210,11 +228,9 @@ class LateLabels:
         return self.left_out.guarantee(self.monitor.guarantee, self.wait)
 
     def observe(self, id: str | int, x: Any, y: Any = None, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
-        """Take an example, without its label or with it; the examples that were tested because of it."""
-        if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
-            raise ValueError(f"id must be a text or an integer, got {id!r:.80}")
-        id = str(id) if isinstance(id, str) else int(id)  # noqa: A001 (plain ones can be saved)
-        if id in self._queue or id in self._expired:
+        """Add an example, with or without its label; return the examples that were tested as a result."""
+        id = _plain_id(id)  # noqa: A001
+        if id in self._queue or id in self._expired or id in self._tested:
             raise ValueError(f"id must differ from those of other examples, got {id!r:.80} again")
         at = self._time(time, needed=y is None)
         new = _Waiting(id, copy.deepcopy(x), y, at, None if y is None else True)
@@ -227,9 +243,10 @@ class LateLabels:
             raise
 
     def label(self, id: str | int, y: Any, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
-        """Take the label of an example that was observed; the examples that were tested because of it."""
+        """Add the label of an observed example; return the examples that were tested as a result."""
         if y is None:
-            raise ValueError(f"y must be the label of example {id!r:.80}, got None; never(id) says that none will come")
+            raise ValueError(f"y must be the label of example {id!r:.80}, got None; call never(id) if none will come")
+        id = _plain_id(id)  # noqa: A001
         at = self._time(time, needed=True)
         if id in self._expired:
             in_time = delay(self._expired[id], at) <= self.wait
@@ -248,7 +265,7 @@ class LateLabels:
         return released
 
     def never(self, id: str | int) -> list[tuple[str | int, Step]]:  # noqa: A002
-        """Leave out a waiting example, because its label will never come; the examples that were tested because of it.
+        """Leave out a waiting example whose label will never come; return the examples that were tested as a result.
 
         This is valid if it depends on that example only, for instance on what kind of example it is.
         """
@@ -261,9 +278,10 @@ class LateLabels:
     def _time(self, time: Any, *, needed: bool) -> float | None:
         if time is None and (not needed or self.wait == math.inf):
             return None
-        return seconds(time)
+        return check_near(seconds(time), self._latest)
 
     def _find(self, id: str | int) -> _Waiting:  # noqa: A002
+        id = _plain_id(id)  # noqa: A001
         if id not in self._queue:
             raise ValueError(f"id must be that of an example that waits, got {id!r:.80}")
         return self._queue[id]
@@ -294,26 +312,23 @@ class LateLabels:
         return released
 
     def _release(self, time: float | None) -> list[tuple[str | int, Step]]:
-        """Test all that are decided at the head of the queue."""
+        """Test the decided examples at the head of the queue."""
         latest = self._later(time)
         found = list(decided(self._queue.values(), latest, self.wait))
         used = [one for one, used in found if used]
         steps = self._test(used)
-        for one, _ in found:
+        for one, tested in found:
             del self._queue[one.id]
-            if one.used is None:
-                self._expire(one)
+            if tested:
+                _remember(self._tested, one.id, None, self.most)
+            elif one.used is None:
+                self.left_out.expired += 1
+                _remember(self._expired, one.id, one.time, self.most)
         self._latest = latest
         return [(one.id, step) for one, step in zip(used, steps, strict=True)]
 
-    def _expire(self, one: _Waiting) -> None:
-        self.left_out.expired += 1
-        self._expired[one.id] = one.time
-        if len(self._expired) > self.most:
-            self._expired.popitem(last=False)
-
     def _test(self, examples: list[_Waiting]) -> list[Step]:
-        """All of them, or none if the monitor refuses one."""
+        """Test all of them, or none if the monitor rejects one."""
         if not examples:
             return []
         try:
@@ -322,12 +337,13 @@ class LateLabels:
             path = self.monitor.extend([one.x for one in examples], [one.y for one in examples])
         except ValueError as error:
             refused = self._refused(examples)
-            raise ValueError(f"example {refused.id!r:.80} cannot be tested: {error}") from error
+            law = f"example {refused.id!r:.80} cannot be tested"
+            raise ValueError(f"{law}, and never({refused.id!r:.80}) leaves it out: {error}") from error
         columns = (path.n.tolist(), path.p.tolist(), path.log_value.tolist(), path.alarm.tolist())
         return [Step(*row) for row in zip(*columns, strict=True)]
 
     def _refused(self, examples: list[_Waiting]) -> _Waiting:
-        """The first that the monitor refuses."""
+        """The first example that the monitor rejects."""
         twin = copy.deepcopy(self.monitor)
         for one in examples:
             try:
@@ -345,13 +361,14 @@ class LateLabels:
             "most": self.most,
             "latest": self._latest,
             "queue": [(one.id, one.x, one.y, one.time) for one in self._queue.values()],
+            "tested": list(self._tested),
             "expired": list(self._expired.items()),
             "left_out": asdict(self.left_out),
         }
 
     @classmethod
     def _restored(
-        cls, *, monitor: Any, wait: Any, most: Any, latest: Any, queue: Any, expired: Any, left_out: Any
+        cls, *, monitor: Any, wait: Any, most: Any, latest: Any, queue: Any, tested: Any, expired: Any, left_out: Any
     ) -> LateLabels:
         if type(wait) is not float:
             raise ValueError(f"wait must be a number of seconds, or inf, got {wait!r:.80}")
@@ -362,26 +379,46 @@ class LateLabels:
             made._queue[one[0]] = _Waiting(one[0], one[1], one[2], time, None if one[2] is None else True)
         for one in _rows("expired", expired, 2, made.most):
             made._expired[one[0]] = _stored_time("time", one[1], made.wait)
+        if type(tested) is not list or len(tested) > made.most:
+            raise ValueError(f"tested must be a list of at most {made.most} ids")
+        made._tested = OrderedDict.fromkeys(_plain_id(one) for one in tested)
         made.left_out = _stored_counts(left_out)
-        made._check_restored(len(queue) + len(expired))
+        made._check_restored(len(queue) + len(tested) + len(expired))
         return made
 
     def _check_restored(self, ids: int) -> None:
-        """Refuse what no queue could be after a call."""
-        known = [*self._queue, *self._expired]
+        """Reject a state that no sequence of calls could produce."""
+        known = [*self._queue, *self._tested, *self._expired]
         if len(set(known)) != ids or any(type(name) not in (str, int) for name in known):
-            raise ValueError("queue and expired must have different ids, each a text or an integer")
+            raise ValueError("queue, tested and expired must have different ids, each a string or an integer")
         times = [one.time for one in self._queue.values()] + list(self._expired.values())
         if any(time is not None and (self._latest is None or time > self._latest) for time in times):
             raise ValueError(f"latest must be no earlier than any other time, got {self._latest!r}")
         if any(decided(self._queue.values(), self._latest, self.wait)):
             raise ValueError("queue must begin with an example that waits for its label")
         if len(self._expired) > self.left_out.expired or (self.wait == math.inf and self.left_out.expired):
-            raise ValueError("left_out must count the examples that expired, and none where they wait forever")
+            raise ValueError("left_out must count the examples that expired, and none if they wait forever")
+
+
+def _plain_id(id: Any) -> str | int:  # noqa: A002
+    """An id of a plain type, which can be saved."""
+    if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
+        raise ValueError(f"id must be a string or an integer, got {id!r:.80}")
+    return str(id) if isinstance(id, str) else int(id)
+
+
+K, V = TypeVar("K"), TypeVar("V")
+
+
+def _remember(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """Add to what is known, and forget the oldest if that is too many."""
+    known[key] = value
+    if len(known) > most:
+        known.popitem(last=False)
 
 
 def _duration(wait: Any) -> float:
-    """A wait in seconds; inf is forever."""
+    """A wait in seconds; inf means forever."""
     if isinstance(wait, str) and wait == "forever":
         return math.inf
     value = wait.total_seconds() if isinstance(wait, timedelta) else wait
@@ -392,14 +429,14 @@ def _duration(wait: Any) -> float:
 
 def _rows(name: str, rows: Any, width: int, most: int) -> list[tuple[Any, ...]]:
     if type(rows) is not list or len(rows) > most:
-        raise ValueError(f"{name} must be a list of at most {most}")
+        raise ValueError(f"{name} must be a list of at most {most} items")
     if any(type(row) is not tuple or len(row) != width for row in rows):
-        raise ValueError(f"{name} must hold tuples of {width}")
+        raise ValueError(f"{name} must hold tuples of length {width}")
     return rows
 
 
 def _stored_time(name: str, time: Any, wait: float) -> float | None:
-    """A time of a snapshot; it may be missing where none is needed."""
+    """A time in a snapshot; it may be missing if none is needed."""
     if time is None and (wait == math.inf or name == "latest"):
         return None
     if type(time) is not float or not math.isfinite(time):
@@ -408,7 +445,7 @@ def _stored_time(name: str, time: Any, wait: float) -> float | None:
 
 
 def _stored_counts(held: Any) -> LeftOut:
-    """The counts of a snapshot."""
+    """The counts in a snapshot."""
     if type(held) is not dict or held.keys() != {one.name for one in fields(LeftOut)}:
         raise ValueError("left_out must hold the counts of examples that were left out")
     classes = held["classes"]

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from exchangeable import kernels
 from exchangeable.protocols import Bet, Floats, many_p, one_p
 
-DIGITS = 12  # of an amount; more its logarithm does not hold
-SAFE = 700.0  # exp of it, and of its negative, is a normal float64
+DIGITS = 12  # digits of an amount: its logarithm determines no more
+SAFE = 700.0  # exp(SAFE) and exp(-SAFE) are normal float64 numbers
 
 
 class Martingale:
@@ -59,7 +59,7 @@ class Martingale:
 
 
 def amount(log: float) -> float | Decimal:
-    """The number with this natural logarithm: a float where that is a normal one, or else a decimal.
+    """The number with this natural logarithm: a float if float64 can hold it, otherwise a `Decimal`.
 
     >>> amount(0.0), amount(-math.inf), amount(3000.0)
     (1.0, 0.0, Decimal('7.64620098905E+1302'))

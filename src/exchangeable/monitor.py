@@ -27,7 +27,7 @@ class BetWarning(UserWarning):
 
 
 def default_bet(alarm: Alarm) -> Bet:
-    """The bet for whoever chooses none: `Watchful` for `ShiryaevRoberts` and `Cusum`, `Adaptive` for all others.
+    """The default bet for an alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, `Adaptive` for all others.
 
     >>> from exchangeable import alarms
     >>> default_bet(alarms.Ville()), default_bet(alarms.Cusum(1000))
@@ -40,7 +40,7 @@ def bet_advice(bet: Bet, alarm: Alarm) -> str | None:
     """Why this bet does not suit this alarm, in a sentence; None if it does.
 
     `Adaptive` learns to bet about 1 on noise. The Shiryaev-Roberts statistic then counts the examples, and the alarm
-    sounds after about ``period`` of them, whatever they are: the promise holds, and the alarm is useless.
+    sounds after about ``period`` of them, whatever they are: the promise holds, but the alarm is useless.
     """
     if not (isinstance(bet, Adaptive) and isinstance(alarm, ShiryaevRoberts)):
         return None
@@ -54,8 +54,8 @@ class Monitor:
     """Watches examples for departures from exchangeability.
 
     By default: the paper's nearest-neighbour measure, the bet that suits the alarm (`default_bet`), and the alarm at
-    1 %: on exchangeable data the chance of ever an alarm is at most one in a hundred. Time and memory are those of the
-    measure and the bet.
+    1 %: on exchangeable data the chance that it ever sounds is at most one in a hundred. Time and memory are those of
+    the measure and the bet.
 
     The monitor takes a copy of the alarm, which must be fresh; measure and bet are its own from then on.
 
@@ -64,8 +64,8 @@ class Monitor:
     find the next change. ``guarantee`` says what is promised. ``start`` is how many examples of the stream came before
     and are forgotten: they are counted on, and theta with them, so that a monitor made anew never draws one again.
 
-    ``seed`` is that of the random tie-breaking: None draws one from the operating system, an integer repeats a run.
-    The seed is kept (``monitor.seed``), shown in the ``repr`` and saved with the monitor.
+    ``seed`` is for the random tie-breaking: None draws a seed from the operating system, an integer makes a run
+    repeatable. The seed is stored as ``monitor.seed``, shown in the ``repr`` and saved with the monitor.
 
     ``last`` is the latest step; ``alarm_at`` and ``changepoint`` tell of the first alarm, or with restarts the latest.
 
@@ -142,7 +142,7 @@ class Monitor:
         """One over the highest capital so far: a p-value that may be looked at after every example.
 
         On exchangeable data the chance that it is *ever* at most a, however long one watches, is at most a. It is a
-        `Decimal` where float64 cannot hold it. With restarts there is none, since each start is another chance.
+        `Decimal` where float64 cannot hold it. It is not defined with restarts, since each start is another chance.
         """
         if self.on_alarm == "restart":
             raise ValueError("anytime_p is not defined for a monitor that restarts: each start is another chance")

@@ -11,15 +11,15 @@ from exchangeable.protocols import Floats, Measure, Ranks, is_measure, many_p, o
 
 DRAWS = 1024  # thetas drawn at a time for single updates
 FURTHEST = 2**62  # no position lies beyond
-SEED_BITS = 53  # of a seed that is drawn, so that every JSON reader keeps it exactly
+SEED_BITS = 53  # of a drawn seed, so that every JSON parser reads it exactly
 
 Number = TypeVar("Number", float, Floats)
 
 
 def draw_seed() -> int:
-    """A seed from the operating system, for whoever gives none.
+    """A random seed from the operating system, for calls without a seed.
 
-    The promises are averages over the seed, so no seed may be everybody's.
+    The promises hold on average over the seed, so there must be no common default.
 
     >>> 0 <= draw_seed() < 2**53
     True
@@ -68,8 +68,8 @@ class PValues:
     """Algorithm 1 of the paper: examples in, p-values out; independent and uniform on exchangeable data.
 
     The measure ranks each example among all so far; ``theta`` breaks ties. The seed, its stream and the position alone
-    determine theta; ``seed=None`` draws a seed from the operating system, and an integer repeats a run. ``start`` is
-    how many positions are used already, by an earlier pool of the same stream. Time and memory are the measure's.
+    determine theta; ``seed=None`` draws a seed from the operating system, and an integer makes a run repeatable.
+    ``start`` is how many positions an earlier pool of the same stream has used. Time and memory are the measure's.
 
     >>> from exchangeable.measures import NearestNeighbour
     >>> PValues(NearestNeighbour(), seed=1).extend([[0.0], [1.0], [2.0]], ["a", "a", "b"]).round(3)

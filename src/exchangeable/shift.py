@@ -76,8 +76,8 @@ def shift_test(
     alpha on data without that shift, however many examples there are. A change of frequencies leaves the ranks within
     labels alone, so it is not mistaken for a change of concept.
 
-    ``seed`` is that of the tie-breaking: None draws one from the operating system, which ``Shift.seed`` tells; an
-    integer repeats a run. Labels are numbers, or text. By default the measure is `NearestNeighbour` and the bet
+    ``seed`` is for the tie-breaking: None draws a seed from the operating system, which is in ``Shift.seed``; an
+    integer makes a run repeatable. Labels are numbers or text. By default the measure is `NearestNeighbour` and the bet
     `Adaptive`, whose time and memory are those of the test.
 
     >>> rng = np.random.default_rng(0)

@@ -65,7 +65,7 @@ def settings(result: Result) -> dict[str, Any]:
 def figures(result: Result) -> dict[str, float]:
     """What was found: the metrics of the run.
 
-    ``log10_p_value`` is that of the verdict, at most log10 of alpha where it is a rejection; ``log10_martingale`` and
+    ``log10_p_value`` is that of the verdict, at most log10 of alpha if it is a rejection; ``log10_martingale`` and
     ``log10_max`` are those of whole examples. What is missing or infinite is left out, since MLflow may change it.
 
     >>> import exchangeable as ex

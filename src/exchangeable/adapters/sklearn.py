@@ -49,8 +49,8 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     ``measure=NearestResidual()`` for counts. Distances take the features as they are: scale them by constants, or by
     the whole table, never by the samples so far. ``measure=frozen(model)`` watches a fitted model, which gets X as it
     was given, names and text included. ``bet`` is `Adaptive` if left out. Measure and bet are copied, never changed.
-    ``seed`` (what scikit-learn calls random_state) is that of the random tie-breaking: an integer repeats a run, and
-    None draws one from the operating system at each fit (``monitor_.seed``).
+    ``seed`` (scikit-learn's random_state) is for the random tie-breaking. An integer makes a run repeatable; None draws
+    a seed from the operating system at each fit (``monitor_.seed``).
 
     After a fit: ``rejected_``; ``rejected_at_`` and ``changepoint_`` (numbers of samples, or None: ``X[changepoint_:]``
     came after the change); ``log10_martingale_``, ``log10_max_``, and the same as ``e_value_`` (capital at the end) and
@@ -180,8 +180,8 @@ def frozen(
     A label that the classifier has never seen is refused, or with ``unknown="strangest"`` has the largest score: 1,
     as for probability 0, or the largest number where the score is a margin. A fixed score is as lawful as any other.
 
-    Probabilities, decisions and predictions are rounded as `Frozen` does, before anything is subtracted from them, so
-    that equal samples have equal scores in batches of any size; ``scale`` is that of `Frozen`.
+    Probabilities, decisions and predictions are rounded as in `Frozen`, before anything is subtracted from them, so
+    equal samples have equal scores in batches of any size. ``scale`` means the same as in `Frozen`.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import RidgeClassifier

@@ -39,7 +39,7 @@ def certify(
     if bet is None:
         bet = (
             catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"
-        )  # a wrong alarm is refused below
+        )  # an invalid alarm is rejected below
     surveys = [certificate.Survey([measure], [bet], [alarm], kind, runs, steps, alpha, seed) for kind in kinds]
     workers = processes or min(os.cpu_count() or 1, 8)
     with progress_bars() as progress:

@@ -51,9 +51,9 @@ class Choice(NamedTuple):
     seed: int | None = None
 
     def monitor(self, measure: Measure | Given | None = None, *, advise: bool = True) -> ex.Monitor:
-        """The monitor, or wrong usage; with a measure that is given, or the one of this name.
+        """The monitor, with the given measure or the named one; invalid options are a usage error.
 
-        With ``advise``, a bet that does not suit the alarm is noted on stderr.
+        With ``advise``, a bet that does not suit the alarm is reported on stderr.
         """
         parts = self._measure() if measure is None else measure, self._bet(), self._alarm()
         with warnings.catch_warnings(record=True) as raised:

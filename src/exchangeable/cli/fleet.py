@@ -32,16 +32,16 @@ def fleet(
         int | None,
         typer.Option(
             min=1,
-            help="The most streams there will ever be, deleted ones included, fixed before the first look; "
-            "default: those in the file.",
+            help="The largest number of streams there will ever be, deleted ones included, fixed before the first look"
+            "; default: the number in the file.",
         ),
     ] = None,
     format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
 ) -> None:
     """Find the streams that have changed among many, from the current evidence of each (e-BH).
 
-    The default is valid if the file holds all streams there will ever be. Where streams come or go while one looks,
-    fix their number in advance (--streams).
+    The default is valid if the file holds all streams there will ever be. If streams come or go between looks, fix
+    their number in advance (--streams).
     """
     from exchangeable import tables
 
@@ -73,7 +73,7 @@ def _fleet_record(found: ex.fleet.Discoveries) -> dict[str, Any]:
 
 def _needed(found: ex.fleet.Discoveries) -> str:
     if found.rule == "given":
-        return "no streams that come or go while one looks (else --streams)"
+        return "no streams that come or go between looks (otherwise use --streams)"
     return f"a number of streams, {found.streams:,}, that was fixed before the first look"
 
 

@@ -68,7 +68,7 @@ Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", ric
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed for random tie-breaking. Default: a hash of a table's rows; for streams, drawn from the system.",
+        help="Seed for random tie-breaking. Default: for a table, a hash of its rows; for a stream, drawn at random.",
         rich_help_panel=HOW,
     ),
 ]
@@ -122,7 +122,10 @@ Alarm = Annotated[
 ]
 Alpha = Annotated[
     float | None,
-    typer.Option(help="Of ville: largest acceptable chance of a false alarm (on a stream: ever); default 0.01.", rich_help_panel=HOW),
+    typer.Option(
+        help="Of ville: largest acceptable chance of a false alarm (on a stream: ever); default 0.01.",
+        rich_help_panel=HOW,
+    ),
 ]
 Period = Annotated[
     float | None,

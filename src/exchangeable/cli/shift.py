@@ -62,7 +62,7 @@ def shift(
     from exchangeable.results.scaling import scaled
 
     check_picture(plot)
-    Choice(alpha=alpha, seed=seed).monitor()  # refuses wrong usage before the work
+    Choice(alpha=alpha, seed=seed).monitor()  # rejects invalid options before the work
     table = tables.read(
         file,
         label=label,

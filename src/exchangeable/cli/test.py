@@ -88,7 +88,7 @@ def test(
     check_report(report)
     given = (neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     choice = Choice((measure or MEASURE).value, *given)
-    choice.monitor()  # refuses wrong usage before the file is read
+    choice.monitor()  # rejects invalid options before the file is read
     reading = READINGS[choice.measure]
     columns = _columns(columns, choice, unasked=measure is None)
     if reading.width == 1 and categorical:

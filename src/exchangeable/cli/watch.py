@@ -153,14 +153,15 @@ def watch(
         table = {"reference": _digest(scores), "bins": None if scores is None else bins or BINS}
         made = Method.of(monitor)
         record = {
-            "alarm": made.alarm,  # first, since the default bet follows it
+            "alarm": made.alarm,  # first, since the default bet depends on it
             **made._asdict(),
             "measure": choice.measure,
             **table,
             "features": features,
             "label": label,
         }
-        kept = watching.StateFile(state, record, free=("seed",) if seed is None else ())
+        free = [*(["seed"] if seed is None else []), *(["bet", "epsilon"] if bet is None else [])]
+        kept = watching.StateFile(state, record, free=free)
     with _told():
         if _run(file, monitor, reader, kept, watching.Shown(every, alarms_only, quiet), save_every):
             raise RejectedError

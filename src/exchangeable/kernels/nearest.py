@@ -74,7 +74,7 @@ def ratio(same, other):  # type: ignore[no-untyped-def]
 
     Equal ratios have equal scores, because a correctly rounded quotient depends on the ratio alone. Where the quotient
     ``q`` might overflow or underflow, the score is ``2**384 * q**0.25`` (above ``2**512``) or ``2**-384 * q**0.25``
-    (below ``2**-512``), from fractions and exponents: it increases with ``q``, and tells apart 50 bits in place of 53.
+    (below ``2**-512``), from fractions and exponents: it increases with ``q``, and resolves 50 bits instead of 53.
     """
     q = quotient(same, other)
     if 1.0 / FAR <= q <= FAR or same == 0.0 or other == 0.0 or same == math.inf or other == math.inf:

@@ -31,9 +31,9 @@ def gather(order, place, time, distance, born, near, true):  # type: ignore[no-u
 
 @compiled()
 def scores(born, place, distance):  # type: ignore[no-untyped-def]
-    """The score that each example is born with, and the one that it has after each fall (these in order of time).
+    """The first score of each example, and its score after each decrease of a nearest distance (in time order).
 
-    Scores are the ratios of squared distances of ``nearest.py``, in which exact ties are exact.
+    Scores are the ratios of squared distances in ``nearest.py``, which keep exact ties.
     """
     near = born.copy()
     first = np.empty(len(born) // 2)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from exchangeable.measures.pools import Pool, Scored, check_count, column, label_list, one_number
-from exchangeable.measures.rounding import kept_bits, rounded
+from exchangeable.measures.rounding import BITS, kept_bits, rounded
 from exchangeable.measures.rows import shown, stored
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats, Ranks, in_interval, whole
 
 MOST_BINS = 2**20
 LARGEST_SCALE = 1e300
-FEW = 4  # multiples of the unit of rounding: if all outputs lie below, almost nothing is left of them
+COMPARED = 8  # rows that are scored both together and alone
+FEW = 4  # if all outputs are below this many rounding units, rounding leaves almost nothing of them
 LAW = (
     "score must be None, a function score(X, y), or a fitted model:"
     " a classifier with predict_proba, a regressor or an outlier detector"
@@ -39,28 +40,28 @@ class Frozen(Scored):
     that it is ranked in grows with the stream, which keeps p-values independent; a calibration set that stands still
     does not. A score that fails, or is no finite number, is refused, and nothing is changed.
 
-    ``extend`` passes on what it is given, ``update`` a table of one row. Most models round one row and many rows
-    differently, so that equal rows would get scores that differ in the last bits by when they came. What a model or
+    The model gets what is passed to ``extend``; from ``update`` it gets a table of one row. Most models round one row
+    and many rows differently, so equal rows could get scores that differ in the last bits. What a model or
     function returns is therefore rounded, before it is subtracted from 1 or from a label, to a multiple of
 
-        2**(e - 32),  e the least with |output| < 2**e and scale <= 2**e  (regressors: and |y| <= 2**e)
+        2**(e - 32),  e the smallest integer with |output| < 2**e and scale <= 2**e  (regressors: and |y| <= 2**e)
 
     This keeps 32 significant bits, and below ``scale``, where terms may have cancelled, multiples of 2**-32 * scale.
-    Of float32 arrays 12 bits are kept (2**(e - 12)), of float16 6. Labels are not rounded, nor are scores that are
+    For float32 arrays 12 bits are kept (2**(e - 12)), for float16 6. Labels are not rounded, nor are scores that are
     given as numbers. ``scale`` is the size of the terms that the model adds up. The default 1 suits probabilities,
     log-likelihoods, and terms up to about 1,000. Give a larger one if larger terms may cancel, and a smaller one if
     outputs are as small as 1e-9.
 
-    What is left: if an output lies within its rounding error of the border between two multiples, batches can still
-    split it. That happens to about one distinct output in a million (float32: in 2,500), and to more if terms are far
-    larger than the scale. A function that computes in float32 should return float32. The same example must always have
-    the same types: a model computes with float32 features in another way than with float64. So of a frame with float32
-    and other columns give ``update`` a table of one row, ``frame.iloc[[i]]``.
+    Limits: if an output lies within its rounding error of a rounding boundary, it can still be rounded differently in
+    different batches. That happens to about one distinct output in a million (float32: in 2,500), and to more if terms
+    are far larger than the scale. A function that computes in float32 should return float32. The same example must
+    always have the same types, since models compute differently with float32 features than with float64. So, for a
+    frame with both float32 and other columns, pass ``update`` a table of one row, ``frame.iloc[[i]]``.
 
     Ranks are exact by default: O(log n) a step, 0.4 microseconds in a batch of a million; memory O(distinct scores).
     With ``bins`` the score is the number of its bin, between quantiles of the scores of ``reference`` (X, or the tuple
-    (X, y): examples that are not part of the stream). Each edge lies half-way between two neighbouring distinct
-    reference scores. That is just another score and as exactly valid: O(log bins) a step, **constant memory**.
+    (X, y): examples that are not part of the stream). Each edge lies halfway between two neighbouring distinct
+    reference scores. This is just another score, and exactly as valid: O(log bins) a step, **constant memory**.
 
     >>> measure = Frozen(lambda X, y: np.abs(X[:, 0]))
     >>> measure.extend(np.array([[1.0], [-3.0], [2.0]]))
@@ -88,6 +89,7 @@ class Frozen(Scored):
         self.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
         kind = _kind(score)
         self._kind = f"{residual} residual" if kind == "regressor" else kind
+        self._compared = False  # whether a few rows have been scored both together and alone
         self.edges = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
 
@@ -109,6 +111,30 @@ class Frozen(Scored):
         else:
             score = float(self._scores(_one_row(x), None if y is None else _one_label(y))[0])
         return score if self.edges is None else float(self.edges.searchsorted(score))
+
+    def extend(self, X: Any, y: Any = None) -> Ranks:
+        """Take many examples: the same numbers as one by one."""
+        ranks = super().extend(X, y)
+        if not self._compared and self._kind != "numbers" and len(ranks.n) > 1:
+            self._compared = True
+            self._compare(X, y, min(len(ranks.n), COMPARED))
+        return ranks
+
+    def _compare(self, X: Any, y: Any, rows: int) -> None:
+        """Warn if the first rows have other scores alone than together, even after rounding."""
+        try:
+            together = self._scores(_part(X, 0, rows), _part(y, 0, rows))
+            alone = [self._scores(_part(X, i, i + 1), _part(y, i, i + 1))[0] for i in range(rows)]
+        except (TypeError, ValueError):  # what cannot be divided, or scored row by row
+            return
+        differ = np.abs(together - alone).max()
+        if differ > 0.0:
+            larger = 2.0 ** np.ceil(np.log2(differ)) * 2.0 ** (BITS + 10)
+            warnings.warn(
+                f"score gives a row other outputs alone than among others, by up to {differ:.2g}, which would be seen "
+                f"as a change: standardise the features of the model, or give Frozen scale={larger:.3g}",
+                stacklevel=3,
+            )
 
     def _saved(self) -> dict[str, Any]:
         """For a snapshot: the scores so far, and of the score itself no more than what it is."""
@@ -135,10 +161,10 @@ class Frozen(Scored):
         return measure
 
     def _edges(self, reference: Any) -> Floats | None:
-        """Half-way from each quantile k/bins of the reference scores to the next distinct score, each edge once.
+        """Halfway from each quantile k/bins of the reference scores to the next distinct score, without duplicates.
 
-        Bin b holds the scores in (edge b-1, edge b]. Above the largest reference score there is no next one, so a
-        quantile there takes the edge below it.
+        Bin b holds the scores in (edge b-1, edge b]. The largest reference score has no next one, so a quantile
+        there uses the edge below it.
         """
         if self.bins is None and reference is None:
             return None
@@ -167,8 +193,15 @@ class Frozen(Scored):
         return SCORES[self._kind](self.score, X, y, rows, self.scale)
 
 
+def _part(table: Any, start: int, stop: int) -> Any:
+    """Some rows of a table or of labels."""
+    if table is None:
+        return None
+    return table.iloc[start:stop] if hasattr(table, "iloc") else table[start:stop]
+
+
 def _between(low: Floats, high: Floats) -> Floats:
-    """Half-way, or the lower number where none lies between."""
+    """The midpoint, or the lower number if no other float lies between."""
     middle = low / 2.0 + high / 2.0
     return np.where((low < middle) & (middle < high), middle, low)
 
@@ -230,7 +263,7 @@ def _called(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _output(returned: Any, rows: int, scale: float, labels: Floats | float = 0.0) -> Floats:
-    """One number for each row, rounded; next to a large label not finer than the label needs."""
+    """One number per row, rounded; a label larger than ``scale`` is used in its place."""
     values = _returned(returned, rows)
     outputs = values if isinstance(returned, (list, tuple)) else np.asarray(returned)
     unit, largest = scale * 2.0 ** -kept_bits(outputs.dtype), np.max(np.maximum(np.abs(values), np.abs(labels)))

@@ -97,7 +97,7 @@ class NearestNeighbour(Neighbours):
     def _scores(self, saved: Floats) -> Floats:
         if self.k > 1:
             return saved
-        alpha: Floats = kernels.nearest.scores(self._rows.near)  # version 1 of snapshots has ratios of distances
+        alpha: Floats = kernels.nearest.scores(self._rows.near)  # snapshots of version 1 hold ratios of distances
         return alpha
 
     def _play(

@@ -137,7 +137,7 @@ class Neighbours(ABC):
         return measure
 
     def _scores(self, saved: Floats) -> Floats:
-        """The scores to go on with after a snapshot: the saved ones, unless an earlier version made them otherwise."""
+        """The scores to use after loading: the saved ones, unless an earlier version computed them differently."""
         return saved
 
     def _check_width(self, name: str, given: int) -> None:

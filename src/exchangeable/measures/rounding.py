@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from exchangeable.protocols import Floats
 
-BITS = 32  # of 53 that are kept of a float64
+BITS = 32  # kept of the 53 significant bits of a float64
 FEWER = {np.dtype(np.float32): 12, np.dtype(np.float16): 6}  # of 24, and of 11
 
 
@@ -23,12 +23,12 @@ def kept_bits(dtype: np.dtype[Any]) -> int:
 
 
 def rounded(values: NDArray[Any], scale: float | Floats = 1.0) -> Floats:
-    """Each value rounded to a multiple of ``2**(e - bits)``, e the least with ``|value| < 2**e`` and ``scale <= 2**e``.
+    """Round values to multiples of ``2**(e - bits)``, for the smallest e with ``|value| < 2**e`` and ``scale <= 2**e``.
 
     A matrix product rounds one row and many rows differently, so the same row can get outputs that differ in the last
-    bits. After rounding they are equal, unless they lie on two sides of a border between multiples. ``bits`` is 12 for
-    float32, 6 for float16 and 32 for all else. ``scale`` (one number, or one for each value) covers sums that cancel:
-    terms of size 100 may add up to 0 in one batch and to 1e-14 in another.
+    bits. After rounding they are equal, unless they lie on different sides of a rounding boundary. ``bits`` is 12 for
+    float32, 6 for float16 and 32 for all other types. ``scale`` (one number, or one for each value) covers sums that
+    cancel: terms of size 100 may add up to 0 in one batch and to 1e-14 in another.
 
     Each result depends on its own value and scale only. O(n).
 
@@ -40,4 +40,4 @@ def rounded(values: NDArray[Any], scale: float | Floats = 1.0) -> Floats:
     exponent = np.maximum(np.frexp(exact)[1], least - (mantissa == 0.5)) - kept_bits(values.dtype)
     with np.errstate(over="ignore"):
         nearest = np.ldexp(np.rint(np.ldexp(exact, -exponent)), exponent)
-    return np.where(np.isfinite(nearest), nearest, exact)  # the largest of all would become infinite
+    return np.where(np.isfinite(nearest), nearest, exact)  # the largest floats would overflow to infinity

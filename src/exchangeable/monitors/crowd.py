@@ -71,8 +71,8 @@ class Monitors:
     `Ville`: 282 bytes, those of the key itself, and its pool: of `Frozen` 8 bytes a bin, stored in 1, 2 or 4; of
     `Value` 16 a distinct number, stored in 9 or more. `Watchful` takes 2.5 kB, `Adaptive` 73 kB, and `Plugin` 3 MB.
 
-    ``seed=None`` draws a seed from the operating system; an integer repeats a run. It is kept (``monitors.seed``),
-    shown in the ``repr``, and stored with the state. The recipe's own seed plays no part.
+    ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
+    in ``monitors.seed``, shown in the ``repr``, and stored with the state. The recipe's own seed is ignored.
 
     A call that is refused changes nothing. Not for several threads at once. ``extra`` is any text that belongs to the
     state, such as the number of buckets into which keys are divided.
@@ -215,7 +215,7 @@ class Monitors:
     ) -> Monitors:
         """What was encoded, of the same recipe and settings; anything else is refused with a ValueError.
 
-        ``seed=None`` takes the seed that was stored; an integer must be equal to it.
+        ``seed=None`` uses the stored seed; an integer must be equal to it.
         Whoever decodes often makes one of the recipe and calls ``like``.
         """
         seed = storage.seed_of(data) if seed is None else seed

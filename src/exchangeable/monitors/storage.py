@@ -58,7 +58,7 @@ def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
 
 
 def seed_of(data: Any) -> int:
-    """The seed of a state that was encoded."""
+    """The seed in an encoded state."""
     stored = _opened(data)[1]["recipe"].get("seed")
     try:
         return int(stored)
@@ -204,7 +204,7 @@ def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 
 
 def _opened(data: Any) -> tuple[dict[str, memoryview], dict[str, Any]]:
-    """The members of an archive, and what its head says."""
+    """The members of an archive, and its parsed header."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {shown(data)}")
     members = archive._unzipped(memoryview(bytes(data)))

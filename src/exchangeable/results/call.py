@@ -47,7 +47,7 @@ def test(
 
     On exchangeable data, whatever their distribution, the chance of a rejection is at most ``alpha``. This holds for
     one table tested once. Scales and categories are those of the whole table, so testing a growing table again and
-    again is another test each time, and the chance that *any* of them rejects is larger: for a stream use `Monitor`.
+    again is a new test each time, and the chance that *any* of them rejects is larger: for a stream use `Monitor`.
 
     - ``data``: a pandas, Polars or Arrow frame or series, a NumPy array (columns x0, x1, ...), a SciPy sparse matrix, a
       mapping of columns, a list of rows. Their order is what is tested: do not shuffle or sort first.
@@ -60,12 +60,12 @@ def test(
     - ``measure``: by default `NearestNeighbour` for classes, `NearestResidual` for real-valued labels,
       `NearestDistance` without labels, `Value` for one column of numbers alone. ``bet``: `Adaptive`. Neither is
       changed. The measure must be fresh; a bet may have learnt before, but never from these examples.
-    - ``seed``: of the random tie-breaking. By default it is a hash of the rows in order, so that the same table gives
-      the same answer, in whatever order its columns stand. Do not try several seeds.
+    - ``seed``: for the random tie-breaking. By default it is a hash of the rows, in order, so the same table gives the
+      same answer, whatever the order of its columns. Do not try several seeds.
     - ``columns``: "each" looks at every column, and the label, by itself too, so that a change in one of many is not
       lost among whole examples. Constant columns are not tested. Half of ``alpha`` is then for whole examples and half
-      is shared by the columns, and the promise stays. "none" looks at whole examples only; "auto" is "each" for up to
-      64 columns if no measure is given.
+      is shared by the columns, and the promise still holds. "none" looks at whole examples only; "auto" is "each" for
+      up to 64 columns if no measure is given.
 
     Time and memory are those of the measure: O(n^2 d) and O(n d) for nearest neighbours, for which data of more than
     ``max_rows`` is refused; and n bets for each column.
@@ -84,7 +84,7 @@ def test(
     parts = Parts(ranking, _bet(bet, given, table.y))
     monitor = Monitor(*copy.deepcopy(parts), Ville(alpha), seed=seed)
     path = monitor.extend(given, table.y)
-    found = _lines(table, columns, measure, parts.bet, seed, gathered.width)
+    found = _lines(table, columns, measure, parts, seed)
     frames = {"library": gathered.library, "index": gathered.index}
     return Result(table, X, given, path, monitor, parts, columns=found, scale=done, **frames)
 
@@ -147,7 +147,7 @@ def check_split(
     p = PValues(own.measure, seed=seed).extend(given, table.y)[first.rows :]
     path = Monitor(Given(), own.bet, Ville(alpha), start=first.rows).extend(p)
     monitor = Monitor(own.measure, own.bet, Ville(alpha), seed=seed, start=first.rows)
-    found = _lines(table, columns, measure, parts.bet, seed, first.width, first.rows)
+    found = _lines(table, columns, measure, parts, seed, first.rows)
     options = {"scale": done, "start": first.rows, "split": split, "library": second.library}
     return Result(table, X, given, path, monitor, parts, columns=found, **options)
 
@@ -164,18 +164,15 @@ def _reordered(table: Table, order: NDArray[np.int64]) -> Table:
     return table._replace(X=table.X[order], y=y)
 
 
-def _lines(
-    table: Table, asked: str, measure: Measure | None, bet: Bet, seed: int, width: int, start: int = 0
-) -> list[Line]:
-    """The columns that have a say, with half of the weight; ``width`` also counts what a sparse matrix does not use."""
+def _lines(table: Table, asked: str, measure: Measure | None, parts: Parts, seed: int, start: int = 0) -> list[Line]:
+    """The martingales of the columns, if they are tested one by one, with half of the weight."""
     if asked not in ("auto", "each", "none"):
         raise ValueError(f"columns must be 'auto', 'each' or 'none', got {asked!r}")
     found = every_column(table)
-    alone = len(found) == 1 and not found[0][0].categorical  # and so ranked as it is
-    many = max(width, len(found)) > MANY
-    if asked == "none" or (asked == "auto" and (measure is not None or alone or many)):
+    alone = isinstance(parts.measure, Value)  # the one column that varies is ranked as it is
+    if not found or asked == "none" or (asked == "auto" and (measure is not None or alone or len(found) > MANY)):
         return []
-    return lines_of(found, bet, share=HALF, seed=seed, start=start)
+    return lines_of(found, parts.bet, share=HALF, seed=seed, start=start)
 
 
 def _labels(measure: Measure | None) -> Labels | None:
@@ -192,7 +189,12 @@ def _ranking(
 
     A fitted model or a function scores the features as the user has them, once; its scores are then ranked.
     """
-    measure = _default(table) if measure is None else copy.deepcopy(measure)
+    order = column_order(table)
+    if measure is None:
+        measure = _default(table, order)
+        X = X[:, order] if isinstance(measure, Value) else X
+    else:
+        measure = copy.deepcopy(measure)
     if not is_measure(measure):
         raise ValueError(f"measure must be a measure such as measures.NearestDistance(), got {shown(measure)}")
     if getattr(measure, "n", 0):
@@ -205,7 +207,7 @@ def _ranking(
         return (Conditional(Frozen()) if isinstance(measure, Conditional) else Frozen()), scores
     if not isinstance(inner, (Value, Frozen)):
         _check_length(len(X), max_rows)
-        return measure, X[:, column_order(table)]
+        return measure, X[:, order]
     if X.shape[1] != 1:
         raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {X.shape[1]}")
     return measure, X[:, 0]
@@ -224,15 +226,16 @@ def _scores(measure: Frozen, y: Any, sets: Sequence[Gathered]) -> Floats:
 
 
 def _bet(bet: Bet | None, given: Floats, y: list[object] | Floats | None) -> Bet:
-    """A copy of the bet, or `Idle` where all examples are equal: there is nothing to test."""
-    own = Martingale(Adaptive() if bet is None else bet).bet  # which refuses what is no bet
+    """A copy of the bet, or `Idle` if all examples are equal, since there is nothing to test."""
+    own = Martingale(Adaptive() if bet is None else bet).bet  # which rejects what is not a bet
     return Idle() if all_equal(given, y) else copy.deepcopy(own)
 
 
-def _default(table: Table) -> Measure:
+def _default(table: Table, order: NDArray[np.intp]) -> Measure:
+    """By the kind of labels; without labels, one column of numbers that varies is ranked as it is."""
     if table.y is None:
-        alone = len(table.features) == 1 and not table.groups[0].categorical
-        return Value() if alone else NearestDistance()
+        numeric = {group.start for group in table.groups if not group.categorical}
+        return Value() if len(order) == 1 and int(order[0]) in numeric else NearestDistance()
     return NearestNeighbour() if isinstance(table.y, list) else NearestResidual()
 
 

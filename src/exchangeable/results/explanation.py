@@ -32,14 +32,15 @@ LN10 = math.log(10.0)
 class Change(NamedTuple):
     """When: how many examples came before the change.
 
-    ``low`` to ``high`` has a promise: if there is a single change, and the examples before it are exchangeable given
-    those after it, and those after it given those before (as two independent i.i.d. samples are), the interval holds
-    the true number with probability at least ``confidence``: over all data, those without an alarm included, for which
-    no interval is shown. Each part given the other, because scales and categories are those of the whole table. After
-    an alarm by chance, or where a change is hardly found, it may well miss. If it is empty (None), that model itself is
-    rejected: there is a drift, or there are several changes. ``estimate`` has no promise: it is where the capital of
-    the loudest martingale stood lowest within the interval, or the quick estimate ``Result.changepoint`` if that is
-    empty.
+    ``low`` to ``high`` has a promise. Suppose that there is a single change, that the examples before it are
+    exchangeable given those after it, and that those after it are exchangeable given those before (as with two
+    independent i.i.d. samples). Then the interval contains the true number with probability at least ``confidence``.
+    This probability is over all data, including data without an alarm, for which no interval is shown. The condition is
+    on each part given the other, because scales and categories are those of the whole table. After a false alarm, or if
+    the change was barely detected, the interval may well miss it. If it is empty (None), the assumption of a single
+    change is rejected: there is a drift, or there are several changes. ``estimate`` has no promise. It is where the
+    capital of the strongest martingale was lowest within the interval, or the quick estimate ``Result.changepoint`` if
+    the interval is empty.
     """
 
     estimate: int
@@ -146,7 +147,7 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
     alpha = result.alpha if result.alpha is not None else Ville().alpha
     found = columns(result.table, features)
     lines = result.columns
-    if features is not None or not lines:  # they were not tested for the verdict, so alpha is theirs
+    if features is not None or not lines:  # they were not tested for the verdict, so they get all of alpha
         bet, seed, start = result.parts.bet, result.seed, result.start
         lines = lines_of(found, bet, share=1.0, seed=seed, start=start, progress=progress)
     evidence = [_feature(result, *one, line, alpha) for one, line in zip(found, lines, strict=True)]
@@ -176,7 +177,7 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
 
     A change after t examples is refuted if the examples up to t, forwards, or those after t, backwards, bring evidence
     of 2 / (1 - confidence) against their own exchangeability. For the true t each has probability at most half of
-    1 - confidence, by Ville's inequality: given one part, any order of the other is as likely as any, so a scale or a
+    1 - confidence, by Ville's inequality: given one part, all orders of the other are equally likely, so a scale or a
     category taken from both does not depend on that order.
     """
     if result.changepoint is None or result.verdict.on_alarm != "latch":

@@ -47,7 +47,6 @@ class Gathered(NamedTuple):
     classes: bool  # whether the labels were declared to be classes
     library: str
     native: Any  # the features as they were given, for a model that wants them so
-    width: int  # how many columns there were, those of a sparse matrix without an entry too
 
     @property
     def index(self) -> Any:
@@ -71,8 +70,8 @@ def gather(
 ) -> Gathered:
     """Admit data and labels, or say in one sentence why not; ``label`` names a column, or holds a label for each row.
 
-    Of a sparse matrix the columns without an entry are left out; not those that the data ``beside`` it, with which it
-    will be joined, has.
+    Columns of a sparse matrix that have no entry are left out, unless the data ``beside`` it, with which it will be
+    joined, has them.
 
     >>> [column.name for column in gather({"a": [1.0, 2.0], "b": ["u", "v"]}, "b").features]
     ['a']
@@ -88,8 +87,7 @@ def gather(
         raise ValueError(f"{name} must have at least one feature column besides what is left out, got none")
     native = _without(data, gone) if _is_sparse(data) else _native(data, frame, features)
     declared = target is not None and target.name in encoded
-    width = int(data.shape[1]) if _is_sparse(data) else len(features)
-    gathered = Gathered(features, target, declared, library, native, width)
+    gathered = Gathered(features, target, declared, library, native)
     if not gathered.rows:
         raise ValueError(f"{name} must have at least one row, got none")
     if target is not None and len(target.values) != gathered.rows:
@@ -229,14 +227,14 @@ def _is_sparse(data: Any) -> bool:
 
 
 def _dense(data: Any, beside: Any, named: Set[str]) -> tuple[NDArray[Any], list[str]]:
-    """The columns that are used or named, and their names; the others change no distance, but for its rounding."""
+    """The columns that are used or named, and their names; the others could change distances only by rounding."""
     if data.ndim != 2 or data.dtype.kind not in "biuf" or 0 in data.shape:
         raise ValueError(f"data must be a matrix of real numbers, got {data.dtype} of shape {data.shape}")
     matrix, width = data.tocsc(), data.shape[1]
     used = np.union1d(_used(matrix), _places(named, width))
     if beside is not None:
         used = np.union1d(used, _used(beside) if _is_sparse(beside) and beside.ndim == 2 else np.arange(width))
-        used = used[used < width]  # the other may be wider, and is refused then
+        used = used[used < width]  # the other may be wider, and is then rejected
     used = used if len(used) else np.zeros(1, np.intp)
     if matrix.shape[0] * len(used) > CELLS:
         law = f"a sparse matrix must fill at most {CELLS:,} cells when it is written out"
@@ -250,7 +248,7 @@ def _used(data: Any) -> NDArray[np.intp]:
 
 
 def _places(names: Set[str], width: int) -> NDArray[np.intp]:
-    """Which of the columns x0, x1, ... these are."""
+    """The positions of these names among the columns x0, x1, ..."""
     places = [int(name[1:]) for name in names if name[:1] == "x" and name[1:].isdecimal()]
     return np.array([place for place in places if place < width], np.intp)
 

@@ -74,8 +74,8 @@ def first(log_value: Floats, log_level: float) -> int | None:
 def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[Group, Floats]]:
     """The columns to look at and, if none is named, the label: each as numbers, a category as its place among them.
 
-    Their places are those of the alphabet, which no order of the rows can change. A constant column is left out unless
-    it is named: there is nothing to test.
+    Categories are numbered alphabetically, so the order of the rows does not matter. A constant column is left out
+    unless it is named: there is nothing to test.
     """
     groups = {group.name: group for group in table.groups}
     if isinstance(features, str) or not all(isinstance(name, str) and name in groups for name in features or ()):
@@ -90,7 +90,7 @@ def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[G
 
 
 def all_equal(given: Floats, y: list[object] | Floats | None) -> bool:
-    """Whether all examples are, labels included."""
+    """Whether all examples are equal, labels included."""
     return constant(given) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
 
 
@@ -127,8 +127,8 @@ def lines_of(
     """A martingale for each column, with copies of one bet; the weights sum to ``share``.
 
     Bets begin after ``start`` examples; with ``back`` the columns are read from their end. O(n log n) ranks and n bets
-    for each. The tie-breaking numbers of a column depend on its name, not on its place; on a constant column nothing
-    is bet.
+    for each. The tie-breaking numbers of a column depend on its name, not on its position. No bets are placed
+    on a constant column.
     """
     lines = []
     for i, (group, values) in enumerate(found):

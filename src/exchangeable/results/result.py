@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DRAWN = 4  # columns in a figure, at most
 SPLIT = "If the two sets are a random split of one, the chance of a rejection is at most {:g}."
-ORDER = "On exchangeable data the chance that the test of this table, once, rejects is at most {:g}."
+ORDER = "On exchangeable data the chance that one test of this table rejects is at most {:g}."
 
 
 class Parts(NamedTuple):
@@ -144,7 +144,7 @@ class Result:
     def e_value(self) -> float | Decimal:
         """The capital of that martingale after the last example: on exchangeable data it is 1 on average.
 
-        With restarts there is none: the latest start is not chosen independently of the data.
+        It is not defined with restarts: the latest start is not chosen independently of the data.
         """
         self._check_single("e_value")
         return amount(float(self.path.log_value[-1]))
@@ -159,8 +159,8 @@ class Result:
         """One over the highest evidence: the p-value of the verdict on this table.
 
         On exchangeable data the chance that it is at most a is at most a, for one table tested once. Where columns
-        are tested, the evidence is the weighted maximum of all martingales. With restarts there is none, since each
-        start is another chance. For a p-value that may be looked at again and again see `Monitor.anytime_p`.
+        are tested, the evidence is the weighted maximum of all martingales. It is not defined with restarts, since
+        each start is another chance. For a p-value that may be looked at repeatedly, see `Monitor.anytime_p`.
         """
         self._check_single("p_value")
         return amount(-max(0.0, float(joint(self.lines).max())))

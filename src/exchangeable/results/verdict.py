@@ -224,7 +224,7 @@ def _promise(verdict: Verdict, lines: Sequence[Line]) -> str:
     """How sure one may be of the alarm."""
     if len(lines) > 1 and verdict.alpha is not None:
         return (
-            "If the examples were exchangeable (in random order, as i.i.d. data are), a rejection, by whatever of "
+            "If the examples were exchangeable (in random order, as i.i.d. data are), a rejection, by any of "
             f"these, would come with probability at most {100.0 * verdict.alpha:g} %."
         )
     if verdict.alpha is not None and verdict.on_alarm == "latch":

@@ -23,7 +23,7 @@ LABELLED = frozenset(
 )
 LONGEST_WAIT = 1e10  # seconds, some 300 years
 MOST_SEED = 2**53  # what every JSON reader keeps exactly
-warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the reply says it, in its notes
+warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the notes in the reply contain it
 Kept = Literal[
     "nearest-neighbour",
     "nearest-distance",
@@ -110,7 +110,7 @@ class Labels(_Part):
 
     @property
     def seconds(self) -> float:
-        """The wait as a number; inf is forever."""
+        """The wait in seconds; inf means forever."""
         return math.inf if self.wait == "forever" else self.wait
 
 
@@ -119,9 +119,9 @@ Alarms = Annotated[Once | Repeatedly, Field(discriminator="kind")]
 
 
 class Configuration(_Part):
-    """What a stream is watched with. Every part may be left out; in its canonical form none is.
+    """How a stream is monitored. Every part may be left out; the canonical form contains all of them.
 
-    A bet that is left out is the one that suits the alarm; a seed that is left out is drawn when the stream is made.
+    The default bet is the one that suits the alarm; the default seed is drawn when the stream is created.
     """
 
     measure: Measures = OfNumbers()
@@ -148,13 +148,18 @@ class Configuration(_Part):
 
     @property
     def notes(self) -> list[str]:
-        """What is allowed and yet seldom meant."""
+        """Remarks on what is allowed but rarely intended."""
         advice = bet_advice(BETS[self.bet.kind](), self._alarm())
         return [] if advice is None else [advice]
 
     def with_seed(self, seed: int) -> Configuration:
-        """The same with this seed, unless it has one."""
+        """The same configuration with this seed, unless it already has one."""
         return self if self.seed is not None else self.model_copy(update={"seed": seed})
+
+    def like(self, kept: Configuration) -> Configuration:
+        """The same with the seed and the bet of another, where they were left out."""
+        made = self if "bet" in self.model_fields_set else self.model_copy(update={"bet": kept.bet})
+        return made.model_copy(update={"seed": kept.seed}) if made.seed is None else made
 
     def canonical(self) -> str:
         """The one text of this configuration: equal configurations have equal texts."""
@@ -232,7 +237,7 @@ def _sentence(error: ValidationError) -> str:
     where = ".".join(["configuration", *(str(part) for part in first["loc"] if str(part) not in KINDS)])
     if first["type"] in PLAINLY:
         return f"{where} must {PLAINLY[first['type']]}"
-    if first["type"] == "value_error":  # one of ours
+    if first["type"] == "value_error":  # raised by a validator of ours
         return f"{where} must {first['ctx']['error']}, got {_shown(first['input'])}"
     law = first["msg"][0].lower() + first["msg"][1:]
     return f"{where} must satisfy: {law}, got {_shown(first['input'])}"

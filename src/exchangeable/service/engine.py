@@ -128,7 +128,7 @@ class Engine:
         return self._submit(lambda connection: self._create(connection, name, configuration))
 
     def delete(self, name: str) -> Future[None]:
-        """Remove a stream and its history; its place in the fleet and the number of its tests stay."""
+        """Remove a stream and its history; its place in the fleet and the number of its tests are kept."""
         return self._submit(lambda connection: self._delete(connection, name))
 
     def reset(self, name: str) -> Future[dict[str, Any]]:
@@ -358,7 +358,7 @@ class Engine:
         row = connection.execute("SELECT configuration FROM streams WHERE name = ?", (name,)).fetchone()
         if row is not None:
             kept = stored(row[0])
-            if kept.canonical() != configuration.with_seed(kept.seed or 0).canonical():
+            if kept.canonical() != configuration.like(kept).canonical():
                 raise Problem(409, "conflict", f"stream {name!r} exists with another configuration")
             return False, stream(connection, name)
         most = self.settings.limits.streams

@@ -1,7 +1,7 @@
 """Which streams have changed, over all that ever joined: e-BH with weights that deletion does not free.
 
 A name joins once. Its position j, and the number of tests that ended when a stream of this name was deleted, stay in
-the table ``fleet`` for good. At any time only the latest test of a name is looked at, the k-th one say, with weight
+the table ``fleet`` for good. At any time only the latest test of a name counts, say the k-th, with weight
 
     w_j / (k (k + 1)) ,   w_j = 1/K if the fleet was fixed at K names before the first one joined, else 1/(j (j + 1)) .
 
@@ -37,7 +37,7 @@ INCOMPLETE = (
 
 
 def check_size(connection: sqlite3.Connection, wanted: int | None) -> None:
-    """Refuse to change the size of a fleet that has begun."""
+    """Refuse to change the size of a fleet after the first stream has joined."""
     size, _ = _rule(connection)
     if wanted is None or wanted == size or not _ever(connection):
         return
@@ -58,17 +58,17 @@ def join(connection: sqlite3.Connection, name: str, size: int | None) -> None:
     fixed, _ = _rule(connection)
     if fixed is not None and ever >= fixed:
         law = f"the fleet was fixed at {fixed} names, deleted ones included"
-        raise Problem(409, "too-many-streams", f"{law}: use one of these names again, or begin a new database")
+        raise Problem(409, "too-many-streams", f"{law}: reuse one of these names, or begin a new database")
     connection.execute("INSERT INTO fleet (name, tests) VALUES (?, 0)", (name,))
 
 
 def leave(connection: sqlite3.Connection, name: str, tests: int) -> None:
-    """Remember how many tests a stream had that is deleted."""
+    """Store the number of tests of a stream that is deleted."""
     connection.execute("UPDATE fleet SET tests = tests + ? WHERE name = ?", (tests, name))
 
 
 def changed(connection: sqlite3.Connection, alpha: float, method: str, size: int | None) -> dict[str, Any]:
-    """The reply of ``/v1/fleet``; ``size`` is the operator's setting, which counts before the first stream joins."""
+    """The reply of ``/v1/fleet``; ``size`` is the operator's setting, used until the first stream joins."""
     rows = connection.execute(
         "SELECT name, joined, tests + resets + 1, log10, total, peak FROM fleet JOIN streams USING (name) ORDER BY 2"
     ).fetchall()
@@ -101,7 +101,7 @@ def _found(rows: list[tuple[Any, ...]], alpha: float, method: str, fixed: int | 
 
 
 def _ever(connection: sqlite3.Connection) -> int:
-    """How many have joined, deleted ones included."""
+    """How many streams have joined, deleted ones included."""
     return int(connection.execute("SELECT coalesce(max(joined), 0) FROM fleet").fetchone()[0])
 
 

@@ -56,11 +56,11 @@ class Live:
     total: float = 0.0  # the same with the test that runs: the capital of one gambler who never begins anew
     peak: float = 0.0  # the highest total
     kept: int = 1  # the first step that is still stored one by one
-    clock: float | None = None  # the latest time of an observation or label that matters, in seconds
+    clock: float | None = None  # the latest relevant time of an observation or label, in seconds
     width: int | None = None  # numbers in an observation, once there has been one
     snapshot_n: int = -1
     snapshot_bytes: int = 0
-    left_out: LeftOut = field(default_factory=LeftOut)  # in the test that runs
+    left_out: LeftOut = field(default_factory=LeftOut)  # in the current test
 
     @classmethod
     def fresh(cls, id: int, name: str, configuration: Configuration, now: float) -> Live:  # noqa: A002

@@ -122,7 +122,7 @@ def _families(streams: list[Stream]) -> Iterable[Metric]:
         yield counter
     late = CounterMetricFamily(
         "exchangeable_stream_expired_labelled",
-        "Of the expired observations those whose label came after all, by label; the first ten labels and all others.",
+        "Expired observations whose label came after all, by label: the first ten labels, and all others together.",
         labels=["stream", "label"],
     )
     for stream in streams:

@@ -97,7 +97,7 @@ async def show(request: Request, name: Name) -> Response:
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=REFUSALS, tags=["streams"])
 async def delete(request: Request, name: Name) -> Response:
-    """Remove a stream and its history. Its place in the fleet and the number of its tests stay (see /v1/fleet)."""
+    """Remove a stream and its history. Its place in the fleet and the number of its tests are kept (see /v1/fleet)."""
     await done(request.app.state.engine.delete(name))
     return Response(status_code=204)
 
@@ -249,10 +249,10 @@ async def observe(request: Request, name: Name) -> Response:
     tags=["observations"],
 )
 async def label(request: Request, name: Name) -> Response:
-    """Give labels to observations that wait for them under their ids, or say with ``never`` that none will come.
+    """Give labels to observations that wait for them under their ids, or state with ``never`` that none will come.
 
     An observation whose label came later than ``labels.wait`` is left out. Whether it is used depends on its own delay
-    only: the ``time`` of the label minus that of the observation, or the same by the server's clock.
+    only: the ``time`` of the label minus that of the observation, or the same on the server's clock.
     """
     limits, engine = request.app.state.settings.limits, request.app.state.engine
 
@@ -380,7 +380,7 @@ async def all_together(
     """Which streams have changed, with a false discovery rate of at most alpha (e-BH over all that ever joined).
 
     The evidence of a stream that restarts after alarms is carried over the restarts, as one gambler's capital.
-    Deleted streams keep their place, and a name that is used again goes on counting its tests.
+    Deleted streams keep their place, and the test count of a reused name continues.
     """
     size = request.app.state.settings.fleet_size
     return reply(await looked(request, lambda connection: fleet.changed(connection, alpha, method, size)))

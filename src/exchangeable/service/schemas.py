@@ -38,12 +38,12 @@ class Points(BaseModel):
 
 
 class LeftOut(BaseModel):
-    """Observations that were left out of the test that runs."""
+    """Observations that were left out of the current test."""
 
     expired: int = Field(description="their label did not come within the wait")
     undelivered: int = Field(description="of these: the label came within the wait, but was delivered too late")
-    never: int = Field(description="their label will never come, as a client said")
-    crowded: int = Field(description="of the expired: left out by an earlier version, because too many waited")
+    never: int = Field(description="their label will never come, as stated by a client")
+    crowded: int = Field(description="of the expired: left out by an earlier version, because too many were waiting")
     classes: dict[str, int] = Field(description="of the expired whose label came after all: how many had each label")
 
 
@@ -72,7 +72,7 @@ class Stream(Summary):
     """A stream."""
 
     configuration: Configuration
-    notes: list[str] = Field(description="what is allowed and yet seldom meant")
+    notes: list[str] = Field(description="remarks on settings that are allowed but rarely intended")
 
 
 class Streams(BaseModel):
@@ -152,7 +152,7 @@ class Found(BaseModel):
 
     name: str
     joined: int = Field(description="position among all streams that ever joined")
-    test: int = Field(description="which test of this name it is, over resets and deletions")
+    test: int = Field(description="number of this test of the name, counted over resets and deletions")
     log10_e: float = Field(description="evidence, divided by test (test + 1)")
     log10_martingale: float | None
 
@@ -162,13 +162,13 @@ class Fleet(BaseModel):
 
     alpha: float
     method: Literal["adjusted", "current"]
-    rule: Literal["joined", "fixed"] = Field(description="weighted by the order of joining, or of a size fixed before")
-    streams: int = Field(description="that exist")
-    deleted: int = Field(description="streams that joined and exist no more, as far as is known")
-    fleet_size: int | None = Field(description="names there will ever be, if that was fixed before the first joined")
+    rule: Literal["joined", "fixed"] = Field(description="weighted by the order of joining, or size fixed in advance")
+    streams: int = Field(description="how many exist")
+    deleted: int = Field(description="streams that joined and no longer exist, as far as is known")
+    fleet_size: int | None = Field(description="how many names there will ever be, if fixed before the first joined")
     found: list[Found]
     log10_threshold: float | None = Field(
-        description="what log10_e of all found has reached; with the rule joined, log10_e - log10(joined (joined + 1))"
+        description="which log10_e of all found has reached; with the rule joined: log10_e - log10(joined (joined + 1))"
     )
     promise: str
 

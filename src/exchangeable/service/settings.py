@@ -96,7 +96,7 @@ class Settings:
     retention: Retention = Retention()
     snapshot_every: int = _from(8_192, 1, 10_000_000)  # steps between two snapshots of a stream
     live_streams: int = _from(4_096, 1, 1_000_000)  # monitors held in memory
-    fleet_size: int | None = None  # names there will ever be, deleted ones included; fixed when the first stream joins
+    fleet_size: int | None = None  # how many names there will ever be, deleted ones too; fixed when the first joins
     hosts: tuple[str, ...] = ()  # names under which the server is reached, beside localhost
     external_url: str | None = None  # where people find the page, for links in alerts
     webhooks: tuple[Webhook, ...] = ()

@@ -64,8 +64,8 @@ CREATE TABLE tokens(
   id TEXT PRIMARY KEY, digest BLOB NOT NULL, scopes TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL,
   revoked REAL) STRICT, WITHOUT ROWID;
 """
-# Ids rise with creation and are used again only from the top, so gaps below the highest id are deleted streams; others
-# that were deleted before, and tests of names that were used again, left no trace: ``complete`` is 0.
+# Ids increase with creation and are reused only at the top, so gaps below the highest id are deleted streams. Others
+# that were deleted earlier, and tests of reused names, left no trace: ``complete`` is 0.
 FLEET = """
 CREATE TABLE fleet(joined INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, tests INTEGER NOT NULL) STRICT;
 CREATE TABLE fleet_rule(size INTEGER, complete INTEGER NOT NULL) STRICT;
@@ -82,7 +82,7 @@ ALTER TABLE expired ADD COLUMN y TEXT;
 
 
 def _late_labels(connection: sqlite3.Connection) -> None:
-    """The wait for labels becomes a time. It was a number of observations, which is now how many may wait at most."""
+    """The wait for labels becomes a time. It was a number of observations, which is now the most that may wait."""
     for statement in filter(str.strip, LATE_LABELS.split(";")):
         connection.execute(statement)
     streams = connection.execute("SELECT id, expired FROM streams").fetchall()
@@ -90,7 +90,7 @@ def _late_labels(connection: sqlite3.Connection) -> None:
         row = connection.execute("SELECT configuration, state FROM streams WHERE id = ?", (stream,)).fetchone()
         configuration, state = map(json.loads, row)
         most = configuration["labels"]["wait"]
-        most = 10_000 if most == 1000 else most  # the defaults of today and of then
+        most = 10_000 if most == 1000 else most  # the defaults of this version and of the earlier one
         configuration["labels"] = {"wait": "forever", "clock": "client", "most": most}
         left_out = LeftOut(expired=expired, crowded=expired)
         state["guarantee"] = left_out.guarantee(state["guarantee"], math.inf)

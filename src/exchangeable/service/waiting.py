@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.late_labels import LeftOut, decided, delay, seconds
+from exchangeable.late_labels import LeftOut, check_near, decided, delay, seconds
 from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.live import Live
@@ -55,7 +55,7 @@ class Known(NamedTuple):
     """In which table an id was found, when it was observed, and its label as JSON."""
 
     table: str  # waiting; labels: tested; expired: left out
-    time: float | None  # also None where the running test does not count it as expired
+    time: float | None  # also None if the current test does not count it as expired
     y: str | None
 
 
@@ -63,7 +63,7 @@ class Waiting:
     """The queue of one stream: whatever stands behind an observation without a label waits as well.
 
     The rules are those of `exchangeable.late_labels`. Times are the clients' or the server's; ``now`` is when the
-    server got the request. What is decided is stored, with the times it depends on, and never decided again.
+    server received the request. Decisions are stored, with the times they depend on, and are final.
     """
 
     def __init__(self, connection: sqlite3.Connection, live: Live, now: float) -> None:
@@ -100,7 +100,7 @@ class Waiting:
             raise Problem(422, "bad-observation", f"{law}, got {label!r}")
 
     def _check_room(self, new: Batch, times: list[float | None]) -> None:
-        """Refuse observations if too many would wait. None that waits is ever dropped for them."""
+        """Reject new observations if too many would wait. Waiting ones are never dropped for them."""
         count, most = self.live.waiting + len(new), self.labels.most
         if count <= most:
             return
@@ -122,17 +122,17 @@ class Waiting:
         ]
 
     def _time(self, time: str | float | None, where: str, *, needed: bool = True) -> float | None:
-        """When something happened on the clock of the stream; None where that plays no part."""
+        """When something happened on the clock of the stream; None if that does not matter."""
         if self.labels.wait == "forever" or (time is None and not needed and self.labels.clock == "client"):
             return None
         if self.labels.clock == "server":
             return self.now
         if time is None:
             law = f"time must be given with every label, and with every observation without one, {where}"
-            why = f"stream {self.live.name!r} waits {self.labels.wait:g} seconds by the clock of its clients"
+            why = f"stream {self.live.name!r} waits {self.labels.wait:g} seconds on the clock of its clients"
             raise Problem(422, "bad-observation", f"{law}: {why}")
         try:
-            return seconds(time)
+            return check_near(seconds(time), self.live.clock)
         except ValueError as error:
             raise Problem(422, "bad-observation", f"{error} {where}") from error
 
@@ -141,7 +141,7 @@ class Waiting:
         return max((time for time in (self.live.clock, *times) if time is not None), default=None)
 
     def join(self, new: Batch) -> Ready:
-        """Take new observations in; what can be ranked now."""
+        """Add new observations; return what can be ranked now."""
         if not self.live.configuration.needs_labels:
             return _ready(new, None)
         times, y = self._times(new), new.extras.y
@@ -159,9 +159,9 @@ class Waiting:
     # -------------------------------------------------------------- labels
 
     def label(self, labels: list[LateLabel]) -> dict[str, int]:
-        """Give labels to observations that wait: how many were new, repeated, or came too late.
+        """Give labels to waiting observations; count how many were new, repeated, or came too late.
 
-        All are taken or none: what was written for some is undone with the request, and the stream changes at the end.
+        Either all are accepted or none: on failure the request is rolled back, and the stream changes only at the end.
         """
         counts = {"accepted": 0, "duplicates": 0, "late": 0}
         left_out, times, gone = copy.deepcopy(self.live.left_out), [], 0
@@ -185,16 +185,16 @@ class Waiting:
 
     def _label_time(self, label: LateLabel) -> float | None:
         if label.time is not None and self.labels.clock == "server":
-            law = f"time must be left out of labels in stream {self.live.name!r}, which goes by the server's clock"
+            law = f"time must be left out of labels in stream {self.live.name!r}, which uses the server's clock"
             raise Problem(422, "bad-observation", f"{law}, got {label.time!r} for id {label.id!r}", id=label.id)
         return self._time(label.time, f"for id {label.id!r}")
 
     def _take(self, label: LateLabel, time: float | None, found: Known, left_out: LeftOut) -> str:
-        """Decide on an observation by its label; under which count that goes."""
+        """Decide on an observation by its label; return the name of the count to increase."""
         y = None if label.never else json.dumps(label.y)
         if found.y is not None:
             if label.never or json.loads(found.y) != label.y:
-                raise Problem(422, "different", f"id {label.id!r} has another label already", id=label.id)
+                raise Problem(422, "different", f"id {label.id!r} already has another label", id=label.id)
             return "duplicates"
         key = (self.live.id, label.id)
         if label.never:
@@ -222,7 +222,7 @@ class Waiting:
             raise Problem(422, "bad-observation", f"{error} for id {label.id!r}", id=label.id) from error
 
     def _find(self, name: str) -> Known | None:
-        """What is known of an id."""
+        """What is known about an id."""
         for table, time in (("waiting", "time"), ("labels", "NULL"), ("expired", "time")):
             query = f"SELECT {time}, y FROM {table} WHERE stream = ? AND id = ?"  # noqa: S608
             row = self.connection.execute(query, (self.live.id, name)).fetchone()
@@ -233,7 +233,7 @@ class Waiting:
     # -------------------------------------------------------------- out of the queue
 
     def release(self) -> Ready:
-        """Take out all before the first whose label may still come in time."""
+        """Remove all observations before the first whose label may still come in time."""
         found = self._decided()
         if found:
             self._leave_out("seq = ?2", [row.seq for row, used in found if not used])
@@ -255,7 +255,7 @@ class Waiting:
         return found
 
     def _leave_out(self, which: str, keys: Sequence[int | str], *, timed: bool = True) -> None:
-        """Move observations to those that are left out; without their times they are not counted as expired."""
+        """Move observations to the table of those left out; without their times they are not counted as expired."""
         time = "time" if timed else "NULL"
         parameters = [(self.live.id, key) for key in keys]
         self.connection.executemany(
@@ -266,7 +266,7 @@ class Waiting:
         self.connection.executemany(f"DELETE FROM waiting WHERE stream = ?1 AND {which}", parameters)  # noqa: S608
 
     def clear(self) -> None:
-        """Set aside all that waits: a new test begins with what is sent from now on, and counts from zero."""
+        """Remove all waiting observations: a new test begins with what is sent from now on, and counts from zero."""
         self._leave_out("seq >= ?2", [0], timed=False)
         self.connection.execute("UPDATE expired SET time = NULL WHERE stream = ?", (self.live.id,))
         self.live.waiting, self.live.left_out = 0, LeftOut()
@@ -282,9 +282,9 @@ class Waiting:
 
 
 def server_clock(connection: sqlite3.Connection) -> Callable[[], float]:
-    """The server's clock, in seconds since 1970; never behind a time that it has given before a restart.
+    """The server's clock, in seconds since 1970; never earlier than a time that it gave before a restart.
 
-    The system's clock is read once, and may jump afterwards.
+    The system clock is read only once, so later jumps of it do not matter.
     """
     (last,) = connection.execute(
         "SELECT max(clock) FROM streams WHERE CASE WHEN clock IS NULL THEN 0"

@@ -31,7 +31,7 @@ class Observation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class LateLabel(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A label, and the id of the observation that waits for it; or that its label will never come."""
+    """A label and the id of the observation that waits for it, or the statement that it will never come."""
 
     id: Name
     y: Text | int | float | None = None
@@ -124,9 +124,9 @@ def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT) ->
     for number, line in enumerate(lines, 1):
         _short(number, text, y=line.y, id=line.id, time=line.time)
         if line.never == (line.y is not None):
-            raise _bad(number, "y must be given, or never: true, and not both")
+            raise _bad(number, "either y or never: true must be given, not both")
         if line.never and line.time is not None:
-            raise _bad(number, "time must be left out where the label never comes")
+            raise _bad(number, "time must be left out if the label never comes")
     return lines
 
 

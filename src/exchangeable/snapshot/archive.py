@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from exchangeable.measures.rows import shown
 
-FORMAT, VERSION = "exchangeable snapshot", 2  # 1: other scores of NearestNeighbour, which are computed again
+FORMAT, VERSION = "exchangeable snapshot", 2  # in version 1 NearestNeighbour had other scores; they are recomputed
 HEAD = {"arrays", "format", "package", "state", "version"}
 DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "bool": "|b1"}
 DIMENSIONS = 8  # the most of an array

@@ -40,8 +40,8 @@ def fleet_report(
     capital is no e-value of the stream. Rows without a key are no stream and are left out.
 
     ``streams`` is K, the most streams there will ever be, deleted ones included, fixed before the first look. By
-    default K is the number of keys in ``df``. That is valid for one batch that holds all keys; not for looks at a live
-    fleet between which keys come or go.
+    default K is the number of keys in ``df``. That is valid for one batch that holds all keys, but not for repeated
+    looks at a live fleet whose keys come and go.
 
     The numbers are those of ``e_bh(.., base=10)``; nothing but counts is collected. O(K) time and a shuffle for K keys.
     ``df`` is computed for the threshold, and again with the result: what took long is best written or persisted first.

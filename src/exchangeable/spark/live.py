@@ -66,13 +66,13 @@ def monitor_streams(
     ``measure`` is one of bounded memory: `Value` (the default: one column of numbers), `Frozen` with bins (scores, or
     ``features`` and ``label`` of a model, which scores each row by itself), or `Given` (a column of p-values). The pool
     of `Value` holds up to ``most`` distinct numbers, 10 bytes each; the step that fills it is the last of that key.
-    The default bet follows the alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, 2.5 kB a key beside the pool; for
-    other alarms `CompositeJumper`, 0.3 kB, because the `Adaptive` of `Monitor` takes 73 kB.
+    The default bet depends on the alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, 2.5 kB per key beside the pool;
+    for other alarms `CompositeJumper`, 0.3 kB, because the `Adaptive` of `Monitor` takes 73 kB.
 
-    ``seed`` is that of the random tie-breaking. A query that is restarted must go on with the seed that it began with.
-    So it is an integer of yours (below 2^63), or None together with ``checkpoint``, the folder that you give to Spark
-    as ``checkpointLocation``: the first call draws a seed and stores it there, and later calls read it. All rows hold
-    it in the column ``seed``. With Spark Connect, give a seed.
+    ``seed`` is for the random tie-breaking. A restarted query must continue with the seed that it began with. So pass
+    an integer below 2^63, or None together with ``checkpoint``, the folder that you give to Spark as
+    ``checkpointLocation``: the first call draws a seed and stores it there, and later calls read it. All rows contain
+    it in the column ``seed``. With Spark Connect, pass a seed.
 
     Keys are hashed into ``buckets``, each with one state in Spark's RocksDB store, which is read and written whole in
     each micro-batch that has events of the bucket: so many that a state stays at 0.1 to 4 MB. Recipe, seed and buckets
@@ -167,7 +167,7 @@ def _recipe(measure: Any, bet: Bet | None, alarm: Alarm | None, on_alarm: str) -
 
 
 def _seed(seed: int | None, measure: object) -> int:
-    """Of a query whose checkpoint folder is not known."""
+    """The seed of a query whose checkpoint folder is not known."""
     if seed is None and isinstance(measure, Given):
         return Given.seed  # nothing is random
     if seed is None:

@@ -1,4 +1,4 @@
-"""The seed of a call on Spark: given, drawn on the driver, or kept in the checkpoint folder of a query."""
+"""The seed of a call on Spark: given, drawn on the driver, or stored in the checkpoint folder of a query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exchangeable.pvalues import draw_seed
 COLUMN = "seed"  # of every result
 LARGEST = 2**63 - 1  # of Spark's long
 FILE, FORMAT, VERSION = "exchangeable-seed.json", "exchangeable seed", 1
-MOST = 4096  # bytes that are read of such a file
+MOST = 4096  # bytes that are read from such a file
 
 
 def chosen(seed: int | None) -> int:
@@ -33,7 +33,7 @@ def told(rows: DataFrame, seed: int) -> DataFrame:
 
 
 class SeedFile:
-    """The seed of a streaming query, in a file of its checkpoint folder, on any file system that Spark can write to.
+    """The seed of a streaming query, in a file in its checkpoint folder, on any file system that Spark can write to.
 
     A query is restarted by calling `monitor_streams` again, with the same code. So a seed that was drawn must be stored
     before the first event is processed, and read again afterwards. The file is created once and never overwritten.
@@ -54,7 +54,7 @@ class SeedFile:
             self._files = self._path.getFileSystem(settings)
 
     def choose(self, seed: int | None) -> int:
-        """The seed to use; nothing is written. A seed other than the stored one is refused."""
+        """The seed to use; nothing is written. A seed other than the stored one is rejected."""
         with self._explained():
             stored, begun = self._read(), self._begun()
         if stored is None and seed is None and begun:
@@ -67,15 +67,15 @@ class SeedFile:
         return wanted
 
     def keep(self, seed: int) -> None:
-        """Store the seed that was chosen, unless it is there. A checkpoint that was begun without it stays as it is."""
+        """Store the chosen seed, unless it is there. A checkpoint that was begun without a seed file stays as it is."""
         with self._explained():
             if self._read() is None and not self._begun():
                 self._create(json.dumps({"format": FORMAT, "version": VERSION, "seed": seed}).encode())
-        self.choose(seed)  # another start may have stored another one meanwhile
+        self.choose(seed)  # a concurrent start may have stored another one
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what Java raises, a page of text, into one sentence."""
+        """Turn a Java exception, a page of text, into one sentence."""
         try:
             yield
         except (Py4JJavaError, PySparkException) as error:

@@ -50,7 +50,7 @@ def test_streams(
     or of arrays or vectors, or a list of columns; ``label`` is for measures that use one. The stream of key k has the
     numbers of ``Monitor(measure, bet, alarm, seed=stream_seed(seed, k), on_alarm=on_alarm)``, whatever the partitions,
     retries and batches. ``measure``, ``bet`` and ``alarm`` are fresh, and copied for each stream; left out, they are
-    those of `Monitor` (the bet follows the alarm), but without a label the measure is `Value` for one column of
+    those of `Monitor` (the bet depends on the alarm), but without a label the measure is `Value` for one column of
     numbers, else `NearestDistance`. ``seed=None`` draws a seed from the operating system, once, in this call: computing
     the result again gives the same numbers. The column ``seed`` holds it; an integer below 2^63 repeats a run.
 

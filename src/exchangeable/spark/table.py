@@ -55,9 +55,9 @@ def pvalues(
     Scores are those of `NearestNeighbour`, and the numbers those of `PValues(NearestNeighbour(), seed=seed).extend` on
     one machine, bit for bit. ``features`` names columns of numbers, or one of arrays or vectors of one width. Returns
     the column of the order, under its own name and of its own type, ``p`` and ``seed``, sorted. Runs at once; tasks are
-    pure, so that retries and speculation change nothing. A row that is not lawful, or two of one order, are refused.
-    ``seed=None`` draws a seed from the operating system, which the column ``seed`` holds; an integer below 2^63
-    repeats a run.
+    pure, so that retries and speculation change nothing. Invalid rows, and two rows of the same order, are rejected.
+    ``seed=None`` draws a seed from the operating system, which is in the column ``seed``; an integer below 2^63 makes
+    a run repeatable.
 
     Work O(n^2 d) spread over all cores, by a matrix product in each. To every executor go the table once (8 d bytes an
     example, as files) and 16 bytes an example in each of 1 + log2(n / block) rounds; back to the driver come on

@@ -358,7 +358,7 @@ class Crowd:
 
 
 def _like(own: Monitor, measure: Any, seed: int) -> Monitor:
-    """A fresh monitor with another measure and seed. That the bet does not suit the alarm was said on the driver."""
+    """A fresh monitor with another measure and seed. If the bet does not suit the alarm, the driver has warned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetWarning)
         return Monitor(measure, copy.deepcopy(own.martingale.bet), own.alarm, seed=seed, on_alarm=own.on_alarm)

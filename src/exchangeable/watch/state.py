@@ -25,8 +25,8 @@ class StateError(Exception):
 class StateFile:
     """A state on disk, for one process at a time: a lock on ``<file>.lock`` keeps others out.
 
-    ``configuration`` is what the monitor is made from; a state that was made from another is refused. What is named in
-    ``free`` was left out by the user, so the state's own value goes on. A first line of
+    ``configuration`` is what the monitor is made from; a state made from another one is rejected. Settings named in
+    ``free`` were left out by the user, so their stored values are used. A first line of
     JSON (configuration, columns, places in files) is followed by a snapshot of the monitor. The file is replaced as a
     whole, so whoever reads it finds the old state or the new one. O(size of the monitor).
     """

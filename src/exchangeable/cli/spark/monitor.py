@@ -119,8 +119,8 @@ def monitor(
     seed: Annotated[
         int | None,
         typer.Option(
-            help="Seed for random tie-breaking. Default: the one stored in the checkpoint; at the first start it is "
-            "drawn from the system.",
+            help="Seed for random tie-breaking. Default: the one stored in the checkpoint, which is drawn at random at "
+            "the first start.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -144,14 +144,14 @@ def monitor(
     Rows have a `kind`: step; or duplicate, late, gap, conflict, bad, full, which were not bet on. Read the output by
     Spark, which knows what is committed. A second start with the same checkpoint goes on where the first one ended.
     SIGINT and SIGTERM stop it; a micro-batch that was not over is done again by the next start. With --available-now
-    the exit code is 1 if some stream has changed, by e-BH on highest evidence, which holds whenever one looks; if new
-    keys may come between two looks, fix their number in advance (--streams).
+    the exit code is 1 if some stream has changed, by e-BH on the highest evidence, which is valid whenever you look.
+    If new keys may appear between looks, fix their number in advance (--streams).
     """
     choice = Choice(measure.value, None, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
     scores = reference_scores(choice, reference, bins)
     recipe = parts(choice.monitor(uncatalogued(choice, scores, bins or BINS)))
     if bet is None:
-        recipe["bet"] = None  # that of monitor_streams, which is small
+        recipe["bet"] = None  # so monitor_streams uses its own default, which is small
     if available_now and every is not None:
         raise Failure("--available-now and --every exclude each other", USAGE)
     read = pairs("--option", option)

@@ -81,8 +81,8 @@ Streams = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="With --available-now: the most streams there will ever be, fixed before the first look; default: the "
-        "streams so far, which is valid if no more will come.",
+        help="With --available-now: the largest number of streams there will ever be, fixed before the first look; "
+        "default: the streams so far, which is valid if no more will come.",
         rich_help_panel=RESULT,
     ),
 ]

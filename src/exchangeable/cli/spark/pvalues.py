@@ -46,7 +46,7 @@ def pvalues(
 ) -> None:
     """Compute the paper's nearest-neighbour p-values of one huge table, in tiles.
 
-    The output has the order column, p, the same numbers as on one machine, and the seed; bet on p with
+    The output has the order column, p (the same numbers as on one machine) and the seed; bet on p with
     `exchangeable watch --measure p-values` or `exchangeable.Martingale`.
     """
     seed = draw_seed() if seed is None else seed

@@ -41,7 +41,7 @@ def cluster(master: str | None, conf: list[str] | None) -> Iterator[SparkSession
     named = False
     try:
         with _explained(log), warnings.catch_warnings():
-            warnings.simplefilter("ignore", BetWarning)  # it was noted when the options were read
+            warnings.simplefilter("ignore", BetWarning)  # it was reported when the options were read
             yield spark
     except Failure as error:
         named = str(log) in str(error)

@@ -94,8 +94,8 @@ def test(
     """Test many streams at once: one row for each stream into the output, and which of them have changed (e-BH).
 
     The numbers of a stream are those of the library with the seed that `exchangeable.spark.stream_seed` gives for the
-    seed of the run, which the output has as a column, and the key. Exit codes: 0 no stream has changed, 1 some have, as
-    far as the rate of false discoveries allows to say.
+    key and the seed of the run, which is a column of the output. Exit codes: 0 if no stream was found to have changed
+    at this false discovery rate, 1 if some were.
     """
     named = measure.value if measure is not None else _usual(label, features)
     seed = draw_seed() if seed is None else seed

@@ -184,7 +184,7 @@ async function loadWaiting() {
   const { total, waiting, left_out: left } = reply;
   show($("#waiting-card"), total > 0 || left.expired > 0 || left.never > 0);
   const late = total === 1 ? "One observation waits for its label" : `${count(total)} observations wait for their labels`;
-  write($("#waiting-line"), `${total ? late : "None waits"}; at most ${count(reply.limit)} may.${leftOut(left)}`);
+  write($("#waiting-line"), `${total ? late : "None waiting"}; at most ${count(reply.limit)} may wait.${leftOut(left)}`);
   const shown = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (labelled, waits its turn)" : ""}` }));
   if (total > waiting.length) shown.push(el("li", { text: `and ${count(total - waiting.length)} more` }));
   $("#waiting").replaceChildren(...shown);
@@ -299,7 +299,7 @@ function drawConfiguration() {
 }
 
 const waits = ({ wait, clock, most }) =>
-  `${wait === "forever" ? "observations wait for them" : `observations wait ${plain(wait)} s for them by the clock of the ${clock}`}, at most ${count(most)} at once`;
+  `${wait === "forever" ? "observations wait for them" : `observations wait ${plain(wait)} s for them on the ${clock}'s clock`}, at most ${count(most)} at once`;
 
 const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"]);
 
