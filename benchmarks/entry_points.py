@@ -325,6 +325,7 @@ def best_of_seeds(rng: Generator) -> Outcome:
     return min(float(ex.test(frame, seed=any_seed(rng)).p_value) for _ in range(5))
 
 
+LATE, DELETED = "late by class, rising traffic", "quiet gamblers deleted"
 LOOKS = tuple(range(50, 401, 50))
 P = partial
 SCENARIOS: list[Scenario] = [
@@ -356,31 +357,22 @@ SCENARIOS: list[Scenario] = [
         Scenario(f"`measures.Frozen`, {name}", "repeated rows, mixed batches", P(frozen, name), 1000)
         for name in ("logistic", "ridge", "PCA", "function")
     ),
-    Scenario("`ex.LateLabels(wait=3700)`", "late by class, rising traffic", P(late_labels, 3700.0), 1000),
-    Scenario('`ex.LateLabels(wait="forever")`', "late by class, rising traffic", P(late_labels, "forever"), 1000),
-    Scenario(
-        "`exchangeable serve`, its own clock", "late by class, rising traffic", P(late_labels_server, "server"), 400
-    ),
-    Scenario(
-        "`exchangeable serve`, the clients' clock",
-        "late by class, rising traffic",
-        P(late_labels_server, "client"),
-        400,
-    ),
+    Scenario("`ex.LateLabels(wait=3700)`", LATE, P(late_labels, 3700.0), 1000),
+    Scenario('`ex.LateLabels(wait="forever")`', LATE, P(late_labels, "forever"), 1000),
+    Scenario("`exchangeable serve`, its own clock", LATE, P(late_labels_server, "server"), 400),
+    Scenario("`exchangeable serve`, the clients' clock", LATE, P(late_labels_server, "client"), 400),
     Scenario("`fleet.e_bh(streams=100)`", "100 gamblers join", P(fleet_growing, "fixed"), 10_000),
     Scenario("`fleet.e_bh(joined=)`", "100 gamblers join", P(fleet_growing, "joined"), 10_000),
-    Scenario("`fleet.e_bh(streams=1000)`", "quiet gamblers deleted", P(fleet_deleting, "fixed", False), 10_000),
-    Scenario("`fleet.e_bh(joined=)`", "quiet gamblers deleted", P(fleet_deleting, "joined", False), 10_000),
-    Scenario("`fleet.e_bh(joined=)`, adjusted", "quiet gamblers deleted", P(fleet_deleting, "joined", True), 10_000),
+    Scenario("`fleet.e_bh(streams=1000)`", DELETED, P(fleet_deleting, "fixed", False), 10_000),
+    Scenario("`fleet.e_bh(joined=)`", DELETED, P(fleet_deleting, "joined", False), 10_000),
+    Scenario("`fleet.e_bh(joined=)`, adjusted", DELETED, P(fleet_deleting, "joined", True), 10_000),
 ]
 TEMPTING: list[Scenario] = [
     Scenario("`ex.test` after every 50 rows", "a table that grows to 400", P(growing_table, LOOKS, bets.Adaptive), 500),
     Scenario("`ex.test`, the best of 5 seeds", "ties", best_of_seeds, 1000),
     Scenario("`ex.check_split`", "stratified split", P(check_stratified, no_measure)),
-    Scenario("late labels, the oldest of 300 left out", "late by class, rising traffic", late_counted, 500),
+    Scenario("late labels, the oldest of 300 left out", LATE, late_counted, 500),
     Scenario("`fleet.e_bh`, K so far", "100 gamblers join", P(fleet_growing, "so far"), 10_000),
-    Scenario("`fleet.e_bh`, K of those left", "quiet gamblers deleted", P(fleet_deleting, "so far", False), 10_000),
-    Scenario(
-        "`fleet.e_bh`, K of those left, adjusted", "quiet gamblers deleted", P(fleet_deleting, "so far", True), 10_000
-    ),
+    Scenario("`fleet.e_bh`, K of those left", DELETED, P(fleet_deleting, "so far", False), 10_000),
+    Scenario("`fleet.e_bh`, K of those left, adjusted", DELETED, P(fleet_deleting, "so far", True), 10_000),
 ]

@@ -159,29 +159,28 @@ def rates(counted: Sequence[Counted], first: str) -> str:
 
 def noticed(sizes: Sequence[int]) -> str:
     """With which probability a rate above its level would be suspected, for these numbers of runs."""
-
-    def powers(runs: int, excess: float) -> str:
-        return ", ".join(f"{certificate.power(level, runs, excess=excess):.2f}" for level in LEVELS)
-
-    each = "; ".join(f"with {runs:,} runs {powers(runs, 1.3)}, and {powers(runs, 2.0)}" for runs in sizes)
-    return f"Probability that 1.3 times the level (5, 10, 30 %), and 2 times the level, would be noticed: {each}."
+    excesses = [(excess, level) for excess in (certificate.EXCESS, 2.0) for level in LEVELS]
+    columns = ["runs", *(f"{excess:g} x {100.0 * level:g} %" for excess, level in excesses)]
+    powers = [[certificate.power(level, runs, excess=excess) for excess, level in excesses] for runs in sizes]
+    return table(columns, [[f"{n:,}", *(f"{p:.2f}" for p in row)] for n, row in zip(sizes, powers, strict=True)])
 
 
 def section(found: Found, tempting: Sequence[Counted]) -> str:
     """The part "Entry points" of VALIDITY.md."""
     broken = "; ".join(one.scenario.name for one in found.broken)
     verdict = f"**BROKEN: {broken}.**" if broken else "No level was exceeded."
-    sizes = sorted({one.runs for one in found.counted})
     return (
         "## Entry points\n\n"
         f"What users call, run on exchangeable data (`benchmarks/entry_points.py`). {verdict} A cell is the share of"
         " runs with a false alarm in %, with its exact 99 % interval, at nominal levels of 5, 10 and 30 %. Rates below"
         " the level are expected: the default bet is cautious, runs are short, and a table divides its level among"
         " full rows and columns. Fair gamblers, who aim at exactly what a rule needs, use nearly all of it. Seeds"
-        f" are drawn afresh for each run; where none is given, it is the hash of the table. {noticed(sizes)} A row is"
-        f" suspected if an interval lies above its level, and broken if {AGAIN} times the runs on fresh data give a"
+        " are drawn afresh for each run; where none is given, it is the hash of the table. A row is suspected if an"
+        f" interval lies above its level, and broken if {AGAIN} times the runs on fresh data give a"
         f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it as well. Suspected this time: {len(found.again)}.\n\n"
         + rates(found.counted, "entry point")
+        + "\nThe probability that such a rate would have been suspected, by the number of runs:\n\n"
+        + noticed(sorted({one.runs for one in found.counted}))
         + "\n### Not promised\n\nWhat users may be tempted to do with the same entry points, on the same kind of data."
         " **Bold** where the interval lies above the level. A stratified split is not a random one, since the shares of"
         " the classes agree better than by chance; the default bet does not notice, but a bet that looks for it does"

@@ -70,6 +70,7 @@ def test_nothing_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> No
 # ------------------------------------------------------------------ the defects
 
 
+@pytest.mark.filterwarnings("ignore:score gives a row other outputs alone")
 def test_scores_that_depend_on_the_batch_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is no part of this test: whether its last bits differ depends on the machine."""
     play = play_of("`measures.Frozen`, function")
