@@ -469,9 +469,9 @@ def test_an_example_is_tested_once() -> None:
 def test_ids_are_plain(id_: Any) -> None:
     queue = LateLabels(Monitor(measures.Value(), seed=0), wait="forever")
     queue.observe(1, 2.0)
-    for call in (lambda: queue.observe(id_, 1.0), lambda: queue.label(id_, "u"), lambda: queue.never(id_)):
+    for call, more in ((queue.observe, [1.0]), (queue.label, ["u"]), (queue.never, [])):
         with pytest.raises(ValueError, match="id must be a string or an integer"):
-            call()
+            call(id_, *more)
     assert queue.waiting == [1]
 
 

@@ -407,10 +407,10 @@ def _plain_id(id: Any) -> str | int:  # noqa: A002
     return str(id) if isinstance(id, str) else int(id)
 
 
-K, V = TypeVar("K"), TypeVar("V")
+V = TypeVar("V")
 
 
-def _remember(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+def _remember(known: OrderedDict[str | int, V], key: str | int, value: V, most: int) -> None:
     """Add to what is known, and forget the oldest if that is too many."""
     known[key] = value
     if len(known) > most:
