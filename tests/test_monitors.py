@@ -377,6 +377,7 @@ def test_other_keys_have_no_seed(key: Any) -> None:
         stream_seed(0, key)
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_a_seed_that_is_left_out_is_drawn_kept_and_stored() -> None:
     keys, order, x = ["a"] * 30, np.arange(30), np.zeros(30)  # all ties: p is theta
     one, other = Monitors(composite()), Monitors(composite())

@@ -206,6 +206,7 @@ def stored_seed(folder: Path) -> int:
     return int(json.loads((folder / "checkpoint" / FILE).read_text())["seed"])
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_a_seed_that_is_drawn_outlives_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """A query that was stopped and restarted has the numbers of an unbroken one, and of the library."""
     data = feeds.walks(["a", "b", "c"], 40)
@@ -307,6 +308,7 @@ def test_a_folder_that_cannot_hold_a_seed_is_told_in_one_sentence(spark: SparkSe
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_of_two_first_starts_at_once_only_one_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (SeedFile(spark, str(tmp_path / "checkpoint")) for _ in range(2))
     seed, late = one.choose(None), other.choose(None)

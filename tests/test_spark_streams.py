@@ -195,6 +195,7 @@ def test_given_p_values(spark: SparkSession) -> None:
 # ------------------------------------------------------------------ the seed, and the bet
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_a_seed_that_is_left_out_is_drawn_once_and_told(spark: SparkSession) -> None:
     """Each call has its own, computing the result again draws no other, and with it anybody can check a stream."""
     rows = table(np.random.default_rng(6), 6, 30)

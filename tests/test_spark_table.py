@@ -91,6 +91,7 @@ def test_no_rows(spark: SparkSession) -> None:
     assert found.collect() == []
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_a_seed_that_is_left_out_is_drawn_and_told(spark: SparkSession) -> None:
     X, y = examples(40, 2)
     given = rows(spark, X, y)
