@@ -180,9 +180,7 @@ def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, s
         source = stack.enter_context(Source(file))
         if state is not None:
             state.resume(source, reader)
-            state.save(
-                monitor, reader.columns, source
-            )  # before any output, so a seed that was drawn is never drawn again
+            state.save(monitor, reader.columns, source)  # before any output: a drawn seed is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
         return Watch(monitor, reader, source, out, shown=shown, state=state, save_every=save_every).run(signals)
