@@ -343,7 +343,8 @@ def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
     calls = []
 
     def moody(X: Any, y: Any) -> Any:
-        calls.append(len(X))
+        if len(X) > 8:  # fewer are scored only to compare them with what they are alone
+            calls.append(len(X))
         if len(calls) == 3:
             raise ConnectionError("the model is gone")
         return X[:, 0]

@@ -413,7 +413,7 @@ def test_hostile_text_stays_text(server: Server, tab: Open) -> None:
     page = watched.page
     page.goto(f"{server.url}/streams/hostile")
     seen(page, "#waiting", "<img src=x onerror")
-    seen(page, "#waiting-line", "2 observations wait for their labels; at most 5 may.")
+    seen(page, "#waiting-line", "2 observations wait for their labels; at most 5 may wait.")
     assert page.locator("main img, main script").count() == 0
     server.call("POST", "/v1/streams/hostile/labels", {"id": HOSTILE, "y": "<b>"})
     seen(page, "#waiting-line", "One observation waits for its label")

@@ -212,6 +212,7 @@ def test_failures_are_one_sentence(
     assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
+@pytest.mark.usefixtures("system_seeds")
 def test_bad_rows_go_to_the_output_if_so_asked(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     write_csv(tmp_path / "bad.csv", [("a", 1, 0.5), ("a", 2, "half"), ("a", "x", 1.0), ("a", 4, "1.5")])
     words, seeds = ("--steps", "--bad", "report", "--format", "json"), set()

@@ -156,7 +156,7 @@ def test_a_batch_goes_on_when_an_executor_is_killed(cluster: Standalone, tmp_pat
         found = job.result(120).set_index("key")
     assert found.index.is_unique
     for key, x in data.items():
-        last = feeds.library(lambda: Monitor(measures.Value(), bets.CompositeJumper()), SEED, key, x).iloc[-1]
+        last = feeds.library(lambda: Monitor(slow(0.0), bets.CompositeJumper()), SEED, key, x).iloc[-1]  # rounds too
         assert tuple(found.loc[key, ["n", "log10_martingale"]]) == tuple(last[["n", "log10_martingale"]])
 
 
