@@ -176,6 +176,16 @@ def test_a_score_that_depends_on_the_batch_warns() -> None:
     measures.Frozen(lambda X, y: X[:, 0] + 1e-15 * len(X)).extend(X)
 
 
+def test_a_warning_that_is_an_error_changes_nothing() -> None:
+    """Warnings are errors here: the batch is refused, and the monitor stays as it was."""
+    X = np.random.default_rng(0).normal(size=(64, 1))
+    monitor = ex.Monitor(measures.Frozen(lambda X, y: X[:, 0] + 1e-7 * len(X)), seed=1)
+    with pytest.raises(UserWarning, match="other outputs alone than among others"):
+        monitor.extend(X)
+    assert (monitor.n, monitor.measure.n) == (0, 0)  # type: ignore[union-attr]
+    assert monitor.update(X[0]).n == 1
+
+
 def p_values_at(seeds: str, steps: int, runs: int) -> np.ndarray:
     """The p-values of rare binary data at one position, with the seed of the table or with everybody's 0."""
     found = []

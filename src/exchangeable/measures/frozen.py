@@ -89,7 +89,7 @@ class Frozen(Scored):
         self.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
         kind = _kind(score)
         self._kind = f"{residual} residual" if kind == "regressor" else kind
-        self._compared = False  # whether a few rows have been scored both together and alone
+        self._compared: list[bool] = []  # not empty once rows have been scored together and alone; copies share it
         self.edges = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
 
@@ -114,11 +114,11 @@ class Frozen(Scored):
 
     def extend(self, X: Any, y: Any = None) -> Ranks:
         """Take many examples: the same numbers as one by one."""
-        ranks = super().extend(X, y)
-        if not self._compared and self._kind != "numbers" and len(ranks.n) > 1:
-            self._compared = True
-            self._compare(X, y, min(len(ranks.n), COMPARED))
-        return ranks
+        scores = self.scores(X, y)
+        if not self._compared and self._kind != "numbers" and len(scores) > 1:
+            self._compare(X, y, min(len(scores), COMPARED))  # before anything changes: a warning may be an error
+            self._compared.append(True)
+        return self._pool.add(scores)
 
     def _compare(self, X: Any, y: Any, rows: int) -> None:
         """Warn if the first rows have other scores alone than together, even after rounding."""
