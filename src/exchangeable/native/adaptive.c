@@ -1,0 +1,4 @@
+/* The adaptive portfolio. */
+
+#define ADAPTIVE_KERNELS
+#define ADAPTIVE_CONSTANTS

@@ -1,0 +1,78 @@
+/* All kernels as one translation unit, which is compiled once for each kind of processor (BUILD names it).
+ *
+ * Each file ends with the list of its kernels, ENTRY(name, signature), where binding.c explains the letters of the
+ * signatures, and of its constants, CONSTANT(name), which Python and C must agree on.
+ */
+#include "native.h"
+#include "elementary.h"
+
+#include "summation.c"
+#include "philox.c"
+#include "alarms.c"
+#include "mixture.c"
+#include "jackson.c"
+#include "beta.c"
+#include "histogram.c"
+#include "blend.c"
+#include "jumper.c"
+#include "watchful.c"
+#include "plugin.c"
+#include "adaptive.c"
+#include "pools.c"
+#include "nearest.c"
+#include "neighbours.c"
+#include "sweep.c"
+#include "keyed.c"
+
+#ifndef BUILD
+#define BUILD base
+#endif
+#define JOIN(a, b) a##b
+#define NAMED(a, b) JOIN(a, b)
+#define ENTRY(name, signature) {#name, signature, name}
+#define CONSTANT(name) {#name, name}
+
+extern const Entry NAMED(kernels_, BUILD)[];
+extern const Constant NAMED(constants_, BUILD)[];
+
+const Entry NAMED(kernels_, BUILD)[] = {
+    SUMMATION_KERNELS //
+    PHILOX_KERNELS //
+    ALARMS_KERNELS //
+    MIXTURE_KERNELS //
+    JACKSON_KERNELS //
+    BETA_KERNELS //
+    HISTOGRAM_KERNELS //
+    BLEND_KERNELS //
+    JUMPER_KERNELS //
+    WATCHFUL_KERNELS //
+    PLUGIN_KERNELS //
+    ADAPTIVE_KERNELS //
+    POOLS_KERNELS //
+    NEAREST_KERNELS //
+    NEIGHBOURS_KERNELS //
+    SWEEP_KERNELS //
+    KEYED_KERNELS //
+    {NULL, NULL, NULL},
+};
+
+const Constant NAMED(constants_, BUILD)[] = {
+    SUMMATION_CONSTANTS //
+    PHILOX_CONSTANTS //
+    ALARMS_CONSTANTS //
+    MIXTURE_CONSTANTS //
+    JACKSON_CONSTANTS //
+    BETA_CONSTANTS //
+    HISTOGRAM_CONSTANTS //
+    BLEND_CONSTANTS //
+    JUMPER_CONSTANTS //
+    WATCHFUL_CONSTANTS //
+    PLUGIN_CONSTANTS //
+    ADAPTIVE_CONSTANTS //
+    POOLS_CONSTANTS //
+    NEAREST_CONSTANTS //
+    NEIGHBOURS_CONSTANTS //
+    SWEEP_CONSTANTS //
+    KEYED_CONSTANTS //
+    {NULL, 0},
+};

@@ -1,0 +1,63 @@
+/* What every kernel sees: its arguments, and the checks of their shapes.
+ *
+ * A kernel is a pure function on arrays that Python owns. The binding (binding.c) has checked dtype, contiguity and
+ * writability of each argument against the kernel's signature; the kernel checks that the shapes fit together, does its
+ * work without the interpreter's lock, and returns NULL, or a sentence about what does not fit.
+ *
+ * All arithmetic is IEEE 754 double (or float where said) without contraction, and every elementary function is our own
+ * (elementary.h): the same bits on every compiler, C library and processor.
+ */
+#ifndef EXCHANGEABLE_NATIVE_H
+#define EXCHANGEABLE_NATIVE_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    void *data;        /* of an array: where it begins, */
+    int64_t size;      /* how many items it has, */
+    int64_t ndim;      /* its dimensions, */
+    int64_t shape[3];  /* their lengths (1 where there are fewer than three), */
+    int64_t stride;    /* and how many items apart the rows of a strided matrix lie */
+    double real;       /* a real number */
+    int64_t integer;   /* an integer, or true and false as 1 and 0 */
+} Arg;
+
+/* A kernel: arguments in, results (numbers, in the order of the signature) out. */
+typedef const char *(*Kernel)(const Arg *in, Arg *out);
+
+typedef struct {
+    const char *name;
+    const char *signature; /* a letter for each argument, and after '>' for each number returned; see binding.c */
+    Kernel kernel;
+} Entry;
+
+typedef struct {
+    const char *name;
+    int64_t value;
+} Constant;
+
+static inline double *float64s(const Arg *a) { return (double *)a->data; }
+static inline float *float32s(const Arg *a) { return (float *)a->data; }
+static inline int64_t *int64s(const Arg *a) { return (int64_t *)a->data; }
+static inline int32_t *int32s(const Arg *a) { return (int32_t *)a->data; }
+static inline uint32_t *uint32s(const Arg *a) { return (uint32_t *)a->data; }
+static inline uint64_t *uint64s(const Arg *a) { return (uint64_t *)a->data; }
+static inline int8_t *int8s(const Arg *a) { return (int8_t *)a->data; }
+static inline uint8_t *bools(const Arg *a) { return (uint8_t *)a->data; }
+
+#define REQUIRE(condition, sentence) \
+    do { \
+        if (!(condition)) return sentence; \
+    } while (0)
+
+#define OUT_OF_MEMORY "out of memory" /* the binding turns it into a MemoryError */
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif

@@ -1,0 +1,4 @@
+/* Nearest same-label and other-label distances. */
+
+#define NEAREST_KERNELS
+#define NEAREST_CONSTANTS

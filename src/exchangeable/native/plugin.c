@@ -1,0 +1,4 @@
+/* The paper's plug-in bet. */
+
+#define PLUGIN_KERNELS
+#define PLUGIN_CONSTANTS
