@@ -6,6 +6,7 @@
 #include "native.h"
 #include "elementary.h"
 
+#include "elementary.c"
 #include "summation.c"
 #include "philox.c"
 #include "alarms.c"
@@ -36,6 +37,7 @@ extern const Entry NAMED(kernels_, BUILD)[];
 extern const Constant NAMED(constants_, BUILD)[];
 
 const Entry NAMED(kernels_, BUILD)[] = {
+    ELEMENTARY_KERNELS //
     SUMMATION_KERNELS //
     PHILOX_KERNELS //
     ALARMS_KERNELS //
@@ -57,6 +59,7 @@ const Entry NAMED(kernels_, BUILD)[] = {
 };
 
 const Constant NAMED(constants_, BUILD)[] = {
+    ELEMENTARY_CONSTANTS //
     SUMMATION_CONSTANTS //
     PHILOX_CONSTANTS //
     ALARMS_CONSTANTS //
