@@ -314,6 +314,71 @@ def test_the_plugin_needs_constant_memory() -> None:
     assert sum(array.nbytes for array in bet._state) == before < 4_000_000
 
 
+def test_the_nodes_of_the_plugin() -> None:
+    """Chebyshev nodes and their barycentric weights, which stand in C as numbers."""
+    points, weights = np.empty(native.PLUGIN_NODES), np.empty(native.PLUGIN_NODES)
+    native.plugin_tables(points, weights)
+    with mpmath.workdps(50):
+        angles = [(2 * j + 1) * mpmath.pi / (2 * len(points)) for j in range(len(points))]
+        assert max(abs(x - (1 - mpmath.cos(a)) / 2) for x, a in zip(points, angles, strict=True)) < 2e-16
+        assert max(abs(w - (-1) ** j * mpmath.sin(angles[j])) for j, w in enumerate(weights)) < 2e-16
+
+
+STATE = ("head", "nodes", "waves", "cells", "cursors", "grid", "blocks")
+
+
+@pytest.mark.parametrize(
+    ("array", "at", "value", "message"),
+    [
+        ("head", native.PLUGIN_N, -1.0, "number of p-values"),
+        ("head", native.PLUGIN_N, math.nan, "number of p-values"),
+        ("head", native.PLUGIN_ACTIVE, 17.0, "number of cosine sums"),
+        ("head", native.PLUGIN_ACTIVE, 528.0, "number of cosine sums"),
+        ("head", native.PLUGIN_ACTIVE, math.nan, "number of cosine sums"),
+        ("cursors", (0, 0), -1.0, "cursors must lie in the grid"),
+        ("cursors", (1, 0), float(native.PLUGIN_PLACES), "cursors must lie in the grid"),
+        ("cursors", (1, 0), math.nan, "cursors must lie in the grid"),
+    ],
+)
+def test_the_plugin_stays_within_its_arrays(array: str, at: int, value: float, message: str) -> None:
+    """Even if a state was forged, and nobody looked at it."""
+    bet = Plugin()
+    bet.extend(uniform(1, 100))
+    bet._state[STATE.index(array)][at] = value
+    for call in (bet.log_density, bet.update):
+        with pytest.raises(ValueError, match=message):
+            call(0.5)
+
+
+@pytest.mark.parametrize("array", STATE)
+@pytest.mark.parametrize("value", [0.0, -1.0, -1e-300, 1e300, -1e300, math.inf, math.nan])
+def test_the_plugin_ends_whatever_its_state_holds(array: str, value: float) -> None:
+    """The numbers are worthless then, but no loop runs forever or leaves its array."""
+    bet = Plugin()
+    bet.extend(u_shaped(1, 500))
+    numbers = bet._state[STATE.index(array)]
+    kept = bet._state[0][[native.PLUGIN_N, native.PLUGIN_ACTIVE]], bet._state[4][:, 0].copy()
+    numbers[...] = value
+    bet._state[0][[native.PLUGIN_N, native.PLUGIN_ACTIVE]], bet._state[4][:, 0] = kept
+    assert isinstance(bet.log_density(0.3), float)
+    bet.extend(u_shaped(2, 500))
+
+
+@pytest.mark.parametrize("i", range(len(STATE)))
+def test_the_plugin_takes_no_array_of_another_size(i: int) -> None:
+    bet = Plugin()
+    vars(bet)["_state"] = (*bet._state[:i], np.zeros(bet._state[i].size - 1), *bet._state[i + 1 :])
+    with pytest.raises(ValueError, match="must have their sizes"):
+        bet.log_density(0.5)
+
+
+def test_the_plugin_takes_p_values_of_their_range_only() -> None:
+    with pytest.raises(ValueError, match="p must lie in"):
+        native.plugin_extend(*Plugin()._state, np.array([0.5, math.nan]), np.empty(2))
+    with pytest.raises(ValueError, match="out must be as long"):
+        native.plugin_extend(*Plugin()._state, np.array([0.5]), np.empty(2))
+
+
 # ------------------------------------------------------------------ R
 
 
@@ -346,7 +411,7 @@ def test_the_judge_against_r(sample: str) -> None:
 def test_the_plugin_against_r(sample: str) -> None:
     bet = Plugin()
     bet.extend(_p(sample))
-    h = float(bet._state[0][kernels.plugin.WIDTH])
+    h = float(bet._state[0][native.PLUGIN_WIDTH])
     by_quartiles = bool(ORACLE[sample]["iqr"][0][1])
     assert math.isclose(h, ORACLE[sample]["bw"][0][1], rel_tol=1e-5 if by_quartiles else 1e-13)
     for at, value in ORACLE[sample]["kernel"]:
