@@ -82,6 +82,7 @@ static int array(const Entry *entry, int at, PyObject *value, char letter, Py_bu
     int ok = view->obj && fits(view, type) && view->ndim <= 3;
     if (ok && strided) ok = view->ndim == 2 && view->strides[1] == 4 && view->strides[0] % 4 == 0;
     if (!ok) {
+        if (view->obj) PyBuffer_Release(view);
         PyErr_Format(PyExc_TypeError, "argument %d of %s must be a %s%s %s array of at most 3 dimensions", at + 1,
                      entry->name, written ? "writable " : "", strided ? "row-wise contiguous" : "contiguous",
                      DTYPES[type].name);
@@ -123,7 +124,7 @@ static int argument(const Entry *entry, int at, PyObject *value, char letter, Py
         single(arg);
         return 0;
     }
-    if (letter == 'p' && (void *)Py_TYPE(value) == (void *)&PyFloat_Type) {
+    if (letter == 'p' && Py_TYPE(value) == &PyFloat_Type) {
         arg->real = PyFloat_AsDouble(value);
         single(arg);
         return 0;
@@ -156,7 +157,7 @@ static PyObject *returned(const char *letters, const Arg *out) {
 
 static PyObject *run(const Entry *entry, const Arg *in, const Arg *step, const char *results) {
     Arg out[RESULTS];
-    void *thread = PyEval_SaveThread();
+    PyThreadState *thread = PyEval_SaveThread();
     const char *wrong = entry->kernel(in, out);
     PyEval_RestoreThread(thread);
     if (wrong && !strcmp(wrong, OUT_OF_MEMORY)) return PyErr_NoMemory();
