@@ -292,8 +292,8 @@ DTYPES = dict(d="f8", s="f4", q="i8", l="i4", w="u4", u="u8", b="?", c="i1", p="
 kernel, random = getattr(_native, sys.argv[1]), np.random.default_rng(0)
 
 def argument(letter):
-    if letter in "fn":
-        return float(random.random()) if letter == "f" else int(random.integers(-2, 6))
+    if letter in "fnk":
+        return float(random.random()) if letter == "f" else int(random.integers(0 if letter == "k" else -2, 6))
     shape = tuple(random.choice([0, 1, 2, 3, 8], random.integers(1, 4)))
     if letter == "g":
         shape = (3, 2)

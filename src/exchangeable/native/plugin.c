@@ -79,10 +79,6 @@ static const double PLUGIN_BARYCENTRIC[PLUGIN_NODES] = {
     -0.6494480483301838, 0.5224985647159489, -0.3826834323650899, 0.23344536385590553, -0.07845909572784507,
 };
 
-#ifndef EX_HAS_INVERSE_FIFTH_ROOT
-static inline double ex_inverse_fifth_root(double x) { return pow(x, -0.2); }
-#endif
-
 /* The state, in the order of the arguments. */
 typedef struct {
     double *head;
