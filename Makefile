@@ -8,6 +8,7 @@
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
+# make native  compile the kernels in src/exchangeable/native (the other targets do so when a source has changed)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
 # make pictures  the pictures in the documentation
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
@@ -22,14 +23,16 @@ BENCH_PYTHON ?= $(shell r="$$(pyenv root 2>/dev/null)/versions"; \
 DATA ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
+SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py hatch_build.py
+NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest docs wheel bench spark validity recipes power detection page pictures paper clean
+.PHONY: demo test check style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
 
-test: $(VENV)/.tools $(VENV)/.test
+test: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python scripts/build_page.py
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
@@ -43,7 +46,7 @@ types: $(VENV)/.check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-doctest: $(VENV)/.test
+doctest: $(VENV)/.test $(NATIVE)
 	$(BIN)/python -m pytest -p no:cacheprovider --doctest-modules --doctest-glob=README.md src README.md
 	@rm -f latency.state
 
@@ -53,36 +56,38 @@ docs: $(VENV)/.check
 wheel: $(VENV)/.tools $(VENV)/.check
 	sh scripts/check-wheel $(BIN)/python
 
-bench: $(BENCH)/.bench
+bench: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/run.py
 
-spark: $(VENV)/.tools $(VENV)/.test
+spark: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python benchmarks/run_spark.py
 
-validity: $(BENCH)/.bench
+validity: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/validity.py
 
-recipes: $(VENV)/.demo
+recipes: $(VENV)/.demo $(NATIVE)
 	$(BIN)/python benchmarks/invalid_recipes.py
 
-power: $(VENV)/.demo
+power: $(VENV)/.demo $(NATIVE)
 	$(BIN)/python benchmarks/bench_power.py $(if $(DATA),--data $(DATA))
 
-detection: $(BENCH)/.bench
+detection: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/bench_detection.py $(if $(DATA),--data $(DATA))
+
+native: $(NATIVE)
 
 page: | $(BIN)/python
 	$(BIN)/python scripts/build_page.py
 
-pictures: $(VENV)/.tools $(VENV)/.test
+pictures: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python scripts/page_pictures.py
 	$(BIN)/python scripts/docs_pictures.py
 
-paper: $(VENV)/.demo
+paper: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper
 
 clean:
-	rm -rf $(VENV) $(BENCH) build dist out site .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(NATIVE) build dist out site .mypy_cache .pytest_cache .ruff_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -90,6 +95,10 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "Python lacks the venv module: installing Debian's python3-venv" >&2; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+
+# The installs below compile it too; this is for sources that have changed since. pip fetches a compiler if there is none.
+$(NATIVE): $(SOURCES) | $(BIN)/python
+	$(BIN)/python $(PIP) --no-deps -e .
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python $(PIP) -e '.[demo]'

@@ -1,8 +1,10 @@
 """Compile the kernels in ``src/exchangeable/native``: ``python scripts/build_native.py``, or by itself at each build.
 
 A C compiler is enough: ``$CC``, or ``cc``, ``gcc`` or ``clang``; where there is none, the package ``ziglang`` brings
-one. The library uses Python's stable ABI, declared by ourselves, so neither Python's headers nor a build for each Python
-version is needed.
+one. The library uses Python's stable ABI, declared by ourselves, so neither Python's headers nor a build for each
+Python version is needed.
+
+The parts for macOS and Windows are untried: the sources were compiled for them with ziglang on Linux, but never run.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,16 +29,29 @@ LIBRARY = "_native.pyd" if sys.platform == "win32" else "_native.abi3.so"
 FLAGS = ["-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 X86 = {"x86_64", "amd64"}
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # else it compiles for this very processor
 
 
 def compiler() -> list[str] | None:
     """The command of a C compiler; None if there is none."""
     if os.environ.get("CC"):
-        return shlex.split(os.environ["CC"])
-    for name in ("cc", "gcc", "clang"):
+        return shlex.split(os.environ["CC"], posix=sys.platform != "win32")
+    # on Windows only ziglang and clang: a library that MinGW's gcc links may need further libraries of its own
+    for name in ("clang",) if sys.platform == "win32" else ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
-    return [sys.executable, "-m", "ziglang", "cc"] if importlib.util.find_spec("ziglang") else None
+    return ZIG if importlib.util.find_spec("ziglang") else None
+
+
+def platform_tag() -> str:
+    """The platform as the names of wheels have it, such as linux_x86_64, macosx_11_0_arm64 or win_amd64."""
+    return "_".join(_platform()).replace(".", "_").replace("-", "_")
+
+
+def _platform() -> list[str]:
+    """Of this interpreter: system, version (macOS only) and machine. A universal Python gets its own machine's."""
+    *system, machine = sysconfig.get_platform().split("-")
+    return [*system, platform.machine() if machine == "universal2" else machine]
 
 
 def build(
@@ -53,27 +69,36 @@ def build(
     command = list(cc) if cc else compiler()
     if command is None:
         raise SystemExit("exchangeable needs a C compiler: install gcc or clang, or pip install ziglang")
-    with_avx2 = (machine or platform.machine()).lower() in X86 if avx2 is None else avx2
+    with_avx2 = (machine or _platform()[-1]).lower() in X86 if avx2 is None else avx2
     target.mkdir(parents=True, exist_ok=True)
-    common = [*command, *FLAGS, *WARNINGS, *([] if sys.platform == "win32" else ["-fPIC"]), *flags]
+    common = [*command, *_macos(), *flags]
+    compiling = [*common, *FLAGS, *WARNINGS, *([] if sys.platform == "win32" else ["-fPIC"])]
     with tempfile.TemporaryDirectory() as folder:
-        objects = [_compiled(common, "kernels.c", Path(folder, "base.o"), "-DBUILD=base")]
+        objects = [_compiled(compiling, "kernels.c", Path(folder, "base.o"), "-DBUILD=base")]
         chosen = []
         if with_avx2:
-            objects.append(_compiled(common, "kernels.c", Path(folder, "avx2.o"), "-DBUILD=avx2", "-mavx2"))
+            objects.append(_compiled(compiling, "kernels.c", Path(folder, "avx2.o"), "-DBUILD=avx2", "-mavx2"))
             chosen = ["-DWITH_AVX2"]
-        objects.append(_compiled(common, "binding.c", Path(folder, "binding.o"), *chosen))
+        objects.append(_compiled(compiling, "binding.c", Path(folder, "binding.o"), *chosen))
         fresh = Path(folder, LIBRARY)
-        _run([*command, *flags, "-shared", "-o", str(fresh), *map(str, objects), *_linking()])
+        _run([*common, "-shared", "-o", str(fresh), *map(str, objects), *_linking()], fresh.parent)
         place = target / f".{LIBRARY}.new"  # a process that has the old one loaded keeps it
         shutil.copyfile(fresh, place)
         os.replace(place, target / LIBRARY)
     return target / LIBRARY
 
 
-def _compiled(common: Sequence[str], source: str, target: Path, *flags: str) -> Path:
-    _run([*common, *flags, "-c", str(SOURCES / source), "-o", str(target)])
+def _compiled(compiling: Sequence[str], source: str, target: Path, *flags: str) -> Path:
+    _run([*compiling, *flags, "-c", str(SOURCES / source), "-o", str(target)], target.parent)
     return target
+
+
+def _macos() -> list[str]:
+    """On macOS: the machine and the oldest system that the wheel's name promises."""
+    if sys.platform != "darwin":
+        return []
+    _, version, machine = _platform()
+    return [f"-mmacosx-version-min={version}", *(["-arch", machine] if machine != platform.machine() else [])]
 
 
 def _linking() -> list[str]:
@@ -84,8 +109,12 @@ def _linking() -> list[str]:
     return ["-lm"]
 
 
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: Sequence[str], folder: Path) -> None:
+    environment = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), **os.environ}  # zig asks for one where there is no home
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+    except OSError as error:
+        raise SystemExit(f"the C compiler {command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
         raise SystemExit(f"the C compiler failed: {shlex.join(command)}\n{done.stderr}")
     if done.stderr.strip():

@@ -19,8 +19,11 @@ import pytest
 
 import exchangeable as ex
 from conftest import Run
-from exchangeable import alarms, bets, catalogue, cli, measures
+from exchangeable import alarms, bets, catalogue, measures
+from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.results.method import asks
+from exchangeable.results.verdict import NAMED, SHIFTS, Verdict, capital
+from exchangeable.results.verdict import words as verdict_words
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the paper's datasets are not on this machine")
@@ -130,7 +133,7 @@ def verdict(run: Run, *words: object) -> dict[str, Any]:
 
 
 def test_the_defaults_are_the_library_s() -> None:
-    ours, theirs = cli.Choice().monitor(), ex.Monitor()
+    ours, theirs = Choice().monitor(), ex.Monitor()
     assert type(ours.measure) is type(theirs.measure)
     assert type(ours.martingale.bet) is type(theirs.martingale.bet)
     assert isinstance(ours.alarm, alarms.Ville)
@@ -183,9 +186,9 @@ def columns_of(path: Path) -> dict[str, Any]:
 
 
 def test_every_measure_is_read_and_explained() -> None:
-    assert set(cli.READINGS) == set(catalogue.MEASURES) == set(TAKEN)
-    assert all(asks(measure) for measure in cli.READINGS)
-    assert len({asks(measure) for measure in cli.READINGS}) == len(cli.READINGS)
+    assert set(READINGS) == set(catalogue.MEASURES) == set(TAKEN)
+    assert all(asks(measure) for measure in READINGS)
+    assert len({asks(measure) for measure in READINGS}) == len(READINGS)
 
 
 @pytest.mark.parametrize("measure", catalogue.MEASURES)
@@ -308,8 +311,8 @@ def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
     said = verdict(run, *words)
     began = said["changepoint"]
     assert abs(began - 300) < 100
-    assert "The evidence was lowest at the very start: the change" in cli.words(
-        cli.Verdict(**{name: said[name] for name in cli.Verdict._fields} | {"changepoint": 0})
+    assert "The evidence was lowest at the very start: the change" in verdict_words(
+        Verdict(**{name: said[name] for name in Verdict._fields} | {"changepoint": 0})
     )
     assert f"The evidence was lowest after example {began}: the change began about there or later (" in run(*words).out
     (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
@@ -323,8 +326,8 @@ def test_many_alarms_are_cut_in_words(run: Run, tmp_path: Path) -> None:
     words = ("test", "d.npz", "--measure", "value", "--alarm", "shiryaev-roberts", "--period", 5, "--seed", 0)
     restarted = (*words, "--on-alarm", "restart")
     sounded = verdict(run, *restarted)["alarms"]
-    assert len(sounded) > cli.NAMED
-    assert f" and {len(sounded) - cli.NAMED:,} more" in run(*restarted).out
+    assert len(sounded) > NAMED
+    assert f" and {len(sounded) - NAMED:,} more" in run(*restarted).out
 
 
 @pytest.mark.parametrize("alarm", ["cusum", "shiryaev-roberts", "difference"])
@@ -363,7 +366,7 @@ def test_a_promise_that_is_worth_little_is_called_so(run: Run, tmp_path: Path) -
     ],
 )
 def test_capital_in_words(log10: float, said: str) -> None:
-    assert cli.capital(log10) == said
+    assert capital(log10) == said
 
 
 def test_every_format_gives_the_same_numbers(run: Run, tmp_path: Path) -> None:
@@ -730,7 +733,7 @@ def test_shift_in_words(run: Run, tmp_path: Path, kind: str) -> None:
         assert evidence.alarm_at is None or f"reached 100 at example {evidence.alarm_at}" in done.out
     assert found.guarantee in done.out
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
-    assert set(cli.SHIFTS) == {"label shift", "concept shift", "both", "neither found"}
+    assert set(SHIFTS) == {"label shift", "concept shift", "both", "neither found"}
 
 
 def test_shift_of_an_npz_and_of_other_columns(run: Run, tmp_path: Path) -> None:

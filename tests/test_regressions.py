@@ -14,7 +14,7 @@ import pytest
 
 import exchangeable as ex
 import naive
-from exchangeable import bets, kernels, measures
+from exchangeable import bets, measures, native
 
 TINY = [[0.0], [1e-200], [2e-200]]
 UNDERFLOW = np.zeros((4, 100))
@@ -77,7 +77,7 @@ def test_the_plugin_far_out_and_far_away(n: float) -> None:
     for counted in (head[:5], waves, cells, cursors[:, 1], grid[:, 0], grid[:, 2:], blocks):
         counted *= factor
     head[5] *= factor**-0.2
-    kernels.plugin._more_waves(head, waves, cells)
+    native.plugin_more_waves(*bet._state)
     h = head[5]
     for p in (0.3, 0.31, 0.35, 0.5, 0.9, 1.0, 1e-9):
         exponents = [-0.5 * ((p - copy) / h) ** 2 for copy in (atom, -atom, 2.0 - atom)]
@@ -93,13 +93,16 @@ def test_cosine_sums_that_begin_late_hold_everything() -> None:
     for part in np.array_split(p, 60):
         bet.extend(part)
         begun.append(int(bet._state[0][7]))
-    assert begun[0] < begun[-1] < kernels.plugin.WAVES
+    assert begun[0] < begun[-1] < native.PLUGIN_WAVES
     waves = bet._state[2].sum(axis=0)[: begun[-1]]
     direct = [math.fsum(np.cos(k * np.pi * p)) for k in range(1, begun[-1] + 1)]
     np.testing.assert_allclose(waves, direct, rtol=0, atol=1e-8)
-    cells = bet._state[3]
+    head, _, both, *_ = bet._state
+    head[[native.PLUGIN_ACTIVE, native.PLUGIN_WIDTH]] = 0.0, 1e-6  # as if none had begun, and all were needed
+    native.plugin_more_waves(*bet._state)
+    assert (head[native.PLUGIN_ACTIVE], both[1].any()) == (512.0, False)
     for k in (1, 100, 512):
-        assert kernels.plugin._cosine_sum(cells, float(k)) == pytest.approx(math.fsum(np.cos(k * np.pi * p)), abs=1e-8)
+        assert both[0, k - 1] == pytest.approx(math.fsum(np.cos(k * np.pi * p)), abs=1e-8)
 
 
 def program(*words: str, folder: Path, **streams: int) -> subprocess.CompletedProcess[bytes]:

@@ -99,7 +99,7 @@ def test_the_settings_that_matter(spark: SparkSession) -> None:
 
         import pyarrow as pa
 
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
         list(batches)
         yield pa.RecordBatch.from_pylist([{"v": " ".join([sys.executable, *(os.environ[name] for name in names)])}])
 

@@ -52,7 +52,7 @@ __all__ = [
     "test",
     "thetas",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the one place: pyproject.toml and everything else read it here
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,19 +112,40 @@ def examples(data: str, n: int, *, seed: int, run: int) -> tuple[Examples, int]:
 
 
 def interval(count: int, runs: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Clopper-Pearson: the probabilities that an exact binomial test would not reject. O(1).
+    """Clopper-Pearson: the probabilities that an exact binomial test would not reject. O(runs).
 
     >>> [round(end, 4) for end in interval(200, 4000)]
     [0.0415, 0.0596]
 
     Reference: Clopper and Pearson (1934).
     """
-    from scipy.special import betaincinv
-
     tail = (1.0 - confidence) / 2.0
-    low = 0.0 if count == 0 else float(betaincinv(count, runs - count + 1, tail))
-    high = 1.0 if count == runs else float(betaincinv(count + 1, runs - count, 1.0 - tail))
+    low = 0.0 if count == 0 else _least_probability(count, runs, tail)
+    high = 1.0 if count == runs else 1.0 - _least_probability(runs - count, runs, tail)
     return low, high
+
+
+def _least_probability(count: int, runs: int, tail: float) -> float:
+    """The probability p with ``P(Bin(runs, p) >= count) = tail``, by bisection."""
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2.0) < high:
+        low, high = (middle, high) if _at_least(runs, middle)[count] < tail else (low, middle)
+    return high
+
+
+def _at_least(runs: int, p: float) -> Floats:
+    """``P(Bin(runs, p) >= k)`` for ``k = 0, ..., runs``, with p in (0, 1), the smallest terms added first. O(runs)."""
+    k = np.arange(runs + 1)
+    chances: Floats = np.exp(_log_binomials(runs) + k * math.log(p) + (runs - k) * math.log1p(-p))
+    sums: Floats = np.cumsum(chances[::-1])[::-1]
+    return sums
+
+
+@lru_cache(maxsize=16)
+def _log_binomials(runs: int) -> Floats:
+    """``ln(runs over k)`` for ``k = 0, ..., runs``."""
+    logs = np.array([math.lgamma(k + 1.0) for k in range(runs + 1)])
+    return logs[-1] - logs - logs[::-1]
 
 
 def power(promise: float, runs: int, *, excess: float = EXCESS, confidence: float = CONFIDENCE) -> float:
@@ -134,12 +156,12 @@ def power(promise: float, runs: int, *, excess: float = EXCESS, confidence: floa
     >>> round(power(0.05, 4000), 3)
     0.936
     """
-    from scipy.stats import binom
-
     if promise >= 1.0:
         return 0.0
-    k = int(binom.isf((1.0 - confidence) / 2.0, runs, promise)) + 1
-    return float(binom.sf(k - 1, runs, min(1.0, excess * promise)))
+    broken = np.flatnonzero(_at_least(runs, promise) <= (1.0 - confidence) / 2.0)
+    if not len(broken):  # every run may raise an alarm without that being called broken
+        return 0.0
+    return 1.0 if excess * promise >= 1.0 else float(_at_least(runs, excess * promise)[broken[0]])
 
 
 # ------------------------------------------------------------------ the certificate

@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from exchangeable import snapshot
+from exchangeable._extras import needed
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import in_interval, whole
 
-try:
+with needed("client", "the client"):
     import httpx2
-except ImportError as missing:
-    raise ImportError("the client needs httpx2: pip install 'exchangeable[client]'") from missing
 
 if TYPE_CHECKING:
     from httpx2 import Response

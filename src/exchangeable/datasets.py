@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
-import platformdirs
 
+from exchangeable._extras import needed
 from exchangeable.protocols import Floats, Integers
 
 TIMEOUT = 30.0  # seconds of silence before a connection counts as broken
@@ -82,7 +82,11 @@ def cache_folder() -> Path:
     >>> del os.environ["EXCHANGEABLE_DATA"]
     """
     chosen = os.environ.get("EXCHANGEABLE_DATA")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("exchangeable") / "datasets"
+    if chosen:
+        return Path(chosen)
+    with needed("cli", "the user's cache folder (or set EXCHANGEABLE_DATA)"):
+        import platformdirs
+    return platformdirs.user_cache_path("exchangeable") / "datasets"
 
 
 def usps(folder: Folder | None = None, *, flavour: str = "smoothed") -> Dataset:
@@ -114,10 +118,8 @@ def digits() -> Dataset:
     >>> X.shape, y[:10].tolist()
     ((1797, 64), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     """
-    try:
+    with needed("sklearn", "the digits"):
         from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise ImportError("digits needs scikit-learn: pip install 'exchangeable[sklearn]'") from error
     X, y = load_digits(return_X_y=True)
     return Dataset(X.astype(np.float64), y.astype(np.int64))
 
@@ -151,13 +153,21 @@ def smooth(X: Floats) -> Floats:
     >>> bool((smooth(image) == image).all())
     True
     """
-    from scipy.ndimage import correlate1d
-
-    weights = np.exp(-0.5 * (np.arange(-3, 4) / 0.75) ** 2)
     images = X.reshape(-1, 16, 16)
-    for axis in (1, 2):
-        images = correlate1d(images, weights / weights.sum(), axis=axis, mode="constant", cval=-1.0)
+    for _ in range(2):
+        images = _blurred(images).swapaxes(1, 2)
     return np.round(images, 6).reshape(X.shape)
+
+
+def _blurred(images: Floats) -> Floats:
+    """One pass, along the last axis."""
+    weights = np.exp(-0.5 * (np.arange(-3, 4) / 0.75) ** 2)
+    weights /= weights.sum()
+    framed = np.pad(images, [(0, 0), (0, 0), (3, 3)], constant_values=-1.0)
+    blurred: Floats = weights[3] * images
+    for reach in (3, 2, 1):
+        blurred += weights[3 - reach] * (framed[..., 3 - reach : 19 - reach] + framed[..., 3 + reach : 19 + reach])
+    return blurred
 
 
 def fetch(
@@ -216,7 +226,10 @@ def _web_address(mirror: str) -> str:
 
 def _remedy(name: str, folder: Path) -> str:
     """The command that fills the folder."""
-    return f"run `exchangeable fetch {name}{'' if folder == cache_folder() else f' --to {folder}'}`"
+    with suppress(ImportError):  # without platformdirs there is no cache folder, so another one was named
+        if folder == cache_folder():
+            return f"run `exchangeable fetch {name}`"
+    return f"run `exchangeable fetch {name} --to {folder}`"
 
 
 def _advice(name: str, file: Published, folder: Path) -> str:

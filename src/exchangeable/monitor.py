@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step, is_alarm
 from exchangeable.pvalues import Given, PValues
 
+P = TypeVar("P", float, Floats)
 BLOCK, FEW = 1024, 16  # examples taken at a time after a restart: few at first, since what follows an alarm is redone
 
 
@@ -156,19 +156,18 @@ class Monitor:
 
     def update(self, x: Any, y: Any = None) -> Step:
         """Take one example. If it is refused, the monitor stays as it was."""
-        n = self.n + 1
-        with self._intact(Exception):
-            p = self.pvalues.update(x, y)
-        with self._intact():
-            log_value = self.martingale.update(p)
-            sounds, lowest = bool(self.alarm.update(log_value)), self._lowest
-            if log_value <= self._low:
-                self._low, self._lowest = log_value, n
-            self._high = max(self._high if self.martingale.n > 1 else 0.0, log_value)
-            if sounds and (self.alarm_at is None or self._fresh is not None):
-                self.alarm_at, self.changepoint = n, lowest
-            if sounds and self._fresh is not None:
-                self._restart(self._fresh, n)
+        p = self._ranked(self.pvalues.update, x, y)
+        n = self.n
+        log_value = self.martingale.update(p)
+        sounds, lowest = bool(self.alarm.update(log_value)), self._lowest
+        if log_value <= self._low:
+            self._low, self._lowest = log_value, n
+        self._high = max(self._high if self.martingale.n > 1 else 0.0, log_value)
+        if sounds and (self.alarm_at is None or self._fresh is not None):
+            self.alarm_at, self.changepoint = n, lowest
+        if sounds and self._fresh is not None:
+            self._restart(self._fresh, n)
+        self._broken = False
         self.last = Step(n, p, log_value, sounds if self._fresh is not None else self.alarm_at is not None)
         return self.last
 
@@ -177,8 +176,7 @@ class Monitor:
         y = list(y) if isinstance(y, Iterator) else y
         before = None if self._fresh is None else copy.deepcopy(vars(self))
         start = self.n
-        with self._intact(Exception):
-            p = self.pvalues.extend(X, y)
+        p = self._ranked(self.pvalues.extend, X, y)
         try:
             return self._line(start, p, X, y)
         except Exception:
@@ -189,13 +187,13 @@ class Monitor:
     def _line(self, start: int, p: Floats, X: Any, y: Any) -> Path:
         """Bet on the examples after ``start``; after a restart the rest is ranked anew."""
         stop = start + len(p)
-        with self._intact():
-            parts, size = [self._bet(start, p)], FEW
-            while self.n < stop:
-                rest = slice(self.n - start, self.n - start + size)
-                p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
-                parts.append(self._bet(self.n - len(p), p))
-                size = FEW if parts[-1].alarm.any() else min(2 * size, BLOCK)
+        parts, size = [self._bet(start, p)], FEW
+        while self.n < stop:
+            rest = slice(self.n - start, self.n - start + size)
+            p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
+            parts.append(self._bet(self.n - len(p), p))
+            size = FEW if parts[-1].alarm.any() else min(2 * size, BLOCK)
+        self._broken = False
         path = Path.join(parts)
         if len(path.n):
             self.last = Step(int(path.n[-1]), float(path.p[-1]), float(path.log_value[-1]), bool(path.alarm[-1]))
@@ -247,18 +245,20 @@ class Monitor:
         self.martingale = Martingale(bet)
         self._low, self._lowest = 0.0, n
 
-    @contextmanager
-    def _intact(self, *refusals: type[Exception]) -> Iterator[None]:
-        """Run a part of the line. An error that is no refusal leaves measure, bet and alarm at different examples."""
+    def _ranked(self, rank: Callable[[Any, Any], P], x: Any, y: Any) -> P:
+        """The p-values of examples; from here until they are bet on, the monitor counts as broken.
+
+        An error of the measure is a refusal and changes nothing. Any other interruption leaves measure, bet and alarm
+        at different examples.
+        """
         if self._broken:
             raise ValueError("a monitor that was interrupted in the middle of an example must not be used any more")
         self._broken = True
         try:
-            yield
-        except refusals:
+            return rank(x, y)
+        except Exception:
             self._broken = False
             raise
-        self._broken = False
 
 
 def _stage(measure: Measure | Given, seed: int | None, start: int) -> PValues | Given:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from exchangeable._extras import needed
 from exchangeable.protocols import Bet, Floats
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ COLOURS = ("#0b6e99", "#c0392b", "#2e7d32", "#8e5ea2", "#b8860b", "#555555")
 
 def axes(width: float = 7.0, height: float = 4.2) -> Axes:
     """New axes that need no screen; a clear error where matplotlib is missing."""
-    try:
+    with needed("plots", "plots"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'exchangeable[plots]'") from error
     ax = Figure(figsize=(width, height), layout="constrained", dpi=150).add_subplot()
     ax.spines[["top", "right"]].set_visible(False)
     return ax

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from inspect import signature
+from types import MethodType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -138,8 +140,16 @@ def is_alarm(thing: object) -> bool:
 
 
 def _takes(method: Callable[..., object], arguments: int) -> bool:
+    """Whether a method can be called with so many arguments."""
+    if isinstance(method, MethodType):  # known for the class, once it has been found out
+        return _accepts(method.__func__, arguments + 1)
+    return _accepts.__wrapped__(method, arguments)
+
+
+@lru_cache(maxsize=1024)
+def _accepts(function: Callable[..., object], arguments: int) -> bool:
     try:
-        signature(method).bind(*range(arguments))
+        signature(function).bind(*range(arguments))
     except TypeError:
         return False
     return True

@@ -3,7 +3,8 @@
 Nothing is guessed and nothing is repaired: a missing value, text among numbers, or a number that float64 cannot hold
 is an error that names the data row (the first is 1) and the column. Text becomes numbers only where it is asked for.
 
-Formats, by the end of the file name: `.csv`, `.tsv` (both also `.gz`), `.parquet`, and `.npz` with arrays `X` and `y`.
+Formats, by the end of the file name: `.csv`, `.tsv` (both also `.gz`), `.npz` with arrays `X` and `y`, and `.parquet`,
+which needs pyarrow.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from exchangeable._extras import needed
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +49,8 @@ _MISSING = re.compile(r"|na|n/a|[+-]?nan|null|none", re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _ROW_INDEX = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")  # what pandas calls an index saved with the data
 
-Batches = Generator[Any, None, None]
+Values = NDArray[Any] | Sequence[Any]  # of a column, batch by batch: numbers as an array, or text, decimals, None
+Batches = Generator[list[Values], None, None]
 Labels = Literal["classes", "numbers", "none"]
 
 
@@ -143,7 +149,7 @@ def read_fleet(
         if str(path).lower().endswith(".npz"):
             raise ColumnError("a fleet is a table with a column of names: CSV, TSV or Parquet, not NPZ")
         source = _open(Path(path), None, True, "utf-8", sys.maxsize)
-        column, unit = _choose_logs(source.schema.names, stream, log_value, log10_value)
+        column, unit = _choose_logs(source.names, stream, log_value, log10_value)
         return _collect_fleet(source, stream, column, unit)
 
 
@@ -173,12 +179,13 @@ _PLAIN = _Wanted()
 
 
 class _Source(NamedTuple):
-    """An opened file: its columns with Arrow types, a way to iterate over some of them, the name of the labels."""
+    """An opened file: its columns, a way to iterate over some of them, the name of the labels."""
 
-    schema: Any
+    names: list[str]
     batches: Callable[[list[str]], Batches]
     label: str | None
     parse: bool = False  # is text allowed to be a number, as in CSV?
+    types: Mapping[str, Any] = MappingProxyType({})  # of Arrow, where the columns have some
 
 
 def _open(
@@ -309,6 +316,9 @@ def _check_features(features: list[str], label: str | None, width: int | None) -
 
 
 def _is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is that of text or categories; it is None where the file has no types."""
+    if kind is None:
+        return False
     from pyarrow import types
 
     tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
@@ -316,6 +326,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _check_type(name: str, kind: Any, remedy: str) -> None:
+    if kind is None:
+        return
     from pyarrow import types
 
     inner = kind.value_type if types.is_dictionary(kind) else kind
@@ -331,16 +343,21 @@ def _check_type(name: str, kind: Any, remedy: str) -> None:
 class _Numbers:
     """One numeric column, batch after batch."""
 
-    def __init__(self, name: str, parse: bool, label: bool = False) -> None:
-        self.name, self.parse, self.label = name, parse, label
+    def __init__(self, name: str, source: _Source, label: bool = False) -> None:
+        self.name, self.parse, self.label = name, source.parse, label
+        self.text = _is_text(source.types.get(name))
         self.parts: list[NDArray[np.float64]] = []
 
-    def extend(self, column: Any, start: int) -> None:
+    def extend(self, column: Values, start: int) -> None:
         """Take the rows after row `start`, or refuse the first that will not do."""
-        text = _is_text(column.type)
-        if text and not self.parse:
-            _refuse(start + 1, self.name, column[0].as_py(), among_numbers=False, label=self.label)
-        values = self._parsed(column, start) if text else self._typed(column, start)
+        if self.text:
+            _refuse(start + 1, self.name, column[0], among_numbers=False, label=self.label)
+        if isinstance(column, np.ndarray):
+            values = self._typed(column, start)
+        elif self.parse:
+            values = self._parsed(column, start)
+        else:
+            values = self._decimals(column, start)
         self._check(~(np.abs(values) <= LARGEST), column, start)  # the comparison is false for NaN
         self.parts.append(values)
 
@@ -353,50 +370,47 @@ class _Numbers:
     def values(self) -> NDArray[np.float64]:
         return np.concatenate(self.parts)
 
-    def _check(self, bad: NDArray[np.bool_], column: Any, start: int, among_numbers: bool = True) -> None:
+    def _check(self, bad: NDArray[np.bool_], column: Values, start: int, among_numbers: bool = True) -> None:
         if bad.any():
             at = int(bad.argmax())
-            _refuse(start + at + 1, self.name, column[at].as_py(), among_numbers, self.label)
+            _refuse(start + at + 1, self.name, _plain(column[at]), among_numbers, self.label)
 
-    def _typed(self, column: Any, start: int) -> NDArray[np.float64]:
-        from pyarrow import types
+    def _typed(self, column: NDArray[Any], start: int) -> NDArray[np.float64]:
+        if column.dtype.kind in "iu":
+            self._check((column > WHOLE) | (column < -WHOLE), column, start)
+        return np.asarray(column, dtype=np.float64)
 
-        self._check(column.is_null().to_numpy(zero_copy_only=False), column, start)
-        if types.is_decimal(column.type):
-            return _to_floats(column.cast("string"))  # by way of text, since that is rounded correctly
-        values = column.to_numpy(zero_copy_only=False)
-        if types.is_integer(column.type):
-            self._check((values > WHOLE) | (values < -WHOLE), column, start)
-        return np.asarray(values, dtype=np.float64)
+    def _decimals(self, column: Sequence[Any], start: int) -> NDArray[np.float64]:
+        self._check(np.array([value is None for value in column]), column, start)
+        return np.array([float(value) for value in column])  # correctly rounded
 
-    def _parsed(self, column: Any, start: int) -> NDArray[np.float64]:
-        from pyarrow import ArrowInvalid
-
-        try:
-            values = _to_floats(column)
-        except ArrowInvalid:  # then some value is no number, unless pyarrow is stricter than Python
-            texts = column.to_pylist()
-            plain = np.array([_NUMBER.fullmatch(text.strip()) is not None for text in texts])
+    def _parsed(self, column: Sequence[str], start: int) -> NDArray[np.float64]:
+        values = _to_floats(column)
+        if values is None:  # then some value is no number, or not written as most are
+            plain = np.array([_NUMBER.fullmatch(text.strip()) is not None for text in column])
             self._check(~plain, column, start, among_numbers=start > 0 or bool(plain.any()))
-            values = np.array([float(text) for text in texts])
+            values = np.array([float(text) for text in column])
         large = np.flatnonzero((np.abs(values) >= WHOLE) & (np.abs(values) <= LARGEST))
         for at in map(int, large):
-            digits = column[at].as_py().strip().lstrip("+-0")
+            digits = column[at].strip().lstrip("+-0")
             if digits.isdecimal() and int(digits) > WHOLE:
-                _refuse(start + at + 1, self.name, column[at].as_py(), label=self.label)
+                _refuse(start + at + 1, self.name, column[at], label=self.label)
         return values
 
 
-def _to_floats(column: Any) -> NDArray[np.float64]:
-    """Text to numbers, correctly rounded as by Python's `float`; blanks around a number are allowed."""
-    import pyarrow as pa
-    from pyarrow import compute
-
+def _to_floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    """Text to numbers, or None where some of it is none; only here digits are ASCII, without underscores."""
+    joined = "".join(texts)
+    if "_" in joined or not joined.isascii():
+        return None
     try:
-        numbers = column.cast(pa.float64())
-    except pa.ArrowInvalid:
-        numbers = compute.utf8_trim_whitespace(column).cast(pa.float64())
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+        return np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        return None
+
+
+def _plain(value: Any) -> object:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 class _Categories:
@@ -410,7 +424,7 @@ class _Categories:
         self.codes: dict[object, int] = {}
         self.rows: list[int] = []
 
-    def extend(self, column: Any, start: int) -> None:
+    def extend(self, column: Values, start: int) -> None:
         """Take the rows after row `start`."""
         values = _scalars(column, self.name, start)
         self.rows += [self.codes.setdefault(value, len(self.codes)) for value in values]
@@ -437,7 +451,7 @@ class _Classes:
         self.name = name
         self.y: list[object] = []
 
-    def extend(self, column: Any, start: int) -> None:
+    def extend(self, column: Values, start: int) -> None:
         """Take the rows after row `start`."""
         self.y += _scalars(column, self.name, start)
 
@@ -455,15 +469,10 @@ class _Classes:
         return self.y
 
 
-def _scalars(column: Any, name: str, start: int) -> list[object]:
+def _scalars(column: Values, name: str, start: int) -> list[object]:
     """Labels or categories as Python scalars. Only null, NaN and blanks are missing here: `NA` may well be a name."""
-    from pyarrow import types
-
-    if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    values: list[Any] = column.to_pylist()
-    if types.is_floating(column.type) or types.is_decimal(column.type):
-        values = [value if value is None else float(value) + 0.0 for value in values]  # there is one zero
+    values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else list(column)
+    values = [float(value) + 0.0 if isinstance(value, (float, Decimal)) else value for value in values]  # one zero
     for row, value in enumerate(values, start + 1):
         if value is None or value != value or (isinstance(value, str) and not value.strip()):
             _refuse(row, name, value)
@@ -477,14 +486,14 @@ def _collect(
     source: _Source, wanted: _Wanted, max_rows: int
 ) -> tuple[NDArray[np.float64], list[str], list[Group], list[object] | NDArray[np.float64] | None]:
     """Read all batches; every column sees its rows once and keeps only what it makes of them."""
-    features = _choose(source.schema.names, source.label, wanted)
+    features = _choose(source.names, source.label, wanted)
     encoded = set(wanted.categorical)
-    columns = [_Categories(name) if name in encoded else _Numbers(name, source.parse) for name in features]
+    columns = [_Categories(name) if name in encoded else _Numbers(name, source) for name in features]
     target = _target(source, wanted.labels)
     every = [*columns, target] if target else columns
     for column in every:
         remedy = "choose another --label" if column is target else f"leave it out with {_option('--drop', column.name)}"
-        _check_type(column.name, source.schema.field(column.name).type, remedy)
+        _check_type(column.name, source.types.get(column.name), remedy)
     rows = _fill(every, source, max_rows)
     y = target.values() if target else None
     return *_assemble(columns, rows), y
@@ -494,7 +503,7 @@ def _target(source: _Source, labels: Labels) -> _Classes | _Numbers | None:
     """What takes the labels."""
     if labels == "none" or source.label is None:
         return None
-    return _Classes(source.label) if labels == "classes" else _Numbers(source.label, source.parse, label=True)
+    return _Classes(source.label) if labels == "classes" else _Numbers(source.label, source, label=True)
 
 
 def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source, max_rows: int) -> int:
@@ -502,11 +511,12 @@ def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source,
     rows = 0
     with closing(source.batches([column.name for column in columns])) as batches:
         for batch in batches:
-            _check_length(rows + batch.num_rows, max_rows)
-            if batch.num_rows:
-                for column, values in zip(columns, batch.columns, strict=True):
+            count = len(batch[0])
+            _check_length(rows + count, max_rows)
+            if count:
+                for column, values in zip(columns, batch, strict=True):
                     column.extend(values, rows)
-            rows += batch.num_rows
+            rows += count
     if rows < 2:
         raise TableError(f"there {'is only one data row' if rows else 'are no data rows'}; at least two are needed")
     return rows
@@ -551,12 +561,13 @@ def _choose_logs(names: list[str], stream: str, natural: str | None, decimal: st
 def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> dict[object, float]:
     """The streams in the order of the file, each of them once."""
     for used in (stream, column):
-        _check_type(used, source.schema.field(used).type, "choose another column")
+        _check_type(used, source.types.get(used), "choose another column")
+    _check_logs(column, source.types.get(column))
     fleet: dict[object, float] = {}
     with closing(source.batches([stream, column])) as batches:
         for batch in batches:
-            names = _scalars(batch.columns[0], stream, len(fleet))
-            values = _logs(batch.columns[1], unit, column, len(fleet), source.parse)
+            names = _scalars(batch[0], stream, len(fleet))
+            values = _logs(batch[1], unit, column, len(fleet))
             for name, value in zip(names, values.tolist(), strict=True):
                 if name in fleet:
                     law = "a stream has one row, with its current value; of a longer history keep the last row only"
@@ -567,21 +578,24 @@ def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> di
     return fleet
 
 
-def _logs(column: Any, unit: float, name: str, start: int, parse: bool) -> NDArray[np.float64]:
-    """Numbers below infinity, or -inf."""
-    from pyarrow import ArrowInvalid, ArrowNotImplementedError, types
+def _check_logs(name: str, kind: Any) -> None:
+    if _is_text(kind) or str(kind) == "bool":
+        raise TableError(f"column {_shown(name)} must hold numbers, and is of type {_shown(str(kind))}")
 
-    if (_is_text(column.type) and not parse) or types.is_boolean(column.type):
-        raise TableError(f"column {_shown(name)} must hold numbers, and is of type {_shown(str(column.type))}")
-    try:
-        values = _to_floats(column.cast("string") if types.is_decimal(column.type) else column)
-    except (ArrowInvalid, ArrowNotImplementedError):  # no number, a whole one beyond 2**53, or one of Python's only
-        values = np.array([_log(str(value)) for value in column.to_pylist()])
+
+def _logs(column: Values, unit: float, name: str, start: int) -> NDArray[np.float64]:
+    """Numbers below infinity, or -inf."""
+    if isinstance(column, np.ndarray):
+        values = column.astype(np.float64)
+    else:
+        texts = all(isinstance(value, str) for value in column)
+        parsed = _to_floats(column) if texts else None
+        values = np.array([_log(str(value)) for value in column]) if parsed is None else parsed
     with np.errstate(over="ignore"):
         values = unit * values
     for at in map(int, np.flatnonzero(~(values < math.inf))[:1]):  # the comparison is false for NaN
         law = "it must be a number below infinity, or -inf"
-        raise TableError(f"data row {start + at + 1}, column {_shown(name)}: {_shown(column[at].as_py())}; {law}")
+        raise TableError(f"data row {start + at + 1}, column {_shown(name)}: {_shown(_plain(column[at]))}; {law}")
     return values
 
 
@@ -649,8 +663,6 @@ class _Dialect(NamedTuple):
 
 def _csv(dialect: _Dialect, label: str | None) -> _Source:
     """Every column is text, and whether it holds numbers is decided when it is converted."""
-    import pyarrow as pa
-
     with closing(_csv_rows(dialect)) as rows:
         first = next(rows, None)
     if first is None:
@@ -665,9 +677,9 @@ def _csv(dialect: _Dialect, label: str | None) -> _Source:
             checked = _csv_checked(rows, len(names), dialect.header)
             while part := list(islice(checked, max(1, CELLS // len(names)))):
                 columns = list(zip(*part, strict=True))
-                yield pa.RecordBatch.from_arrays([pa.array(columns[place[name]], pa.string()) for name in used], used)
+                yield [columns[place[name]] for name in used]
 
-    return _Source(pa.schema([(name, pa.string()) for name in names]), batches, label, parse=True)
+    return _Source(names, batches, label, parse=True)
 
 
 def _check_header(names: list[str]) -> None:
@@ -731,15 +743,27 @@ def _parquet(path: Path, label: str | None, max_rows: int) -> _Source:
         with _parquet_file(path) as file:
             for batch in file.iter_batches(batch_size=8192, columns=used, use_threads=False):
                 batch.validate(full=True)
-                yield batch.select(used)
+                yield [_from_arrow(batch.column(name)) for name in used]
 
-    return _Source(schema, batches, label)
+    return _Source(schema.names, batches, label, types=dict(zip(schema.names, schema.types, strict=True)))
+
+
+def _from_arrow(column: Any) -> Values:
+    """A column of Arrow as an array where it is one of numbers, or else as a list."""
+    from pyarrow import types
+
+    numeric = any(test(column.type) for test in (types.is_integer, types.is_floating, types.is_boolean))
+    if numeric and not column.null_count:
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return values
+    return list(column.to_pylist())
 
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[Any]:
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
+    with needed("files", "Parquet"):
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
 
     with path.open("rb") as raw:
         try:
@@ -753,8 +777,6 @@ def _parquet_file(path: Path) -> Iterator[Any]:
 
 def _npz(path: Path, label: str | None, wanted: _Wanted, max_rows: int) -> _Source:
     """The shapes are looked at first, so that an array with too many rows is never loaded."""
-    import pyarrow as pa
-
     label = "y" if label is None and wanted.labels != "none" else label
     with _npz_errors():
         archive = zipfile.ZipFile(path)
@@ -763,16 +785,23 @@ def _npz(path: Path, label: str | None, wanted: _Wanted, max_rows: int) -> _Sour
     X = X.reshape(len(X), -1) if X.ndim == 1 else X
     target = [label] if label is not None and y else []
     names = [*(str(i + 1) for i in range(X.shape[1])), *target]
-    try:
-        table = pa.RecordBatch.from_arrays([pa.array(values) for values in (*X.T, *y)], names)
-        table.validate(full=True)
-    except (UnicodeError, pa.ArrowInvalid):
-        raise TableError(f"the array {_shown(label)} holds text that is not Unicode") from None
+    columns: list[Values] = [*X.T, *(_npz_labels(str(label), values) for values in y)]
 
     def batches(used: list[str]) -> Batches:
-        yield table.select(used)
+        yield [columns[names.index(name)] for name in used]
 
-    return _Source(table.schema, batches, label if target else None)
+    return _Source(names, batches, label if target else None)
+
+
+def _npz_labels(name: str, y: NDArray[Any]) -> Values:
+    if y.dtype.kind != "U":
+        return y
+    try:
+        texts: list[str] = y.tolist()
+        "".join(texts).encode()
+    except (UnicodeError, ValueError):  # half a surrogate pair, or beyond all characters
+        raise TableError(f"the array {_shown(name)} holds text that is not Unicode") from None
+    return texts
 
 
 @contextmanager
@@ -835,7 +864,7 @@ def _npz_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], n
 
 
 def _npz_load(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """The array, in a type that Arrow knows: native byte order, floats as float64."""
+    """The array, in native byte order, floats as float64."""
     with _npz_errors(), archive.open(name + ".npy") as member:
         values = np.lib.format.read_array(member, allow_pickle=False)
     with np.errstate(over="ignore"):  # a long double may become infinite, and is refused later, by its row

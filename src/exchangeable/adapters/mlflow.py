@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exchangeable._extras import needed
+
 if TYPE_CHECKING:
     from exchangeable.results import Result
 
@@ -100,8 +102,6 @@ def _steps(mlflow: Any, result: Result, name: str) -> list[Any]:
 
 
 def _mlflow() -> Any:
-    try:
+    with needed("mlflow", "the adapter of MLflow"):
         import mlflow
-    except ImportError as error:
-        raise ImportError("this adapter needs MLflow: pip install 'exchangeable[mlflow]'") from error
     return mlflow

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable._extras import needed
 from exchangeable.alarms import ShiryaevRoberts, Ville
 from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.pools import Scored, check_count, label_list
@@ -29,10 +30,8 @@ from exchangeable.measures.rows import LARGEST, shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Floats, Measure, Rank, Ranks, in_interval, is_measure
 
-try:
+with needed("river", "the adapters of River"):
     from river import base
-except ImportError as error:
-    raise ImportError("river adapters need river: pip install 'exchangeable[river]'") from error
 
 __all__ = ["ExchangeabilityDetector", "LabelledDetector", "MultivariateDetector"]
 

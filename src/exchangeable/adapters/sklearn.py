@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable._extras import needed
 from exchangeable.alarms import Ville
 from exchangeable.martingale import amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
@@ -24,13 +25,11 @@ from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Given
 
-try:
+with needed("sklearn", "the adapter of scikit-learn"):
     from sklearn.base import BaseEstimator
     from sklearn.utils import check_consistent_length, column_or_1d
     from sklearn.utils.multiclass import type_of_target
     from sklearn.utils.validation import check_is_fitted
-except ImportError as error:
-    raise ImportError("this adapter needs scikit-learn: pip install 'exchangeable[sklearn]'") from error
 
 BINS = 1024
 KINDS = {"binary": "classes", "multiclass": "classes", "continuous": "real numbers"}

@@ -5,25 +5,20 @@ Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad o
 
 from __future__ import annotations
 
-from exchangeable.cli import alert, certify, demo, fetch, fleet, reproduce, serve, shift, spark, test, token, watch
-from exchangeable.cli.choice import READINGS, Choice
-from exchangeable.cli.program import app, flowed, main
-from exchangeable.results.verdict import NAMED, SHIFTS, Verdict, capital, words
+import sys
 
-__all__ = ["NAMED", "READINGS", "SHIFTS", "Choice", "Verdict", "app", "capital", "main", "words"]
+from exchangeable._extras import needed
+from exchangeable.cli.failures import UNDECIDED
 
-for command in (
-    demo.demo,
-    test.test,
-    watch.watch,
-    serve.serve,
-    shift.shift,
-    fleet.fleet,
-    certify.certify,
-    fetch.fetch,
-    reproduce.reproduce,
-):
-    app.command(help=flowed(command.__doc__))(command)
-app.add_typer(token.commands, name="token")
-app.add_typer(alert.commands, name="alert")
-app.add_typer(spark.commands, name="spark")
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the program, or say in one sentence which packages it lacks."""
+    try:
+        with needed("cli", "the command line"):
+            from exchangeable.cli import program
+    except ImportError as error:
+        print(f"exchangeable: {error}", file=sys.stderr)
+        sys.exit(UNDECIDED)
+    program.run(sys.argv[1:])

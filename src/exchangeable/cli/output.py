@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 import exchangeable as ex
+from exchangeable._extras import needed
 from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
 
 if TYPE_CHECKING:
@@ -35,11 +36,14 @@ def write(text: str) -> None:
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     """A function (what, how much done, of how much) that moves progress bars on stderr, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(what: str, done: int, total: int) -> None:
@@ -54,12 +58,15 @@ def check_picture(path: Path | None) -> None:
     """Before the work: can the picture be drawn, and is there a place for it?"""
     if path is not None:
         _check_place(path, PICTURES)
+        ex.plots.axes()
 
 
 def check_report(path: Path | None) -> None:
     """The same for a report."""
     if path is not None:
         _check_place(path, REPORTS)
+        with needed("report", "the report"):
+            ex.plots.axes()
 
 
 def _check_place(path: Path, suffixes: tuple[str, ...]) -> None:
@@ -68,7 +75,6 @@ def _check_place(path: Path, suffixes: tuple[str, ...]) -> None:
         raise Failure(f"{shown(path)} must {law}", USAGE)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise Failure(f"{shown(path)} cannot be written: its folder does not exist or is read-only", UNDECIDED)
-    ex.plots.axes()
 
 
 def save_report(result: Result, path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exchangeable._extras import check, needed
 from exchangeable.cli.failures import UNDECIDED, Failure
 from exchangeable.cli.output import shown
 
@@ -24,13 +25,10 @@ Config = Annotated[Path | None, typer.Option(help="The operator's settings (TOML
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Name the extra where what the server needs is missing."""
-    try:
+    """Name the extra where what the server needs is missing, too old or too new."""
+    check("service", "the server")  # whose versions matter for its safety
+    with needed("service", "the server"):
         yield
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "exchangeable":
-            raise
-        raise ImportError("the server needs more packages: pip install 'exchangeable[service]'") from error
 
 
 def settings_in(path: Path | None) -> Settings:

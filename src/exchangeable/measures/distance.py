@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from exchangeable import kernels
 from exchangeable.measures.neighbours import Column, Neighbours
-from exchangeable.measures.rows import LARGEST, Bounds, Products, Rows, lawful, numbers, shown
+from exchangeable.measures.rows import LARGEST, lawful, numbers, shown
 
 
 class NearestDistance(Neighbours):
@@ -35,12 +34,6 @@ class NearestDistance(Neighbours):
 
     def _labels(self, y: Any, count: int) -> Column:
         return np.zeros(count, np.int32), {}
-
-    def _play(
-        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]
-    ) -> None:
-        given = (start, products, bounds, rows.X, rows.label, rows.low, rows.alpha)
-        kernels.neighbours.distances(*given, rows.near, rows.tags, rows.ceil, within, counts)
 
 
 class NearestResidual(Neighbours):
@@ -83,9 +76,3 @@ class NearestResidual(Neighbours):
             raise ValueError(f"y must {law}, got {len(labels)} numbers for {count} rows")
         lawful("y", labels)
         return labels, {}
-
-    def _play(
-        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]
-    ) -> None:
-        given = (start, products, bounds, rows.X, rows.label, rows.low, rows.alpha)
-        kernels.neighbours.residuals(*given, rows.near, rows.tags, rows.ceil, within, counts)

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.measures.neighbours import Column, Neighbours
 from exchangeable.measures.rows import Bounds, Products, Rows, encode, shown
-from exchangeable.protocols import Floats, Rank, Ranks
+from exchangeable.protocols import Floats, Integers, Rank, Ranks
 
 
 class NearestNeighbour(Neighbours):
@@ -26,7 +26,7 @@ class NearestNeighbour(Neighbours):
     ``inf/x = x/0 = inf``. A large score is a strange example: it lies nearer to another class than to its own.
 
     Squared distances are computed directly in float64, ``((x_i - x_j) ** 2).sum()``, bit for bit as NumPy sums them; a
-    single-precision matrix product only decides which of them need computing (see ``kernels/nearest.py``).
+    single-precision matrix product only decides which of them need computing (see ``native/nearest.c``).
 
     For k = 1, examples are ranked by alpha^2, the ratio of two squared distances. Rounded once, it keeps exact ties: if
     the features are integers and squared distances are below 2^53, equal ratios have equal scores, and below 2^26
@@ -97,14 +97,15 @@ class NearestNeighbour(Neighbours):
     def _scores(self, saved: Floats) -> Floats:
         if self.k > 1:
             return saved
-        alpha: Floats = kernels.nearest.scores(self._rows.near)  # snapshots of version 1 hold ratios of distances
+        alpha = np.empty(len(saved))
+        native.nearest_scores(self._rows.near, alpha)  # snapshots of version 1 hold ratios of distances
         return alpha
 
     def _play(
-        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]
+        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: Integers, at: int
     ) -> None:
-        given = (start, products, bounds, rows.X, rows.label, rows.low, rows.alpha, rows.near)
-        if self.k == 1:
-            kernels.nearest.extend(*given, rows.ceil, within, counts)
+        if self.k > 1:
+            super()._play(rows, start, products, bounds, within, counts, at)
         else:
-            kernels.neighbours.ratios(*given, rows.tags, rows.ceil, within, counts)
+            examples = (rows.X, rows.label, rows.low, rows.alpha)
+            native.nearest_extend(start, products, *bounds, *examples, rows.near, rows.ceil, within, counts, at)

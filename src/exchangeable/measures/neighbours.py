@@ -9,10 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from exchangeable import native
 from exchangeable.measures.rows import BLOCK, Bounds, Products, Rows, lawful, numbers
 from exchangeable.protocols import Floats, Integers, Rank, Ranks, called, whole
 
 MOST = 1000  # neighbours: each costs 16 bytes an example at most
+
+NO_CODES, NO_LABELS = np.empty(0, np.int32), np.empty(0)
 
 Column = tuple[NDArray[Any], dict[Hashable, int]]  # labels as numbers, and the numbers' meaning
 
@@ -20,7 +23,7 @@ Column = tuple[NDArray[Any], dict[Hashable, int]]  # labels as numbers, and the 
 class Neighbours(ABC):
     """A measure whose scores are made of the k nearest neighbours of every example.
 
-    A subclass says what it makes of labels and how examples are scored. A batch joins wholly or not at all: what an
+    A subclass says what it makes of labels. A batch joins wholly or not at all: what an
     interrupt may have left half done is done anew, from the examples alone, before the next one joins.
     """
 
@@ -43,11 +46,14 @@ class Neighbours(ABC):
     def _labels(self, y: Any, count: int) -> Column:
         """The labels of many examples."""
 
-    @abstractmethod
     def _play(
-        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: NDArray[np.int64]
+        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: Integers, at: int
     ) -> None:
-        """Let the examples from start on join, whose inner products are given, and rank each: greater, equal, n."""
+        """Let the examples from start on join, whose inner products are given; rank each in the columns from at on."""
+        code, label = (NO_CODES, rows.label) if rows.tagged else (rows.label, NO_LABELS)
+        examples = (rows.X, code, rows.low, label, rows.alpha)
+        lists = (rows.near, rows.tags, rows.ceil)
+        native.neighbours_extend(start, products, *bounds, *examples, *lists, within, counts, at)
 
     def update(self, x: ArrayLike, y: Any = None) -> Rank:
         """Take one example: O(n d)."""
@@ -96,8 +102,7 @@ class Neighbours(ABC):
         rows.prepare(start, stop)
         counts = np.empty((3, stop - start), np.int64)
         for lo, products, bounds in rows.products(start, stop, buffer):
-            done = slice(lo - start, lo - start + len(products))
-            self._play(rows, lo, products, bounds, within, counts[:, done])
+            self._play(rows, lo, products, bounds, within, counts, lo - start)
         return counts
 
     def _mend(self) -> None:

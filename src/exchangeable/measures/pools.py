@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.measures.rows import numbers, shown, stored
 from exchangeable.protocols import Floats, Integers, Rank, Ranks, called
 
 MOST = 2**53  # scores of a pool that was stored: so far floats count exactly
 
 
+State = tuple[NDArray[np.int64], NDArray[np.int32], Floats, NDArray[np.int64], NDArray[np.int32]]
+
+
 class Pool:
-    """Counts of the distinct scores so far, in order; tells where each new one stands among them all.
+    """Counts of the distinct scores so far, in order; finds the rank of each new one among them all.
 
     One score costs O(log m) and memory is O(m), with m the number of distinct scores, at most ``most``: see
-    ``kernels/pools.py``.
+    ``native/pools.c``.
 
     >>> Pool().add(np.array([3.0, 1.0, 3.0, 2.0]))
     Ranks(greater=array([0, 1, 0, 2]), equal=array([1, 1, 2, 1]), n=array([1, 2, 3, 4]))
@@ -28,29 +31,29 @@ class Pool:
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most
-        self._state = kernels.pools.fresh(1)
+        self._state = _empty(1)
 
     @property
     def n(self) -> int:
         """How many scores it has seen."""
-        return int(self._state[0][kernels.pools.TOTAL])
+        return int(self._state[0][native.POOL_TOTAL])
 
     @property
     def distinct(self) -> int:
         """How many of them differ."""
-        return int(self._state[0][kernels.pools.DISTINCT])
+        return int(self._state[0][native.POOL_DISTINCT])
 
     def reserve(self, more: int) -> None:
         """Make room for so many more scores, at least twice the room if there is not enough; changes no rank."""
         distinct = self.distinct + more if self.most is None else min(self.distinct + more, self.most)
-        room = len(self._state[1])
-        if kernels.pools.nodes_for(distinct) <= room:
+        nodes, room = native.pool_nodes(distinct), len(self._state[1])
+        if nodes <= room:
             return
         try:
-            larger = kernels.pools.fresh(max(kernels.pools.nodes_for(distinct), 2 * room))
+            larger = _empty(max(nodes, 2 * room))
         except MemoryError:
             raise ValueError(f"X must fit in memory, got {self.n + more} examples") from None
-        self._state = kernels.pools.moved(self._state, larger)
+        self._state = _moved(self._state, larger)
 
     def contents(self) -> tuple[Floats, Integers]:
         """The distinct scores in increasing order, and how often each was seen: O(m).
@@ -61,8 +64,8 @@ class Pool:
         (array([1., 3.]), array([1, 2]))
         """
         head, size, score, count, child = self._state
-        nodes: NDArray[Any] = head[kernels.pools.ROOT : kernels.pools.ROOT + 1]
-        for _ in range(head[kernels.pools.HEIGHT]):
+        nodes: NDArray[Any] = head[native.POOL_ROOT : native.POOL_ROOT + 1]
+        for _ in range(head[native.POOL_HEIGHT]):
             nodes = child[nodes][_used(size[nodes])]
         used = _used(size[nodes])
         return score[nodes][used], count[nodes][used]
@@ -81,22 +84,41 @@ class Pool:
 
     def add_one(self, score: float) -> Rank:
         """Let one score join, and rank it."""
-        self.reserve(1)
-        greater, equal = kernels.pools.add(score, *self._state)
-        return Rank(greater, equal, self.n)
+        rank = native.pool_add(score, self.most or MOST, *self._state)
+        if not rank[2]:  # no room
+            self.reserve(1)
+            rank = native.pool_add(score, self.most or MOST, *self._state)
+        return Rank(*rank)
 
     def add(self, scores: Floats) -> Ranks:
         """Let the scores join one by one, and rank each."""
         self.reserve(len(scores))
         start = self.n
         greater, equal = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
-        kernels.pools.extend(*self._state, scores, greater, equal)
+        native.pool_extend(scores, *self._state, greater, equal)
         return Ranks(greater, equal, np.arange(start + 1, start + 1 + len(scores)))
+
+
+def _empty(nodes: int) -> State:
+    """An empty pool with room for so many nodes: head, and of each node its size, scores, counts and children."""
+    head, shape = np.array([0, 1, 0, 0, 0]), (nodes, native.POOL_WIDTH)
+    state = head, np.zeros(nodes, np.int32), np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int32)
+    for array in state[2:]:
+        array.fill(0)  # np.zeros would get small pages, in which finding a node is slow
+    return state
+
+
+def _moved(state: State, larger: State) -> State:
+    """The larger one, with everything that is in the other."""
+    used = state[0][native.POOL_NODES]
+    larger[0][:] = state[0]
+    larger[1][:used], larger[2][:used], larger[3][:used], larger[4][:used] = (array[:used] for array in state[1:])
+    return larger
 
 
 def _used(size: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which entries of nodes of these sizes are in use."""
-    return np.arange(kernels.pools.WIDTH) < size[:, np.newaxis]
+    return np.arange(native.POOL_WIDTH) < size[:, np.newaxis]
 
 
 def _check_contents(scores: Any, counts: Any, most: int | None) -> None:
@@ -110,12 +132,12 @@ def _check_contents(scores: Any, counts: Any, most: int | None) -> None:
         raise ValueError(f"counts must be whole numbers from 1 on, {MOST} in all at most, got others")
 
 
-def _planted(scores: Floats, counts: Integers) -> kernels.pools.State:
+def _planted(scores: Floats, counts: Integers) -> State:
     """A tree that holds these, level by level from the leaves; nodes but the root are at least half full."""
     levels = [_spread(len(scores))]
     while len(levels[-1]) > 1:
         levels.append(_spread(len(levels[-1])))
-    state = kernels.pools.fresh(sum(map(len, levels)))
+    state = _empty(sum(map(len, levels)))
     head, first, child = state[0], 0, np.zeros(len(scores), np.int32)
     head[:] = len(state[1]) - 1, len(state[1]), len(levels) - 1, len(scores), counts.sum()
     for sizes in levels:
@@ -132,7 +154,7 @@ def _planted(scores: Floats, counts: Integers) -> kernels.pools.State:
 
 def _spread(entries: int) -> Integers:
     """Sizes of nodes that share so many entries evenly: one node, or as many as are three quarters full at most."""
-    width = kernels.pools.WIDTH
+    width = native.POOL_WIDTH
     nodes = 1 if entries <= width else -(-4 * entries // (3 * width))
     return np.diff(np.arange(nodes + 1) * entries // nodes)
 

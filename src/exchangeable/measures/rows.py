@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.protocols import Floats, whole
 
 BLOCK = 256  # examples whose distances are filtered by one matrix product
@@ -25,7 +25,7 @@ Bounds = tuple[float, float, float, float]  # of the filter: slack, tiny, highes
 class Rows:
     """What is kept of each example, in arrays that grow by doubling; and where the filter has its centre.
 
-    ``near`` (sides x n x k) are the sorted squared distances of ``kernels/neighbours.py``, with the neighbours' labels
+    ``near`` (sides x n x k) are the sorted squared distances of ``native/neighbours.c``, with the neighbours' labels
     in ``tags`` where these matter; ``ceil`` (sides x n) is what the filter knows of them, ``alpha`` the scores.
     A label is a number, the place in ``codes`` if it is not one by itself.
 
@@ -78,7 +78,7 @@ class Rows:
             self.scale = scaling(some, self.centre)
             self._copy(0, start)
             if start:
-                kernels.nearest.refresh(start, self.scale**2, self.low, self.near, self.ceil, self.tagged)
+                native.nearest_refresh(start, self.scale**2, self.low, self.near, self.ceil, self.tagged)
         self._copy(start, stop)
 
     def _copy(self, start: int, stop: int) -> None:
@@ -133,7 +133,7 @@ class Rows:
         self.F, self.low = np.empty((n, width), np.float32), np.empty(n, np.float32)
         self.ceil = np.empty((self.sides, n), np.float32)
         self._copy(0, n)
-        kernels.nearest.refresh(n, self.scale**2, self.low, self.near, self.ceil, self.tagged)
+        native.nearest_refresh(n, self.scale**2, self.low, self.near, self.ceil, self.tagged)
 
 
 def sample(rows: Floats) -> Floats:
@@ -160,7 +160,7 @@ def error(d: int) -> tuple[float, float]:
 
 
 def copy(X: Floats, centre: Floats, scale: float, F: Products, low: Products) -> None:
-    """Float32 copies, and lower bounds of their squared norms (see ``kernels/nearest.py``)."""
+    """Float32 copies, and lower bounds of their squared norms (see ``native/nearest.c``)."""
     slack, tiny = error(X.shape[1])
     for lo in range(0, len(X), BLOCK):
         part = slice(lo, lo + BLOCK)

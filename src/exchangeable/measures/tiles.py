@@ -1,7 +1,7 @@
 """The ranks of `NearestNeighbour` for a table that is too big for one machine: found in tiles, anywhere, in any order.
 
 The table is cut into *blocks* of consecutive examples. A *tile* lets every example of a block meet the earlier examples
-of a block and finds where nearest distances fall; from all of them follow the ranks (``kernels/sweep.py``). Nothing
+of a block and finds where nearest distances fall; from all of them follow the ranks (``native/sweep.c``). Nothing
 else is needed: the score of an example stands still while its nearest distances do.
 
 Tiles are worked on in rounds, each of which joins neighbours to twice their length: first every block by itself, then
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.measures.rows import BLOCK, Products, bounds_of, copy, middle, multiply, sample, scaling
 from exchangeable.protocols import Floats, Ranks, whole
 
@@ -207,7 +207,7 @@ def search(segment: Segment, size: int, block: Callable[[int], Block], bounds: C
     found = []
     for b in range(segment.first, segment.last):
         columns = rows if b == segment.rows else _Side.of(block(b), centre, scale)
-        near = _fitting(bounds(b), columns).copy()
+        near = np.array(_fitting(bounds(b), columns).T, order="C")
         found += [
             Falls(distance, place + np.uint32(2 * size * b), time + np.uint32(size * segment.rows))
             for distance, place, time in _tile(rows, born, columns, near, scale)
@@ -226,10 +226,13 @@ def _fitting(bounds: Floats, side: _Side) -> Floats:
 
 
 def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float) -> Iterator[Falls]:
-    """The falls of the columns, by places and times within the blocks; ``born`` and ``near`` are brought up to date."""
+    """The falls of the columns, by places and times within the blocks.
+
+    ``born`` (rows x 2) and ``near`` (2 x columns) are brought up to date.
+    """
     within, m = columns is rows, len(columns.X)
     ceil = np.empty((2, m), np.float32)
-    kernels.nearest.refresh(m, scale**2, columns.low, near.T[:, :, np.newaxis], ceil, False)
+    native.nearest_refresh(m, scale**2, columns.low, near[:, :, np.newaxis], ceil, False)
     buffer = np.empty((min(BLOCK, len(rows.X)), m), np.float32)
     found = np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK)
     for lo in range(0, len(rows.X), BLOCK):
@@ -238,7 +241,8 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
         G = multiply(rows.F[lo:hi], columns.F[:seen], buffer[: hi - lo, :seen])
         bounds = bounds_of(rows.X.shape[1], columns.low[:seen], scale)
         while lo < hi:
-            done, used = kernels.nearest.tile(lo, G, bounds, rows[:3], born, columns[:3], near.T, ceil, within, found)
+            met = (*rows[:3], born, *columns[:3], near, ceil)
+            done, used = native.nearest_tile(lo, G, *bounds, *met, within, *found)
             yield Falls(found[2][:used].copy(), found[0][:used].copy(), found[1][:used].copy())
             lo += done
             G = G[done:]
@@ -276,7 +280,7 @@ class Tiles:
         order = np.argsort(time, kind="stable")
         true = np.empty(len(order), np.bool_)
         born = self._born.reshape(-1)
-        kernels.sweep.gather(order, place, time, distance, born, self._near.reshape(-1), true)
+        native.sweep_gather(order, place, time, distance, born, self._near.reshape(-1), true)
         falls = joined([self._falls, _some(Falls(distance, place, time), true)])
         self._falls = _some(falls, falls.distance < born[falls.place])
         self.round += 1
@@ -286,9 +290,10 @@ class Tiles:
         born, falls = self._born.reshape(-1), self._falls
         order = np.argsort(falls.time, kind="stable")
         distance, place, time = _some(falls, order)
-        first, later = kernels.sweep.scores(born, place, distance)
+        first, later = np.empty(self.n), np.empty(len(place))
+        native.sweep_scores(born.copy(), place, distance, first, later)
         levels, level = np.unique(np.concatenate([first, later]), return_inverse=True)
         level += 1
         counts = np.empty((3, self.n), np.int64)
-        kernels.sweep.sweep(len(levels), level[: self.n], level[self.n :], place, time, counts)
+        native.sweep_ranks(len(levels), level[: self.n], level[self.n :], place, time, counts)
         return Ranks(*counts)

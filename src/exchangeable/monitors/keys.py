@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable._extras import needed
 from exchangeable.measures.rows import shown
 from exchangeable.protocols import Integers
 
@@ -32,7 +33,8 @@ def admitted(keys: Any) -> Any:
     ...
     ValueError: keys must be all text, all bytes, or all whole numbers of 64 bits, got a missing one at position 1
     """
-    import pyarrow as pa
+    with needed("files", "many streams at once"):
+        import pyarrow as pa
 
     given = keys.to_numpy() if type(keys).__module__.startswith("pandas") else keys
     try:
@@ -147,7 +149,8 @@ def put_together(kind: str, numbers: NDArray[Any], text: NDArray[np.uint8]) -> A
     >>> put_together("str", np.array([1, 2]), np.frombuffer(b"abc", np.uint8)).to_pylist()
     ['a', 'bc']
     """
-    import pyarrow as pa
+    with needed("files", "many streams at once"):
+        import pyarrow as pa
 
     if kind == "int":
         names = pa.array(numbers.astype(np.int64))

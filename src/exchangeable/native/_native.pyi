@@ -1,10 +1,14 @@
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Float32s = NDArray[np.float32]
+Int32s = NDArray[np.int32]
+Uint32s = NDArray[np.uint32]
+Bools = NDArray[np.bool_]
 
 VECTOR: int  # whether the kernels compiled for AVX2 are in use
 
@@ -49,13 +53,67 @@ def inverse_fifth_root(x: Floats, out: Floats) -> None: ...
 
 # ------------------------------------------------------------------ summation.c
 
-def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> Any: ...
+@overload
+def accumulate(state: Floats, terms: float, out: None) -> float: ...
+@overload
+def accumulate(state: Floats, terms: Floats, out: Floats) -> None: ...
+@overload
+def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> float | None: ...
 
 # ------------------------------------------------------------------ philox.c
 
+def theta(seed: int, stream: int, position: int) -> float: ...
+def thetas(seed: int, stream: int, start: int, out: Floats) -> None: ...
+
 # ------------------------------------------------------------------ alarms.c
 
+@overload
+def cusum(state: Floats, log_values: float, out: None) -> float: ...
+@overload
+def cusum(state: Floats, log_values: Floats, out: Floats) -> None: ...
+@overload
+def cusum(state: Floats, log_values: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def shiryaev_roberts(state: Floats, log_values: float, out: None) -> float: ...
+@overload
+def shiryaev_roberts(state: Floats, log_values: Floats, out: Floats) -> None: ...
+@overload
+def shiryaev_roberts(state: Floats, log_values: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def difference(state: Floats, ring: Floats, bound: float, log_values: float, out: None) -> float: ...
+@overload
+def difference(state: Floats, ring: Floats, bound: float, log_values: Floats, out: Floats) -> None: ...
+@overload
+def difference(
+    state: Floats, ring: Floats, bound: float, log_values: Floats | float, out: Floats | None
+) -> float | None: ...
+
 # ------------------------------------------------------------------ mixture.c
+
+MIXTURE_LEVELS: int
+MIXTURE_TERMS: int
+
+@overload
+def power(epsilon: float, p: float, out: None) -> float: ...
+@overload
+def power(epsilon: float, p: Floats, out: Floats) -> None: ...
+@overload
+def power(epsilon: float, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def simple_mixture(state: Floats, p: float, out: None) -> float: ...
+@overload
+def simple_mixture(state: Floats, p: Floats, out: Floats) -> None: ...
+@overload
+def simple_mixture(state: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def gamma_mixture(state: Floats, shape: float, rate: float, p: float, out: None) -> float: ...
+@overload
+def gamma_mixture(state: Floats, shape: float, rate: float, p: Floats, out: Floats) -> None: ...
+@overload
+def gamma_mixture(state: Floats, shape: float, rate: float, p: Floats | float, out: Floats | None) -> float | None: ...
+def simple_mixture_log_value(n: float, a: float, carry: float) -> float: ...
+def gamma_mixture_log_value(n: float, a: float, shape: float, rate: float) -> float: ...
+def mixture_coefficients(out: Floats) -> None: ...
 
 # ------------------------------------------------------------------ jackson.c
 
@@ -63,22 +121,398 @@ def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> Any:
 
 # ------------------------------------------------------------------ histogram.c
 
+@overload
+def histogram(counts: Floats, p: float, out: None) -> float: ...
+@overload
+def histogram(counts: Floats, p: Floats, out: Floats) -> None: ...
+@overload
+def histogram(counts: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
+
 # ------------------------------------------------------------------ blend.c
+
+@overload
+def blend(log_shares: Floats, gains: Floats, out: None) -> float: ...
+@overload
+def blend(log_shares: Floats, gains: Floats, out: Floats) -> None: ...
+@overload
+def blend(log_shares: Floats, gains: Floats, out: Floats | None) -> float | None: ...
+@overload
+def switching(shares: Floats, rate: float, gains: Floats, out: None) -> float: ...
+@overload
+def switching(shares: Floats, rate: float, gains: Floats, out: Floats) -> None: ...
+@overload
+def switching(shares: Floats, rate: float, gains: Floats, out: Floats | None) -> float | None: ...
+@overload
+def cautious(state: Floats, window: Floats, threshold: float, gains: float, out: None) -> float: ...
+@overload
+def cautious(state: Floats, window: Floats, threshold: float, gains: Floats, out: Floats) -> None: ...
+@overload
+def cautious(
+    state: Floats, window: Floats, threshold: float, gains: Floats | float, out: Floats | None
+) -> float | None: ...
 
 # ------------------------------------------------------------------ jumper.c
 
+COMPOSITE_JUMPERS: int  # how many simple jumpers a composite one has
+
+@overload
+def sleepy_jumper(weights: Floats, waking: float, jumping: float, p: float, out: None) -> float: ...
+@overload
+def sleepy_jumper(weights: Floats, waking: float, jumping: float, p: Floats, out: Floats) -> None: ...
+@overload
+def sleepy_jumper(
+    weights: Floats, waking: float, jumping: float, p: Floats | float, out: Floats | None
+) -> float | None: ...
+@overload
+def simple_jumper(weights: Floats, rate: float, p: float, out: None) -> float: ...
+@overload
+def simple_jumper(weights: Floats, rate: float, p: Floats, out: Floats) -> None: ...
+@overload
+def simple_jumper(weights: Floats, rate: float, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def composite_jumper(state: Floats, p: float, out: None) -> float: ...
+@overload
+def composite_jumper(state: Floats, p: Floats, out: Floats) -> None: ...
+@overload
+def composite_jumper(state: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
+
 # ------------------------------------------------------------------ watchful.c
 
+@overload
+def watchful(
+    sums: Floats,
+    scale: Floats,
+    weights: Floats,
+    shapes: Floats,
+    norm: Floats,
+    epsilons: Floats,
+    mixed: Floats,
+    widths: Floats,
+    stepped: Floats,
+    p: float,
+    out: None,
+) -> float: ...
+@overload
+def watchful(
+    sums: Floats,
+    scale: Floats,
+    weights: Floats,
+    shapes: Floats,
+    norm: Floats,
+    epsilons: Floats,
+    mixed: Floats,
+    widths: Floats,
+    stepped: Floats,
+    p: Floats,
+    out: Floats,
+) -> None: ...
+@overload
+def watchful(
+    sums: Floats,
+    scale: Floats,
+    weights: Floats,
+    shapes: Floats,
+    norm: Floats,
+    epsilons: Floats,
+    mixed: Floats,
+    widths: Floats,
+    stepped: Floats,
+    p: Floats | float,
+    out: Floats | None,
+) -> float | None: ...
+
 # ------------------------------------------------------------------ plugin.c
+
+PLUGIN_N: int
+PLUGIN_SUM: int
+PLUGIN_SUM_CARRY: int
+PLUGIN_SQUARES: int
+PLUGIN_SQUARES_CARRY: int
+PLUGIN_WIDTH: int
+PLUGIN_MASS: int
+PLUGIN_ACTIVE: int
+PLUGIN_HEAD: int
+PLUGIN_COUNT: int
+PLUGIN_INTERVAL: int
+PLUGIN_NODES: int
+PLUGIN_WAVES: int
+PLUGIN_LANES: int
+PLUGIN_CELLS: int
+PLUGIN_MOMENTS: int
+PLUGIN_FINE: int
+PLUGIN_PLACES: int
+PLUGIN_STRIDE: int
+PLUGIN_STRIDES: int
+
+@overload
+def plugin_extend(
+    head: Floats,
+    nodes: Floats,
+    waves: Floats,
+    cells: Floats,
+    cursors: Floats,
+    grid: Floats,
+    blocks: Floats,
+    p: float,
+    out: None,
+) -> float: ...
+@overload
+def plugin_extend(
+    head: Floats,
+    nodes: Floats,
+    waves: Floats,
+    cells: Floats,
+    cursors: Floats,
+    grid: Floats,
+    blocks: Floats,
+    p: Floats,
+    out: Floats,
+) -> None: ...
+@overload
+def plugin_extend(
+    head: Floats,
+    nodes: Floats,
+    waves: Floats,
+    cells: Floats,
+    cursors: Floats,
+    grid: Floats,
+    blocks: Floats,
+    p: Floats | float,
+    out: Floats | None,
+) -> float | None: ...
+def plugin_log_density(
+    head: Floats,
+    nodes: Floats,
+    waves: Floats,
+    cells: Floats,
+    cursors: Floats,
+    grid: Floats,
+    blocks: Floats,
+    p: float,
+) -> float: ...
+def plugin_more_waves(
+    head: Floats, nodes: Floats, waves: Floats, cells: Floats, cursors: Floats, grid: Floats, blocks: Floats
+) -> None: ...
+def plugin_tables(points: Floats, barycentric: Floats) -> None: ...
 
 # ------------------------------------------------------------------ adaptive.c
 
 # ------------------------------------------------------------------ pools.c
 
+POOL_WIDTH: int
+POOL_ROOT: int
+POOL_NODES: int
+POOL_HEIGHT: int
+POOL_DISTINCT: int
+POOL_TOTAL: int
+
+def pool_nodes(distinct: int) -> int: ...
+def pool_add(
+    x: float, most: int, head: Integers, size: Int32s, score: Floats, count: Integers, child: Int32s
+) -> tuple[int, int, int]: ...
+def pool_extend(
+    x: Floats,
+    head: Integers,
+    size: Int32s,
+    score: Floats,
+    count: Integers,
+    child: Int32s,
+    greater: Integers,
+    equal: Integers,
+) -> None: ...
+
 # ------------------------------------------------------------------ nearest.c
+
+def squared_distance(a: Floats, b: Floats) -> float: ...
+def nearest_scores(near: Floats, alpha: Floats) -> None: ...
+def nearest_refresh(n: int, scale2: float, low: Float32s, near: Floats, ceil: Float32s, tied: bool) -> None: ...
+def nearest_extend(
+    start: int,
+    G: Float32s,
+    slack: float,
+    tiny: float,
+    highest: float,
+    scale2: float,
+    X: Floats,
+    code: Int32s,
+    low: Float32s,
+    alpha: Floats,
+    near: Floats,
+    ceil: Float32s,
+    within: bool,
+    counts: Integers,
+    at: int,
+) -> int: ...
+def nearest_tile(
+    start: int,
+    G: Float32s,
+    slack: float,
+    tiny: float,
+    highest: float,
+    scale2: float,
+    rows_X: Floats,
+    rows_code: Int32s,
+    rows_low: Float32s,
+    born: Floats,
+    X: Floats,
+    code: Int32s,
+    low: Float32s,
+    near: Floats,
+    ceil: Float32s,
+    within: bool,
+    place: Uint32s,
+    time: Uint32s,
+    distance: Floats,
+) -> tuple[int, int]: ...
 
 # ------------------------------------------------------------------ neighbours.c
 
+def neighbours_extend(
+    start: int,
+    G: Float32s,
+    slack: float,
+    tiny: float,
+    highest: float,
+    scale2: float,
+    X: Floats,
+    code: Int32s,
+    low: Float32s,
+    label: Floats,
+    alpha: Floats,
+    near: Floats,
+    tags: Floats,
+    ceil: Float32s,
+    within: bool,
+    counts: Integers,
+    at: int,
+) -> int: ...
+
 # ------------------------------------------------------------------ sweep.c
 
+def sweep_gather(
+    order: Integers, place: Uint32s, time: Uint32s, distance: Floats, born: Floats, near: Floats, true: Bools
+) -> None: ...
+def sweep_scores(near: Floats, place: Uint32s, distance: Floats, first: Floats, later: Floats) -> None: ...
+def sweep_ranks(
+    levels: int, first: Integers, later: Integers, place: Uint32s, time: Uint32s, counts: Integers
+) -> None: ...
+
 # ------------------------------------------------------------------ keyed.c
+
+KEYED_SEED: int
+KEYED_N: int
+KEYED_SINCE: int
+KEYED_FIRST: int
+KEYED_LAST: int
+KEYED_HORIZON: int
+KEYED_LOWEST: int
+KEYED_ALARM: int
+KEYED_CHANGE: int
+KEYED_TEST: int
+KEYED_FLAGS: int
+KEYED_INTEGERS: int
+KEYED_LOW: int
+KEYED_HIGH: int
+KEYED_SUM: int
+KEYED_CARRY: int
+KEYED_REALS: int
+KEYED_FLAG_PASSED: int
+KEYED_FLAG_FORGOT: int
+KEYED_FLAG_FULL: int
+KEYED_STEP: int
+KEYED_DUPLICATE: int
+KEYED_LATE: int
+KEYED_GAP: int
+KEYED_CONFLICT: int
+KEYED_BAD: int
+KEYED_FULL: int
+KEYED_NONE: int
+KEYED_SPANS: int
+
+def keyed_sequence(
+    bounds: Integers,
+    order: Integers,
+    x: Floats,
+    content: Integers,
+    bad: Bools,
+    new: Bools,
+    contiguous: bool,
+    numbers: Integers,
+    spans: Integers,
+    used: Integers,
+    kind: NDArray[np.int8],
+    count: Integers,
+    missing: NDArray[np.uint64],
+    unsure: Bools,
+) -> None: ...
+def keyed_unfold(
+    bounds: Integers,
+    order: Integers,
+    kind: NDArray[np.int8],
+    count: Integers,
+    missing: NDArray[np.uint64],
+    row: Integers,
+    stream: Integers,
+    event: Integers,
+    kinds: NDArray[np.int8],
+    orders: Integers,
+    counts: Integers,
+) -> int: ...
+def keyed_rank_bins(
+    counts: Integers,
+    before: Integers,
+    lo: Integers,
+    hi: Integers,
+    x: Floats,
+    greater: Integers,
+    equal: Integers,
+    n: Integers,
+) -> None: ...
+def keyed_rank_scores(
+    score: Floats,
+    count: Integers,
+    start: Integers,
+    used: Integers,
+    most: int,
+    before: Integers,
+    lo: Integers,
+    hi: Integers,
+    x: Floats,
+    greater: Integers,
+    equal: Integers,
+    n: Integers,
+) -> None: ...
+def keyed_thetas(numbers: Integers, lo: Integers, hi: Integers, out: Floats) -> None: ...
+def keyed_simple_jumper(rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_composite_jumper(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_sleepy_jumper(
+    waking: float, jumping: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
+def keyed_simple_mixture(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_gamma_mixture(
+    shape: float, rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
+def keyed_histogram(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_accumulate(reals: Floats, lo: Integers, hi: Integers, gains: Floats, out: Floats) -> None: ...
+def keyed_cusum(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
+def keyed_shiryaev_roberts(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
+def keyed_settle(
+    numbers: Integers,
+    reals: Floats,
+    restart: bool,
+    lo: Integers,
+    hi: Integers,
+    log_values: Floats,
+    sounds: Bools,
+    begun: Bools,
+    n: Integers,
+    alarm: Bools,
+    change: Integers,
+    test: Integers,
+) -> None: ...
+def keyed_lift(
+    column: Integers, start: Integers, used: Integers, places: Integers, to: Integers, out: Integers
+) -> None: ...
+def keyed_splice(
+    column: Integers, start: Integers, changed: Integers, rows: Integers, begin: Integers, used: Integers, out: Integers
+) -> None: ...

@@ -2,7 +2,7 @@
  *
  * Letters of a signature:
  *
- *     f  real number         n  integer, True or False
+ *     f  real number         n  integer, True or False          k  integer from 0 to 2^64 - 1 (its bits)
  *     d  float64 array       s  float32       q  int64       l  int32       w  uint32      u  uint64
  *     b  bool                c  int8          (a capital letter: an array that is written)
  *     p  float64 array, or one float          o  float64 array that is written, or None
@@ -82,6 +82,7 @@ static int array(const Entry *entry, int at, PyObject *value, char letter, Py_bu
     int ok = view->obj && fits(view, type) && view->ndim <= 3;
     if (ok && strided) ok = view->ndim == 2 && view->strides[1] == 4 && view->strides[0] % 4 == 0;
     if (!ok) {
+        if (view->obj) PyBuffer_Release(view);
         PyErr_Format(PyExc_TypeError, "argument %d of %s must be a %s%s %s array of at most 3 dimensions", at + 1,
                      entry->name, written ? "writable " : "", strided ? "row-wise contiguous" : "contiguous",
                      DTYPES[type].name);
@@ -115,11 +116,15 @@ static int argument(const Entry *entry, int at, PyObject *value, char letter, Py
         arg->integer = PyLong_AsLongLong(value);
         return arg->integer == -1 && PyErr_Occurred() ? -1 : 0;
     }
+    if (letter == 'k') {
+        arg->integer = (int64_t)PyLong_AsUnsignedLongLong(value);
+        return arg->integer == -1 && PyErr_Occurred() ? -1 : 0;
+    }
     if (letter == 'o' && value == Py_None) {
         single(arg);
         return 0;
     }
-    if (letter == 'p' && (void *)Py_TYPE(value) == (void *)&PyFloat_Type) {
+    if (letter == 'p' && Py_TYPE(value) == &PyFloat_Type) {
         arg->real = PyFloat_AsDouble(value);
         single(arg);
         return 0;
@@ -152,7 +157,7 @@ static PyObject *returned(const char *letters, const Arg *out) {
 
 static PyObject *run(const Entry *entry, const Arg *in, const Arg *step, const char *results) {
     Arg out[RESULTS];
-    void *thread = PyEval_SaveThread();
+    PyThreadState *thread = PyEval_SaveThread();
     const char *wrong = entry->kernel(in, out);
     PyEval_RestoreThread(thread);
     if (wrong && !strcmp(wrong, OUT_OF_MEMORY)) return PyErr_NoMemory();

@@ -1,4 +1,485 @@
-/* Nearest same-label and other-label distances. */
+/* Nearest same-label and other-label distances, kept exact while examples arrive.
+ *
+ * A float32 matrix product gives every inner product at the speed of BLAS. It is only a filter: wherever its error bound
+ * cannot rule out that a nearest distance falls, the distance is computed directly in float64. So what is stored and
+ * compared is always the direct float64 value, whatever the filter said.
+ *
+ * The bound. Let u = 2^-24, f_i the float32 copy of the centred and scaled row, N_i = |f_i|^2. The inner product of d
+ * terms is off by at most d u |f_i| |f_j| in any order of summation, the copies by u a coordinate, the three float32
+ * operations of the test by a few u; all of it is below (d + 32) u (N_i + N_j) plus an underflow term.
+ * slack = (2 d + 64) u is twice that. With low_i = (1 - slack) N_i - tiny,
+ *
+ *     low_i + low_j - 2 f_i.f_j  <=  scale^2 |x_i - x_j|^2 ,
+ *
+ * and the difference of the two sides is at most 2 slack (N_i + N_j) + 4 tiny.
+ *
+ * Rows too large for float32 have low = -inf: they always go to the direct distance.
+ *
+ * All comparisons of the filter are written so that a NaN would go to the direct distance too.
+ */
+#include <float.h>
 
-#define NEAREST_KERNELS
+_Static_assert(FLT_EVAL_METHOD == 0, "the bound needs float32 operations that are rounded to float32");
+
+enum {
+    NEAREST_CHUNK = 128, /* columns that one look rules out */
+    NEAREST_GROUP = 32,  /* rows that are looked at before the first of them joins */
+    NEAREST_SPAN = 8     /* chunks whose columns stay in the cache from row to row */
+};
+
+static const double NEAREST_UP = 0x1p-22;  /* more than float32 rounding takes away */
+static const double NEAREST_FAR = 0x1p512; /* ratios beyond it, or below its inverse, could overflow or underflow */
+
+/* Of the filter: slack, tiny, the highest low, and scale^2. */
+typedef struct {
+    double slack, tiny, highest, scale2;
+} Bounds;
+
+/* Examples: d features each, labels as numbers, and low. */
+typedef struct {
+    int64_t n, d;
+    const double *X;
+    const int32_t *code;
+    const float *low;
+} Block;
+
+/* ------------------------------------------------------------------ vectors */
+
+#ifdef __AVX2__
+enum { NEAREST_BYTES = 32 };
+#else
+enum { NEAREST_BYTES = 16 };
+#endif
+enum { NEAREST_LANES = NEAREST_BYTES / 4, NEAREST_PAIRS = NEAREST_BYTES / 8 };
+
+typedef float Singles __attribute__((vector_size(NEAREST_BYTES)));
+typedef int32_t Mask __attribute__((vector_size(NEAREST_BYTES)));
+typedef double Doubles __attribute__((vector_size(NEAREST_BYTES)));
+typedef int64_t LongMask __attribute__((vector_size(NEAREST_BYTES)));
+
+static inline Singles singles(const float *from) {
+    Singles v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline Doubles doubles(const double *from) {
+    Doubles v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline Mask integers(const int32_t *from) {
+    Mask v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline Singles if_else(Mask mask, Singles yes, Singles no) {
+    return (Singles)((mask & (Mask)yes) | (~mask & (Mask)no));
+}
+
+static inline Singles least_of(Singles a, Singles b) { return if_else(a < b, a, b); }
+
+static inline bool any(Mask mask) {
+    uint64_t parts[NEAREST_BYTES / 8], all = 0;
+    memcpy(parts, &mask, sizeof parts);
+    for (int k = 0; k < NEAREST_BYTES / 8; k++) all |= parts[k];
+    return all != 0;
+}
+
+/* ------------------------------------------------------------------ direct distances */
+
+/* Sum of squared differences over at most 128 coordinates, added in the order in which NumPy adds them. */
+static inline double nearest_leaf(const double *a, const double *b, int64_t d) {
+    enum { PARTS = 8 / NEAREST_PAIRS };
+    Doubles sums[PARTS];
+    double eight[8];
+    int64_t whole = d - d % 8;
+    for (int p = 0; p < PARTS; p++) sums[p] = (Doubles){0.0};
+    for (int64_t k = 0; k < whole; k += 8)
+        for (int p = 0; p < PARTS; p++) {
+            Doubles difference = doubles(a + k + p * NEAREST_PAIRS) - doubles(b + k + p * NEAREST_PAIRS);
+            sums[p] += difference * difference;
+        }
+    memcpy(eight, sums, sizeof eight);
+    double total = ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]));
+    for (int64_t k = whole; k < d; k++) total += (a[k] - b[k]) * (a[k] - b[k]);
+    return total;
+}
+
+/* ((a - b) ** 2).sum() in float64, bit for bit as NumPy sums a contiguous row.
+ *
+ * NumPy sums pairwise: it halves the row, at a multiple of 8, until at most 128 coordinates are left. */
+static double nearest_squared(const double *a, const double *b, int64_t d) {
+    if (d <= 128) return nearest_leaf(a, b, d);
+    int64_t half = d / 2;
+    half -= half % 8;
+    return nearest_squared(a, b, half) + nearest_squared(a + half, b + half, d - half);
+}
+
+/* ------------------------------------------------------------------ scores */
+
+/* same / other, where 0/0 and inf/inf are 1, x/inf is 0, x/0 and inf/x are inf. */
+static inline double nearest_quotient(double same, double other) {
+    if (same == other && (same == 0.0 || same == INFINITY)) return 1.0;
+    return same / other;
+}
+
+/* The square of equation (1) of the paper, from squared distances: an increasing function of it, rounded once.
+ *
+ * Equal ratios have equal scores, because a correctly rounded quotient depends on the ratio alone. Where the quotient q
+ * might overflow or underflow, the score is 2^384 q^(1/4) (above 2^512) or 2^-384 q^(1/4) (below 2^-512), from fractions
+ * and exponents: it increases with q, and resolves 50 bits instead of 53. */
+static double nearest_ratio(double same, double other) {
+    double q = nearest_quotient(same, other);
+    bool far = !(1.0 / NEAREST_FAR <= q && q <= NEAREST_FAR);
+    if (!far || same == 0.0 || other == 0.0 || same == INFINITY || other == INFINITY) return q;
+    int above, below;
+    double top = frexp(same, &above), bottom = frexp(other, &below);
+    int power = above - below, rest = ((power % 4) + 4) % 4; /* q = top / bottom * 2^power */
+    double root = sqrt(sqrt(ldexp(top / bottom, rest)));
+    return ldexp(root, (power - rest) / 4 + (q > 1.0 ? 384 : -384));
+}
+
+/* How many of the first n scores are greater than the last of them, equal to it, and ranked with it at all: all n. */
+static void nearest_rank(const double *alpha, int64_t n, int64_t counts[3]) {
+    double newest = alpha[n - 1];
+    int64_t greater = 0, equal = 0;
+    for (int64_t j = 0; j < n; j++) {
+        greater += alpha[j] > newest;
+        equal += alpha[j] == newest;
+    }
+    counts[0] = greater, counts[1] = equal, counts[2] = n;
+}
+
+/* The same among the scores of the same label only. */
+static void nearest_rank_within(const double *alpha, const int32_t *code, int64_t n, int64_t counts[3]) {
+    double newest = alpha[n - 1];
+    int32_t own = code[n - 1];
+    int64_t greater = 0, equal = 0, among = 0;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t alike = code[j] == own;
+        greater += alike & (alpha[j] > newest);
+        equal += alike & (alpha[j] == newest);
+        among += alike;
+    }
+    counts[0] = greater, counts[1] = equal, counts[2] = among;
+}
+
+/* ------------------------------------------------------------------ the filter */
+
+/* The largest low_i - 2 f_i.f_j at which the distance might still be below `squared`, rounded up. */
+static inline float nearest_ceiling(double squared, double scale2, float low) {
+    if (squared == 0.0) return -INFINITY; /* nothing is nearer than a duplicate */
+    if (squared == INFINITY || low == -INFINITY) return INFINITY;
+    double bound = squared * scale2 - (double)low;
+    return (float)(bound + fabs(bound) * NEAREST_UP);
+}
+
+/* An upper bound of a scaled squared distance from its lower bound low_i + lowest and the width of the bounds. */
+static float nearest_reach(float low_i, float lowest, const Bounds *bounds) {
+    float sum = low_i + lowest;
+    if (!(-INFINITY < sum && sum < INFINITY)) return INFINITY;
+    double norms = (low_i > 0.0f ? (double)low_i : 0.0) + bounds->highest;
+    double bound = (double)low_i + (double)lowest + 2.1 * bounds->slack * norms + 8.0 * bounds->tiny;
+    return (float)(bound + fabs(bound) * NEAREST_UP);
+}
+
+/* What a squared distance must be below to enter a list whose last one is `last`; where ties may enter too, just above.
+ */
+static inline double nearest_limit(double last, bool tied) { return tied ? nextafter(last, INFINITY) : last; }
+
+/* What one look at a chunk of columns finds: the least low_j - 2 f_i.f_j among the same label and among the others, and
+ * whether a nearest distance of one of the columns may fall. */
+typedef struct {
+    float same, other;
+    bool falls;
+} Look;
+
+/* Look at the columns [from, to), whose inner products are g[from ..]. */
+static Look nearest_survey(const float *g, int64_t from, int64_t to, float low_i, int32_t code_i, const int32_t *code,
+                           const float *low, const float *ceil_same, const float *ceil_other) {
+    Singles infinite = (Singles){0.0f} + INFINITY, same = infinite, other = infinite;
+    Mask hits = (Mask){0};
+    int64_t j = from;
+    for (; j + NEAREST_LANES <= to; j += NEAREST_LANES) {
+        Mask alike = integers(code + j) == code_i;
+        Singles twice = 2.0f * singles(g + j);
+        hits |= ~(low_i - twice >= if_else(alike, singles(ceil_same + j), singles(ceil_other + j)));
+        Singles value = singles(low + j) - twice;
+        same = least_of(if_else(alike, value, infinite), same);
+        other = least_of(if_else(alike, infinite, value), other);
+    }
+    Look look = {INFINITY, INFINITY, any(hits)};
+    for (int k = 0; k < NEAREST_LANES; k++) {
+        look.same = same[k] < look.same ? same[k] : look.same;
+        look.other = other[k] < look.other ? other[k] : look.other;
+    }
+    for (; j < to; j++) {
+        float twice = 2.0f * g[j], value = low[j] - twice;
+        bool alike = code[j] == code_i;
+        look.falls |= !(low_i - twice >= (alike ? ceil_same[j] : ceil_other[j]));
+        if (alike)
+            look.same = value < look.same ? value : look.same;
+        else
+            look.other = value < look.other ? value : look.other;
+    }
+    return look;
+}
+
+/* ------------------------------------------------------------------ examples meet */
+
+/* Rows of a matrix of inner products meet the columns of a block. */
+typedef struct {
+    Bounds bounds;
+    const float *G; /* a row for each of the rows that arrive, `stride` apart */
+    int64_t stride;
+    Block rows, columns;
+    double *near[2]; /* the nearest squared distances of the columns: of the same label, of the others; */
+    float *ceil[2];  /* what the filter knows of them */
+    Look *looks;     /* scratch space: for each row of a group what the chunks hold, `chunks` apart, */
+    int64_t chunks;
+    int64_t *fallen; /* and the columns whose distances fell at a row */
+    int64_t computed; /* how many distances were computed directly */
+} Meeting;
+
+/* Look at the first `chunks` chunks for a group of rows, before the first of them joins.
+ *
+ * What is known of the columns when the later ones join can only have fallen since: a chunk that is ruled out now is
+ * ruled out then. */
+static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_t start, int64_t chunks) {
+    const Block *c = &m->columns;
+    for (int64_t span = 0; span < chunks; span += NEAREST_SPAN) {
+        int64_t end = smaller(span + NEAREST_SPAN, chunks);
+        for (int64_t r = 0; r < rows; r++) {
+            const float *g = m->G + (first + r) * m->stride;
+            float low_i = m->rows.low[start + first + r];
+            int32_t code_i = m->rows.code[start + first + r];
+            for (int64_t k = span; k < end; k++) {
+                int64_t to = smaller((k + 1) * NEAREST_CHUNK, c->n);
+                m->looks[r * m->chunks + k] = nearest_survey(g, k * NEAREST_CHUNK, to, low_i, code_i, c->code, c->low,
+                                                             m->ceil[0], m->ceil[1]);
+            }
+        }
+    }
+}
+
+/* Let row i (inner products g) meet the first n columns: its two nearest distances `own` and theirs are brought up to
+ * date. What is not below `own` does not matter. Returns how many columns have fallen. */
+static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, Look *looks, double *own) {
+    const Block *c = &m->columns;
+    const Bounds *bounds = &m->bounds;
+    const double *x = m->rows.X + i * m->rows.d;
+    float low_i = m->rows.low[i];
+    int32_t code_i = m->rows.code[i];
+    int64_t chunks = (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK, count = 0;
+    float least[2] = {INFINITY, INFINITY}, reach[2];
+    for (int64_t k = 0; k < chunks; k++) {
+        least[0] = looks[k].same < least[0] ? looks[k].same : least[0];
+        least[1] = looks[k].other < least[1] ? looks[k].other : least[1];
+    }
+    for (int side = 0; side < 2; side++) {
+        reach[side] = nearest_ceiling(own[side], bounds->scale2, 0.0f);
+        float other = nearest_reach(low_i, least[side], bounds);
+        if (chunks && other < reach[side]) reach[side] = other;
+    }
+    for (int64_t k = 0; k < chunks; k++) {
+        /* (not >=, so that minus infinity less minus infinity counts as a hit) */
+        bool close = !(low_i + looks[k].same >= reach[0]) || !(low_i + looks[k].other >= reach[1]);
+        if (!(looks[k].falls || close)) continue;
+        int64_t to = smaller((k + 1) * NEAREST_CHUNK, n);
+        for (int64_t j = k * NEAREST_CHUNK; j < to; j++) {
+            int side = c->code[j] != code_i;
+            float value = low_i - 2.0f * g[j], *ceil = m->ceil[side] + j;
+            if (value >= *ceil && value >= reach[side] - c->low[j]) continue;
+            double distance = nearest_squared(x, c->X + j * c->d, c->d), *near = m->near[side] + j;
+            m->computed++;
+            if (distance < own[side]) {
+                own[side] = distance;
+                float nearer = nearest_ceiling(distance, bounds->scale2, 0.0f);
+                if (nearer < reach[side]) reach[side] = nearer;
+            }
+            if (distance < *near) {
+                *near = distance;
+                *ceil = nearest_ceiling(distance, bounds->scale2, c->low[j]);
+                m->fallen[count++] = j;
+            }
+        }
+    }
+    return count;
+}
+
+/* Let row r of G (example i) meet the first n columns; the first `surveyed` chunks were looked at before. */
+static int64_t meeting_row(Meeting *m, int64_t i, int64_t r, int64_t n, Look *looks, int64_t surveyed, double *own) {
+    const Block *c = &m->columns;
+    const float *g = m->G + r * m->stride;
+    for (int64_t k = surveyed; k * NEAREST_CHUNK < n; k++) {
+        int64_t to = smaller((k + 1) * NEAREST_CHUNK, n);
+        looks[k] = nearest_survey(g, k * NEAREST_CHUNK, to, m->rows.low[i], m->rows.code[i], c->code, c->low,
+                                  m->ceil[0], m->ceil[1]);
+    }
+    return meeting_join(m, i, g, n, looks, own);
+}
+
+/* Write down the nearest distances of a row that is one of the columns too. */
+static void meeting_settle(const Meeting *m, int64_t i, const double *own) {
+    for (int side = 0; side < 2; side++) {
+        m->near[side][i] = own[side];
+        m->ceil[side][i] = nearest_ceiling(own[side], m->bounds.scale2, m->columns.low[i]);
+    }
+}
+
+/* Scratch space for rows that meet the columns. */
+static bool meeting_begin(Meeting *m) {
+    m->chunks = m->columns.n / NEAREST_CHUNK + 1;
+    m->computed = 0;
+    size_t looks = (size_t)m->chunks * NEAREST_GROUP * sizeof *m->looks;
+    m->fallen = malloc((size_t)m->columns.n * sizeof *m->fallen + looks);
+    if (!m->fallen) return false;
+    m->looks = (Look *)(m->fallen + m->columns.n);
+    return true;
+}
+
+/* ------------------------------------------------------------------ entries */
+
+static Bounds nearest_bounds(const Arg *in) { return (Bounds){in[0].real, in[1].real, in[2].real, in[3].real}; }
+
+/* A block from the arrays X, code, low. */
+static const char *nearest_block(const Arg *in, Block *block) {
+    REQUIRE(in[0].ndim == 2, "X must have two dimensions");
+    REQUIRE(in[1].size == in[0].shape[0] && in[2].size == in[0].shape[0], "code and low must be as long as X");
+    *block = (Block){in[0].shape[0], in[0].shape[1], float64s(&in[0]), int32s(&in[1]), float32s(&in[2])};
+    return NULL;
+}
+
+/* squared_distance(a, b) -> ((a - b) ** 2).sum() */
+static const char *squared_distance(const Arg *in, Arg *out) {
+    REQUIRE(in[0].size == in[1].size, "a and b must be of the same length");
+    out[0].real = nearest_squared(float64s(&in[0]), float64s(&in[1]), in[0].size);
+    return NULL;
+}
+
+/* nearest_scores(near, alpha): the scores of all examples, from their nearest squared distances (2 x n x 1). */
+static const char *nearest_scores(const Arg *in, Arg *out) {
+    (void)out;
+    int64_t n = in[1].size;
+    REQUIRE(in[0].size == 2 * n, "near must hold two distances for each score");
+    const double *near = float64s(&in[0]);
+    for (int64_t j = 0; j < n; j++) float64s(&in[1])[j] = nearest_ratio(near[j], near[n + j]);
+    return NULL;
+}
+
+/* nearest_refresh(n, scale2, low, near, ceil, tied): express what is known of the first n rows in the filter's new scale;
+ * near is sides x capacity x k, ceil sides x capacity. */
+static const char *nearest_refresh(const Arg *in, Arg *out) {
+    (void)out;
+    const Arg *near = in + 3, *ceil = in + 4;
+    int64_t n = in[0].integer, sides = ceil->shape[0], capacity = ceil->shape[1], k = near->shape[2];
+    REQUIRE(near->ndim == 3 && near->shape[0] == sides && near->shape[1] == capacity && k > 0, "near must fit ceil");
+    REQUIRE(n >= 0 && n <= capacity && n <= in[2].size, "n must be at most the number of rows");
+    for (int64_t side = 0; side < sides; side++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t at = side * capacity + j;
+            double last = float64s(near)[at * k + k - 1];
+            float32s(ceil)[at] = nearest_ceiling(nearest_limit(last, in[5].integer), in[1].real, float32s(&in[2])[j]);
+        }
+    return NULL;
+}
+
+/* nearest_extend(start, G, slack, tiny, highest, scale2, X, code, low, alpha, near, ceil, within, counts, at) -> computed
+ *
+ * The rows start .. join, whose inner products are the rows of G; each is ranked as it comes, among all or among those of
+ * its label (within), into the columns at .. of counts (3 x any). near (2 x n x 1) are the nearest squared distances.
+ * Returns how many distances were computed directly. */
+static const char *nearest_extend(const Arg *in, Arg *out) {
+    const Arg *G = in + 1, *near = in + 10, *ceil = in + 11, *ranks = in + 13;
+    int64_t start = in[0].integer, rows = G->shape[0], at = in[14].integer, total = ranks->shape[1];
+    Block block;
+    const char *wrong = nearest_block(in + 6, &block);
+    if (wrong) return wrong;
+    int64_t n = block.n;
+    REQUIRE(start >= 0 && start + rows <= n && G->shape[1] >= start + rows, "G must have a column for each row so far");
+    REQUIRE(in[9].size == n && near->size == 2 * n && ceil->size == 2 * n, "alpha, near and ceil must fit X");
+    REQUIRE(ranks->ndim == 2 && ranks->shape[0] == 3 && at >= 0 && at + rows <= total, "counts must have three rows");
+    block.n = start + rows;
+    Meeting m = {.bounds = nearest_bounds(in + 2), .G = float32s(G), .stride = G->stride, .rows = block, .columns = block};
+    for (int side = 0; side < 2; side++)
+        m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
+    if (!meeting_begin(&m)) return OUT_OF_MEMORY;
+    double *alpha = float64s(&in[9]);
+    int64_t *counts = int64s(ranks) + at, found[3];
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t i = start + r, in_group = r % NEAREST_GROUP, surveyed = (i - in_group) / NEAREST_CHUNK;
+        if (!in_group) meeting_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
+        double own[2] = {INFINITY, INFINITY};
+        int64_t fell = meeting_row(&m, i, r, i, m.looks + in_group * m.chunks, surveyed, own);
+        meeting_settle(&m, i, own);
+        for (int64_t e = 0; e < fell; e++) {
+            int64_t j = m.fallen[e];
+            alpha[j] = nearest_ratio(m.near[0][j], m.near[1][j]);
+        }
+        alpha[i] = nearest_ratio(own[0], own[1]);
+        if (in[12].integer)
+            nearest_rank_within(alpha, block.code, i + 1, found);
+        else
+            nearest_rank(alpha, i + 1, found);
+        for (int k = 0; k < 3; k++) counts[k * total + r] = found[k];
+    }
+    free(m.fallen);
+    out[0].integer = m.computed;
+    return NULL;
+}
+
+/* nearest_tile(start, G, slack, tiny, highest, scale2, X, code, low, born, X, code, low, near, ceil, within, place, time,
+ *              distance) -> (done, used)
+ *
+ * Let the rows start .. of a block, whose inner products are the rows of G, meet the rows of a block: all columns if they
+ * are from an earlier block, those before the row if they are from the same one (within). born (rows x 2) are the nearest
+ * squared distances of the rows among all that they have met, near (2 x columns) those of the columns at that time. Every
+ * fall of a column is written to the last three: place 2 column + side, row, distance. Where these might overflow the
+ * work stops. Returns how many rows are done, and how many falls were found. */
+static const char *nearest_tile(const Arg *in, Arg *out) {
+    const Arg *G = in + 1, *born = in + 9, *near = in + 13, *ceil = in + 14, *place = in + 16;
+    int64_t start = in[0].integer, rows = G->shape[0], room = place->size, used = 0, r;
+    bool within = in[15].integer;
+    Meeting m = {.bounds = nearest_bounds(in + 2), .G = float32s(G), .stride = G->stride};
+    const char *wrong = nearest_block(in + 6, &m.rows);
+    if (!wrong) wrong = nearest_block(in + 10, &m.columns);
+    if (wrong) return wrong;
+    int64_t n = m.columns.n;
+    REQUIRE(m.rows.d == m.columns.d, "the blocks must have the same features");
+    REQUIRE(!within || m.rows.n == n, "a block within itself must be the same twice");
+    REQUIRE(start >= 0 && start + rows <= m.rows.n, "G must have a row for each that arrives");
+    REQUIRE(G->shape[1] >= (within ? start + rows : n) && G->shape[1] <= n, "G must have a column for each that is met");
+    REQUIRE(born->size == 2 * m.rows.n, "born must have two distances for each row");
+    REQUIRE(near->size == 2 * n && ceil->size == 2 * n, "near and ceil must have two numbers for each column");
+    REQUIRE(in[17].size == room && in[18].size == room, "place, time and distance must be of the same length");
+    REQUIRE(room >= n, "place, time and distance must have room for a fall of each column");
+    for (int side = 0; side < 2; side++)
+        m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
+    if (!meeting_begin(&m)) return OUT_OF_MEMORY;
+    for (r = 0; r < rows; r++) {
+        int64_t i = start + r, in_group = r % NEAREST_GROUP, met = within ? i : n;
+        int64_t surveyed = within ? (i - in_group) / NEAREST_CHUNK : (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK;
+        if (used + met > room) break;
+        if (!in_group) meeting_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
+        double *own = float64s(born) + 2 * i;
+        int64_t fell = meeting_row(&m, i, r, met, m.looks + in_group * m.chunks, surveyed, own);
+        for (int64_t e = 0; e < fell; e++, used++) {
+            int64_t j = m.fallen[e], side = m.columns.code[j] != m.rows.code[i];
+            uint32s(place)[used] = (uint32_t)(2 * j + side);
+            uint32s(&in[17])[used] = (uint32_t)i;
+            float64s(&in[18])[used] = m.near[side][j];
+        }
+        if (within) meeting_settle(&m, i, own);
+    }
+    free(m.fallen);
+    out[0].integer = r, out[1].integer = used;
+    return NULL;
+}
+
+#define NEAREST_KERNELS \
+    ENTRY(squared_distance, "dd>f"), ENTRY(nearest_scores, "dD"), ENTRY(nearest_refresh, "nfsdSn"), \
+        ENTRY(nearest_extend, "ngffffdlsDDSnQn>n"), ENTRY(nearest_tile, "ngffffdlsDdlsDSnWWD>nn"),
 #define NEAREST_CONSTANTS

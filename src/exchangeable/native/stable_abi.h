@@ -25,9 +25,11 @@
 #endif
 
 typedef intptr_t Py_ssize_t;
+typedef struct _typeobject PyTypeObject;
+typedef struct _ts PyThreadState;
 typedef struct _object {
     Py_ssize_t ob_refcnt;
-    void *ob_type;
+    PyTypeObject *ob_type;
 } PyObject;
 typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
 typedef struct {
@@ -82,7 +84,7 @@ typedef struct {
 
 IMPORTED extern PyObject *PyExc_TypeError, *PyExc_ValueError, *PyExc_MemoryError, *PyExc_BufferError;
 IMPORTED extern PyObject _Py_NoneStruct;
-IMPORTED extern char PyFloat_Type[]; /* opaque: only its address matters */
+IMPORTED extern PyTypeObject PyFloat_Type; /* opaque: only its address matters */
 #define Py_None (&_Py_NoneStruct)
 #define Py_TYPE(object) ((object)->ob_type)
 
@@ -94,6 +96,7 @@ IMPORTED PyObject *PyLong_FromLongLong(long long);
 IMPORTED PyObject *PyLong_FromVoidPtr(void *);
 IMPORTED void *PyLong_AsVoidPtr(PyObject *);
 IMPORTED long long PyLong_AsLongLong(PyObject *);
+IMPORTED unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 IMPORTED PyObject *PyFloat_FromDouble(double);
 IMPORTED double PyFloat_AsDouble(PyObject *);
 IMPORTED PyObject *PyTuple_New(Py_ssize_t);
@@ -104,8 +107,8 @@ IMPORTED PyObject *PyErr_Occurred(void);
 IMPORTED void PyErr_Clear(void);
 IMPORTED PyObject *PyErr_NoMemory(void);
 IMPORTED PyObject *PyErr_Format(PyObject *, const char *, ...);
-IMPORTED void *PyEval_SaveThread(void);
-IMPORTED void PyEval_RestoreThread(void *);
+IMPORTED PyThreadState *PyEval_SaveThread(void);
+IMPORTED void PyEval_RestoreThread(PyThreadState *);
 IMPORTED void Py_IncRef(PyObject *);
 IMPORTED void Py_DecRef(PyObject *);
 

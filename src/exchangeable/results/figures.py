@@ -19,6 +19,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 
 from exchangeable import plots
+from exchangeable._extras import needed
 from exchangeable.martingale import Martingale
 from exchangeable.protocols import Bet, Floats
 from exchangeable.results.lines import Line, joint
@@ -260,7 +261,8 @@ def thinned(x: Floats, y: Floats, columns: int) -> tuple[Floats, Floats]:
 @contextmanager
 def _style() -> Iterator[None]:
     """Our own settings of matplotlib, whatever the user's are; a clear error where it is missing."""
-    plots.axes()
+    with needed("report", "figures"):
+        plots.axes()
     from matplotlib import style
 
     with style.context(["default", STYLE]):

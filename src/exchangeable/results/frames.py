@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -166,12 +167,16 @@ def _write(X: Floats, column: Column, categories: list[Any] | None) -> None:
 
 def _columns(data: Any, categorical: frozenset[str], drop: frozenset[str]) -> tuple[list[Column], str, Any]:
     """The columns that are not left out, the name of the library that they came in, and the frame, if it is one."""
-    import narwhals as nw
-
-    if isinstance(data, Mapping) or (isinstance(data, list) and data and isinstance(data[0], Mapping)):
-        data = _arrow(data)
+    if isinstance(data, Mapping):
+        return _mapped(data, categorical, drop), "pyarrow", None
+    if isinstance(data, list) and data and isinstance(data[0], Mapping):
+        return _mapped(_transposed(data), categorical, drop), "pyarrow", None
+    if isinstance(data, (np.ndarray, list, tuple)):
+        return _array(data, None, categorical, drop), "pyarrow", None
     if isinstance(data, (str, bytes)):
         raise ValueError(f"data must be a frame or an array, got the text {shown(data)}; read a file first")
+    import narwhals as nw
+
     try:
         frame = nw.from_native(_with_names(data), pass_through=True, allow_series=True)
     except Exception as error:
@@ -209,17 +214,53 @@ def _native(data: Any, frame: Any, features: Sequence[Column]) -> Any:
     return frame.select([name for name in frame.columns if name in names]).to_native()
 
 
-def _arrow(data: Any) -> Any:
-    import pyarrow as pa
-
-    if isinstance(data, list) and any(not isinstance(row, Mapping) or row.keys() != data[0].keys() for row in data):
+def _transposed(rows: list[Any]) -> dict[Any, list[Any]]:
+    """Rows that are dictionaries, as columns."""
+    if any(not isinstance(row, Mapping) or row.keys() != rows[0].keys() for row in rows):
         raise ValueError("data must hold the same columns in every row, got rows of others")
-    try:
-        if isinstance(data, Mapping):
-            return pa.table({str(name): values for name, values in data.items()})
-        return pa.Table.from_pylist(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise ValueError(f"data must hold columns of one length and type, got: {str(error).splitlines()[0]}") from None
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _mapped(data: Mapping[Any, Any], categorical: frozenset[str], drop: frozenset[str]) -> list[Column]:
+    """The columns of a dictionary: series of any library, arrays, or lists of Python's numbers and text."""
+    import narwhals as nw
+
+    names = [str(name) for name in data]
+    _check_names(names, categorical, drop)
+    columns = []
+    for name, values in zip(names, data.values(), strict=True):
+        if name not in drop:
+            series = nw.from_native(values, pass_through=True, allow_series=True)
+            make = _series if isinstance(series, nw.Series) else _sequence
+            columns.append(make(name, series, name in categorical))
+    lengths = {len(column.values): column.name for column in columns}
+    if len(lengths) > 1:
+        found = ", ".join(f"{length} in {shown(name)}" for length, name in lengths.items())
+        raise ValueError(f"data must hold columns of one length, got {found}")
+    return columns
+
+
+def _sequence(name: str, values: Any, categorical: bool) -> Column:
+    """A column of an array, or of any other ordered collection."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf" and not categorical:
+        return _floats(name, values)
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set)):
+        raise ValueError(f"column {shown(name)} must hold one value for each row, got {shown(values)}")
+    method = next((method for method in ("tolist", "to_pylist") if hasattr(values, method)), None)
+    listed = list(values) if method is None else getattr(values, method)()
+    if categorical or any(isinstance(value, str) for value in listed):
+        return Column(name, _categories(name, listed) if categorical else _mixed(name, listed))
+    if set(map(type, listed)) == {float}:
+        return _floats(name, np.array(listed))
+    for row, value in enumerate(listed):
+        if _missing(value):
+            _refuse(row, name, value)
+        if _beyond(value):
+            _refuse(row, name, value, BEYOND)
+        if not isinstance(value, (*REAL, Decimal)):
+            law = f"only numbers, booleans and text are allowed: convert it, or leave it out with drop=[{name!r}]"
+            raise ValueError(f"row {row}, column {shown(name)}: {law}, got {shown(value)}")
+    return _floats(name, np.array([float(value) for value in listed]))
 
 
 def _is_sparse(data: Any) -> bool:
@@ -305,6 +346,11 @@ def _series(name: str, series: Any, categorical: bool) -> Column:
         _refuse(int(missing.argmax()), name, None)
     if values.dtype.kind == "O":  # decimals
         values = np.array([float(value) for value in values])
+    return _floats(name, values)
+
+
+def _floats(name: str, values: NDArray[Any]) -> Column:
+    """Numbers, if float64 holds each of them."""
     if values.dtype.kind in "iu" and ((values > WHOLE) | (values < -WHOLE)).any():
         row = int(((values > WHOLE) | (values < -WHOLE)).argmax())
         _refuse(row, name, values[row], BEYOND)

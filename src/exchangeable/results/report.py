@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exchangeable import bets, plots
+from exchangeable._extras import needed
 from exchangeable.measures import Conditional
 from exchangeable.measures.rows import shown
 from exchangeable.protocols import Floats
@@ -72,7 +73,8 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     place = Path(path)
     if place.suffix.lower() not in SUFFIXES:
         raise ValueError(f"path must end in {' or '.join(SUFFIXES)}, got {shown(str(path))}")
-    plots.axes()  # before the work: is matplotlib there?
+    with needed("report", "the report"):  # before the work
+        plots.axes()
     part = place.with_name(f".{place.name}.part")
     if not place.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(place.parent))

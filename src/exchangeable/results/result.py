@@ -7,11 +7,13 @@ import math
 from collections.abc import Collection
 from decimal import Decimal
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from exchangeable import plots
+from exchangeable._extras import needed
 from exchangeable.martingale import amount
 from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
@@ -248,6 +250,10 @@ class Result:
         """
         import narwhals as nw
 
+        chosen: Any = library or self._library
+        if chosen == "pyarrow":
+            with needed("files", "frames of Arrow (or name another library)"):
+                import_module("pyarrow")
         columns: dict[str, Any] = {
             "n": self.path.n,
             "p": self.path.p,
@@ -258,7 +264,6 @@ class Result:
             columns["log10_evidence"] = joint(self.lines) / math.log(10.0)
         if self.split is not None:
             columns = {"row": np.asarray(self.split.rows), **columns}
-        chosen: Any = library or self._library
         try:
             native = nw.from_dict(columns, backend=chosen).to_native()
         except (ModuleNotFoundError, ValueError, TypeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -36,6 +37,7 @@ def application(store: Store, settings: Settings | None = None, *, loopback: boo
     settings = settings or Settings()
     app = FastAPI(
         title="exchangeable",
+        version=sys.modules["exchangeable"].__version__,
         description=ABOUT,
         docs_url=None,
         redoc_url=None,

@@ -9,7 +9,6 @@ import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
@@ -157,7 +156,7 @@ class _Server(Collector):
         yield _gauge("queue_requests", "Requests that wait for their commit.", requests)
         yield _gauge("database_bytes", "Size of the database and its log.", self._bytes())
         build = GaugeMetricFamily("exchangeable_build_info", "This build; always 1.", labels=["version", "python"])
-        build.add_metric([version("exchangeable"), ".".join(map(str, sys.version_info[:3]))], 1)
+        build.add_metric([sys.modules["exchangeable"].__version__, ".".join(map(str, sys.version_info[:3]))], 1)
         yield build
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from exchangeable._extras import check, needed
+
 if TYPE_CHECKING:
     from exchangeable.fleet import stream_seed
     from exchangeable.spark.columns import RefusedError, refusal
@@ -51,15 +53,11 @@ def __getattr__(name: str) -> Any:
 
 def _check() -> None:
     """Whether PySpark is there, and what its Python workers and state stores need."""
-    try:
-        import_module("google.protobuf")
+    check("spark", "Spark")
+    with needed("spark", "Spark"):
+        for module in ("google.protobuf", "pandas", "pyarrow"):
+            import_module(module)
         from pyspark.sql import GroupedData
-        from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
 
-        require_minimum_pandas_version()
-        require_minimum_pyarrow_version()
-        if not hasattr(GroupedData, "transformWithState"):  # of version 4.1
-            raise ImportError("pyspark must be of version 4.2 or newer")
-    except ImportError as error:
-        reason = " ".join(str(error).split())
-        raise ImportError(f"exchangeable.spark needs pyspark: pip install 'exchangeable[spark]' ({reason})") from error
+        if not hasattr(GroupedData, "transformWithState"):  # a cluster's own, of which there are no metadata
+            raise ImportError("its version has no transformWithState", name="pyspark")
