@@ -62,7 +62,7 @@ def build(
     avx2: bool | None = None,
     machine: str | None = None,
 ) -> Path:
-    """Compile into the folder ``target``, with further ``flags``; the library's path.
+    """Compile into the folder ``target``, with further ``flags`` (the last, so that they prevail); the library's path.
 
     With ``avx2`` the kernels are compiled a second time, for processors that have it, and chosen when they are loaded.
     """
@@ -71,8 +71,8 @@ def build(
         raise SystemExit("exchangeable needs a C compiler: install gcc or clang, or pip install ziglang")
     with_avx2 = (machine or _platform()[-1]).lower() in X86 if avx2 is None else avx2
     target.mkdir(parents=True, exist_ok=True)
-    common = [*command, *_macos(), *flags]
-    compiling = [*common, *FLAGS, *WARNINGS, *([] if sys.platform == "win32" else ["-fPIC"])]
+    common = [*command, *_macos()]
+    compiling = [*common, *FLAGS, *WARNINGS, *([] if sys.platform == "win32" else ["-fPIC"]), *flags]
     with tempfile.TemporaryDirectory() as folder:
         objects = [_compiled(compiling, "kernels.c", Path(folder, "base.o"), "-DBUILD=base")]
         chosen = []
@@ -81,7 +81,7 @@ def build(
             chosen = ["-DWITH_AVX2"]
         objects.append(_compiled(compiling, "binding.c", Path(folder, "binding.o"), *chosen))
         fresh = Path(folder, LIBRARY)
-        _run([*common, "-shared", "-o", str(fresh), *map(str, objects), *_linking()], fresh.parent)
+        _run([*common, *flags, "-shared", "-o", str(fresh), *map(str, objects), *_linking()], fresh.parent)
         place = target / f".{LIBRARY}.new"  # a process that has the old one loaded keeps it
         shutil.copyfile(fresh, place)
         os.replace(place, target / LIBRARY)

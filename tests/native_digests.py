@@ -4,8 +4,7 @@
 
 plays fixed streams through the elementary functions, every bet, alarm and measure of ``contracts.py``, keyed monitors
 and tiles, with this library in the place of the installed one (unless it is empty), and prints a JSON object: for each
-part (of those whose names begin with a PART, if there are any) a digest of all results and of the state at the end, and
-VECTOR, whether the loops for AVX2 were in use.
+part (of those whose names begin with a PART, if there are any) a digest of all results and of the state at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,5 +181,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] not in ([], [""]):
         replace(sys.argv[1])
     warnings.simplefilter("ignore")
-    found: dict[str, Any] = dict(digests(sys.argv[2:]))
-    print(json.dumps({**found, "VECTOR": sys.modules["exchangeable.native"].VECTOR}))
+    print(json.dumps(digests(sys.argv[2:])))
