@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.bets.banks import Bank, Betas, Kernels, Markovs
 from exchangeable.bets.histogram import Tree, check_tree
 from exchangeable.bets.learner import Learner, State, check_counts, check_shares, check_within
@@ -52,7 +52,8 @@ class Adaptive(Learner):
         self._state = (*(bank.fresh() for bank in banks), *(bet._state for bet in bets), _even(columns))
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.adaptive.play(state, self._fixed, DEPTHS, SHARE, p, gains)
+        arrays = [array for part in state for array in part]
+        native.adaptive(*arrays, *(array for part in self._fixed for array in part), *DEPTHS, SHARE, p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""
@@ -67,7 +68,7 @@ class Adaptive(Learner):
         for name, part in (("shares", np.exp(log_shares)), ("shares", shares), ("parts", np.exp(log_parts))):
             check_shares(name, part)
         check_counts("steps", steps[:1])
-        check_within("steps", steps[:1], 0, kernels.blend.EVERY - 1)
+        check_within("steps", steps[:1], 0, native.PORTFOLIO_EVERY - 1)
         check_within("products", products, 1e-200, 1e200)
         if not (np.abs(np.exp(log_shares + np.log(products) - steps[1]) - linear) <= 1e-6).all():
             raise ValueError("linear must be the shares as their bets have changed them, got others")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from exchangeable import kernels
+from exchangeable import kernels, native
 from exchangeable.bets.learner import Learner, State, check_shares, check_within
 from exchangeable.protocols import Floats
 
@@ -51,7 +51,7 @@ class Kernels(Bank):
 
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """Columns: the forgettings of the first order, of the second, ..."""
-        kernels.jackson.kernel(*state, *self.fixed, p, densities)
+        native.kernel(*state, *self.fixed, p, densities)
 
     @staticmethod
     def check(state: State) -> None:
@@ -75,7 +75,7 @@ class Markovs(Bank):
 
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """Columns: the orders of the first forgetting, of the second, ..."""
-        kernels.jackson.markov(*state, *self.fixed, p, densities)
+        native.markov(*state, *self.fixed, p, densities)
 
     @staticmethod
     def check(state: State) -> None:
@@ -103,7 +103,7 @@ class Betas(Bank):
 
     def play(self, state: State, p: Floats, densities: Floats) -> None:
         """A column a rate."""
-        kernels.beta.beta(*state, *self.fixed, p, densities)
+        native.beta(*state, *self.fixed, p, densities)
 
     @staticmethod
     def check(state: State) -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exchangeable import kernels
+from exchangeable import kernels, native
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
 from exchangeable.protocols import Floats, one_p, whole
 
@@ -59,10 +59,10 @@ class Tree(Learner):
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p: along one path from the root, without a copy of the tree."""
-        return float(kernels.blend.tree_step(*self._state, self.depth, self.prior == "smooth", one_p(p), False))
+        return native.tree_step(*self._state, self.depth, self.prior == "smooth", one_p(p), False)
 
     def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.blend.tree(*state, self.depth, self.prior == "smooth", p, gains)
+        native.tree(*state, self.depth, self.prior == "smooth", p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""

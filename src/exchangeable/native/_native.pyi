@@ -20,9 +20,25 @@ def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> Any:
 
 # ------------------------------------------------------------------ jackson.c
 
+def kernel(sums: Floats, weights: Floats, orders: Integers, forgetting: Floats, p: Floats, densities: Floats) -> None: ...
+def markov(
+    last: Floats, sums: Floats, weights: Floats, orders: Integers, forgetting: Floats, p: Floats, densities: Floats
+) -> None: ...
+
 # ------------------------------------------------------------------ beta.c
 
+def beta(
+    shares: Floats, totals: Floats, rates: Floats, shapes: Floats, norm: Floats, p: Floats, densities: Floats
+) -> None: ...
+
 # ------------------------------------------------------------------ histogram.c
+
+def tree(
+    counts: Floats, log_own: Floats, log_mixed: Floats, depth: int, smooth: bool, p: Floats, gains: Floats
+) -> None: ...
+def tree_step(
+    counts: Floats, log_own: Floats, log_mixed: Floats, depth: int, smooth: bool, p: float, learn: bool
+) -> float: ...
 
 # ------------------------------------------------------------------ blend.c
 
@@ -33,6 +49,10 @@ def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> Any:
 # ------------------------------------------------------------------ plugin.c
 
 # ------------------------------------------------------------------ adaptive.c
+
+PORTFOLIO_EVERY: int
+
+def adaptive(*arguments: Any) -> None: ...
 
 # ------------------------------------------------------------------ pools.c
 
