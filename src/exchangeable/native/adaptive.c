@@ -1,155 +1,215 @@
-/* The adaptive portfolio: all its loops in one call, so that a single step costs little more than its arithmetic. */
+/* The adaptive portfolio: 73 bets, a Bayes blend of them, a fixed share of them, and idleness, blended. All in one call,
+ * so that a single step costs little more than its arithmetic.
+ *
+ * The columns, a density each:
+ *
+ *     0 .. 53    Jackson kernels: for each order the forgettings
+ *     54 .. 63   Markov kernels: for each forgetting the orders
+ *     64 .. 69   Beta grids: the switching rates
+ *     70         the simple mixture of power bets
+ *     71, 72     a rough and a smooth tree
+ */
 
 enum {
-    ADAPTIVE_BLOCK = 1024, /* steps whose densities are held at a time */
-    PORTFOLIO_EVERY = 16,  /* steps after which a portfolio brings its log shares up to date */
+    PORTFOLIO_COLUMNS = 73,
+    PORTFOLIO_PADDED = 80,
+    PORTFOLIO_PARTS = 3, /* the blend, the fixed share, idleness */
+    ADAPTIVE_BETAS = 6,
+    ADAPTIVE_SIZE = 15, /* of the Beta grid */
+    ADAPTIVE_ROUGH = 10,
+    ADAPTIVE_SMOOTH = 6,  /* depths */
+    ADAPTIVE_BLOCK = 64, /* steps whose logs and cosines are computed together */
 };
+static const double ADAPTIVE_REACH = 2.5;
+static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
 static const double ADAPTIVE_TINY = 1e-200, ADAPTIVE_UNIT = 400.0; /* below that p, densities are in units of e^400 */
-static const double PORTFOLIO_EXTREME = 1e8; /* densities beyond it, or below its inverse, make it do so at once */
+static const double PORTFOLIO_SHARE = 1e-3; /* that the fixed share moves */
+static const double PORTFOLIO_WEIGHTS[PORTFOLIO_PARTS] = {0.40, 0.35, 0.25};
+static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* where products are kept */
 
-typedef struct {
-    double *log_shares, *linear, *products, *state, *shares, *log_parts;
-    double rate;
-    int64_t columns;
-} Portfolio;
-
-/* Bring the log shares up to date, and take the linear ones from them. */
-static void portfolio_to_date(Portfolio of) {
-    for (int64_t k = 0; k < of.columns; k++) {
-        of.log_shares[k] += ex_log(of.products[k]) - of.state[1];
-        of.linear[k] = ex_exp(of.log_shares[k]);
-        of.products[k] = 1.0;
-    }
-    of.state[0] = of.state[1] = 0.0;
-}
-
-/* A Bayes blend, a fixed share and idleness, blended: on densities in units of exp(unit).
+/* ------------------------------------------------------------------ Bayes: each share grows by its own bet
  *
- * The shares of the Bayes blend are kept twice: in log_shares, which never underflow, as they were some steps ago, and in
- * linear, as they are now. The products of the densities since then bring the first up to date every few steps (state:
- * how many, and the log of what the blend gained in them), or when a density is extreme.
+ * Shares never vanish: their logs are kept as they were some steps ago, with their exponentials, and apart from them the
+ * products of the densities since then. A product that leaves its range brings all up to date. Padding has share 0.
  */
-static double portfolio_step(Portfolio of, const double *f, double unit) {
-    double blended = 0.0, switched = 0.0, least = INFINITY, most = 0.0, m = (double)of.columns;
-    for (int64_t k = 0; k < of.columns; k++) {
-        if (f[k] < least) least = f[k];
-        if (f[k] > most) most = f[k];
-        of.linear[k] *= f[k];
-        of.products[k] *= f[k];
-        of.shares[k] = ((1.0 - of.rate) * of.shares[k] + of.rate / m) * f[k];
-        blended += of.linear[k];
-        switched += of.shares[k];
+
+static void bayes_fresh(double *log_shares, int64_t count, double *total, const double *shares, int64_t used) {
+    double *linear = log_shares + count, *products = linear + count;
+    *total = 0.0;
+    for (int64_t k = 0; k < count; k++) {
+        log_shares[k] = k < used ? ex_log(shares[k]) : -INFINITY;
+        linear[k] = k < used ? shares[k] : 0.0;
+        products[k] = 1.0;
+        *total += linear[k];
     }
-    for (int64_t k = 0; k < of.columns; k++) {
-        of.linear[k] /= blended;
-        of.shares[k] /= switched;
-    }
-    double log_blended = ex_log(blended), parts[3] = {log_blended + unit, ex_log(switched) + unit, 0.0};
-    of.state[0] += 1.0;
-    of.state[1] += log_blended;
-    if (of.state[0] == PORTFOLIO_EVERY || most > PORTFOLIO_EXTREME || least < 1.0 / PORTFOLIO_EXTREME)
-        portfolio_to_date(of);
-    double top = of.log_parts[2], total = 0.0;
-    for (int k = 0; k < 2; k++)
-        if (of.log_parts[k] + parts[k] > top) top = of.log_parts[k] + parts[k];
-    for (int k = 0; k < 3; k++) total += ex_exp(of.log_parts[k] + parts[k] - top);
-    double gain = top + ex_log(total);
-    for (int k = 0; k < 3; k++) of.log_parts[k] += parts[k] - gain;
-    return gain;
 }
 
-typedef struct {
-    double *counts, *log_own, *log_mixed;
-    int64_t depth;
-} AdaptiveTree;
+static void bayes_to_date(double *log_shares, int64_t count, double *total) {
+    double *linear = log_shares + count, *products = linear + count, log_total = ex_log(*total);
+    *total = 0.0;
+    for (int64_t k = 0; k < count; k++) {
+        log_shares[k] += ex_log(products[k]) - log_total;
+        linear[k] = ex_exp(log_shares[k]);
+        products[k] = 1.0;
+    }
+    for (int64_t k = 0; k < count; k++) *total += linear[k];
+}
 
+/* The density of the blend of these densities; then learn them. */
+static inline double bayes_step(double *log_shares, int64_t count, double *total, const double *densities) {
+    double *linear = log_shares + count, *products = linear + count;
+    Lanes sum = lanes_fill(0.0), least = lanes_fill(PORTFOLIO_LEAST), most = lanes_fill(PORTFOLIO_MOST);
+    LanesMask outside = lanes_less(most, least); /* none */
+    for (int64_t k = 0; k < count; k += LANES) {
+        Lanes product = lanes_mul(lanes_load(products + k), lanes_load(densities + k));
+        lanes_store(products + k, product);
+        sum = lanes_add(sum, lanes_mul(lanes_load(linear + k), product));
+        outside = lanes_or(outside, lanes_or(lanes_less(product, least), lanes_less(most, product)));
+    }
+    double grown = lanes_sum(sum), density = grown / *total;
+    *total = grown;
+    if (lanes_any(outside)) bayes_to_date(log_shares, count, total);
+    return density;
+}
+
+/* ------------------------------------------------------------------ fixed share
+ *
+ * Before each bet a part of all capital is spread evenly: w <- ((1 - s) w + s/m (sum of w)) f, kept without the factor
+ * (1 - s)/(sum of w).
+ */
+static inline double fixed_share_step(double *shares, double *total, const double *densities) {
+    const double stay = 1.0 - PORTFOLIO_SHARE;
+    double moved = PORTFOLIO_SHARE / (stay * PORTFOLIO_COLUMNS) * *total, last[LANES];
+    for (int k = 0; k < LANES; k++) last[k] = PORTFOLIO_PADDED - LANES + k < PORTFOLIO_COLUMNS ? moved : 0.0;
+    Lanes sum = lanes_fill(0.0), all = lanes_fill(moved), some = lanes_load(last);
+    for (int64_t k = 0; k < PORTFOLIO_PADDED; k += LANES) {
+        Lanes to_each = k < PORTFOLIO_PADDED - LANES ? all : some;
+        Lanes share = lanes_mul(lanes_add(lanes_load(shares + k), to_each), lanes_load(densities + k));
+        lanes_store(shares + k, share);
+        sum = lanes_add(sum, share);
+    }
+    double grown = lanes_sum(sum), density = stay * grown / *total;
+    *total = grown;
+    if (grown < BETA_LEAST || grown > BETA_MOST) beta_rescale(shares, PORTFOLIO_PADDED, total);
+    return density;
+}
+
+/* ------------------------------------------------------------------ the portfolio */
+
+/* All that it learns; adaptive.py names the parts in the same order. */
 typedef struct {
-    double *sums, *last, *pairs, *grid, *totals, *mixed;
-    AdaptiveTree rough, smooth;
-    Portfolio shares;
-    Jackson of_kernels, of_markovs;
-    const double *rates, *shapes, *norm;
-    int64_t betas, size;
+    double sums[KERNEL_TERMS][LANES];
+    double pairs[MARKOV_FORGETTINGS][MARKOV_TERMS][MARKOV_TERMS];
+    double last[MARKOV_TERMS];
+    double grids[ADAPTIVE_BETAS][ADAPTIVE_SIZE][BETA_LANES];
+    double bayes[3][PORTFOLIO_PADDED]; /* log shares, shares, products */
+    double fixed[PORTFOLIO_PADDED];
+    double parts[3][LANES]; /* as bayes, of the three parts */
+    double totals[ADAPTIVE_BETAS], bayes_total, fixed_total, parts_total;
+    double mixture[4];
+    TreeNode rough[1 << ADAPTIVE_ROUGH], smooth[1 << ADAPTIVE_SMOOTH];
 } Adaptive;
 
-/* Densities, in units of exp(units), from a column on; the next column. */
-static int64_t adaptive_fill(double *densities, int64_t columns, int64_t start, int64_t width, int64_t n,
-                             const double *units) {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < width; k++) densities[i * columns + start + k] *= ex_exp(-units[i]);
-    return start + width;
+typedef struct {
+    double kernels[KERNEL_ORDERS][KERNEL_TERMS];
+    double markovs[MARKOV_ORDERS][MARKOV_TERMS];
+    double grid[ADAPTIVE_SIZE + 1][BETA_LANES];
+} AdaptiveTables;
+
+enum { ADAPTIVE_STATE = sizeof(Adaptive) / sizeof(double), ADAPTIVE_TABLES = sizeof(AdaptiveTables) / sizeof(double) };
+
+typedef struct {
+    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK];
+} AdaptiveBlock;
+
+/* The densities of all columns at p, relative to e^unit; then learn p. */
+static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tables, double p, double log_p,
+                                      double log_q, double cosine, double sine, double unit, double *f) {
+    double cosines[KERNEL_TERMS], heights[ADAPTIVE_SIZE * BETA_LANES];
+    jackson_cosines(cosine, sine, KERNEL_TERMS, cosines);
+    kernel_bank_step(state->sums, tables->kernels, cosines, f);
+    markov_bank_step(state->last, state->pairs, tables->markovs, cosines, f + 54);
+    double top = beta_heights(tables->grid[0], ADAPTIVE_SIZE, BETA_LANES, p, log_p, log_q, heights) - unit;
+    double factor = top != 0.0 ? ex_exp(top) : 1.0;
+    for (int r = 0; r < ADAPTIVE_BETAS; r++)
+        f[64 + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
+                                       ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
+    f[70] = ex_exp(mixture_step(state->mixture, p) - unit);
+    f[71] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, p, true));
+    f[72] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, p, true));
+    for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;
+    if (unit > 0.0) {
+        double rest = ex_exp(-unit);
+        for (int k = 0; k < 64; k++) f[k] *= rest;
+        f[71] *= rest, f[72] *= rest;
+    }
 }
 
-static int64_t adaptive_fill_logs(double *densities, int64_t columns, int64_t column, const double *gains, int64_t n,
-                                  const double *units) {
-    for (int64_t i = 0; i < n; i++) densities[i * columns + column] = ex_exp(gains[i] - units[i]);
-    return column + 1;
+static inline double adaptive_step(Adaptive *state, const AdaptiveTables *tables, double p, double log_p, double log_q,
+                                   double cosine, double sine) {
+    double f[PORTFOLIO_PADDED], parts[LANES], unit = p < ADAPTIVE_TINY ? ADAPTIVE_UNIT : 0.0;
+    adaptive_densities(state, tables, p, log_p, log_q, cosine, sine, unit, f);
+    parts[0] = bayes_step(state->bayes[0], PORTFOLIO_PADDED, &state->bayes_total, f);
+    parts[1] = fixed_share_step(state->fixed, &state->fixed_total, f);
+    parts[2] = unit > 0.0 ? ex_exp(-unit) : 1.0;
+    for (int k = PORTFOLIO_PARTS; k < LANES; k++) parts[k] = 1.0;
+    return ex_log(bayes_step(state->parts[0], LANES, &state->parts_total, parts)) + unit;
 }
 
-static int64_t adaptive_tree(AdaptiveTree of, bool smooth, const double *p, int64_t n, double *densities,
-                             int64_t columns, int64_t at, double *gains, const double *units) {
-    for (int64_t i = 0; i < n; i++)
-        gains[i] = tree_log_gain(of.counts, of.log_own, of.log_mixed, of.depth, smooth, p[i], true);
-    return adaptive_fill_logs(densities, columns, at, gains, n, units);
+static void adaptive_extend(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+    AdaptiveBlock of;
+    for (int64_t lo = 0; lo < n; lo += ADAPTIVE_BLOCK, p += ADAPTIVE_BLOCK, gains += ADAPTIVE_BLOCK) {
+        int64_t steps = smaller(n - lo, ADAPTIVE_BLOCK);
+        for (int64_t i = 0; i < steps; i++) of.log_p[i] = ex_log(p[i]);
+        for (int64_t i = 0; i < steps; i++) of.log_q[i] = beta_log_rest(p[i]);
+        for (int64_t i = 0; i < steps; i++) of.cosine[i] = ex_cospi(p[i]);
+        for (int64_t i = 0; i < steps; i++) of.sine[i] = ex_sinpi(p[i]);
+        for (int64_t i = 0; i < steps; i++)
+            gains[i] = adaptive_step(state, tables, p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i]);
+    }
 }
 
-/* Bet on each p, put the log densities into gains, then learn it. */
-static const char *adaptive_block(Adaptive of, const double *p, int64_t n, double *gains, double *densities) {
-    double units[ADAPTIVE_BLOCK];
-    int64_t columns = of.shares.columns, at = 0;
-    for (int64_t i = 0; i < n; i++) units[i] = p[i] < ADAPTIVE_TINY ? ADAPTIVE_UNIT : 0.0;
-    if (jackson_kernel(of.sums, of.of_kernels, p, n, densities, columns)) return OUT_OF_MEMORY;
-    at = adaptive_fill(densities, columns, at, of.of_kernels.width * of.of_kernels.lanes, n, units);
-    if (jackson_markov(of.last, of.pairs, of.of_markovs, p, n, densities + at, columns)) return OUT_OF_MEMORY;
-    at = adaptive_fill(densities, columns, at, of.of_markovs.width * of.of_markovs.lanes, n, units);
-    if (beta_extend(of.grid, of.totals, of.rates, of.betas, of.shapes, of.norm, of.size, p, n, densities + at, columns))
-        return OUT_OF_MEMORY;
-    at = adaptive_fill(densities, columns, at, of.betas, n, units);
-    mixture_extend(of.mixed, p, n, gains);
-    at = adaptive_fill_logs(densities, columns, at, gains, n, units);
-    at = adaptive_tree(of.rough, false, p, n, densities, columns, at, gains, units);
-    adaptive_tree(of.smooth, true, p, n, densities, columns, at, gains, units);
-    for (int64_t i = 0; i < n; i++) gains[i] = portfolio_step(of.shares, densities + i * columns, units[i]);
+/* adaptive_tables(tables) */
+static const char *adaptive_tables(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == ADAPTIVE_TABLES, "tables must have ADAPTIVE_TABLES items");
+    AdaptiveTables *tables = in[0].data;
+    for (int o = 0; o < KERNEL_ORDERS; o++) jackson_weights_of(KERNEL_ORDER[o], tables->kernels[o], KERNEL_TERMS);
+    for (int o = 0; o < MARKOV_ORDERS; o++) jackson_weights_of(MARKOV_ORDER[o], tables->markovs[o], MARKOV_TERMS);
+    beta_grid_of(ADAPTIVE_SIZE, ADAPTIVE_REACH, tables->grid[0]);
     return NULL;
 }
 
-/* adaptive(sums, last, pairs, grid, totals, mixed, rough x 3, smooth x 3,
- *          log_shares, linear, products, state, shares, log_parts,
- *          weights, orders, forgetting, weights, orders, forgetting, rates, shapes, norm, depth, depth, rate, p, gains)
- */
-static const char *adaptive(const Arg *in, Arg *out) {
+/* adaptive_fresh(state) */
+static const char *adaptive_fresh(const Arg *in, Arg *out) {
     (void)out;
-    Adaptive of = {
-        .sums = float64s(&in[0]),
-        .last = float64s(&in[1]),
-        .pairs = float64s(&in[2]),
-        .grid = float64s(&in[3]),
-        .totals = float64s(&in[4]),
-        .mixed = float64s(&in[5]),
-        .rough = {float64s(&in[6]), float64s(&in[7]), float64s(&in[8]), in[27].integer},
-        .smooth = {float64s(&in[9]), float64s(&in[10]), float64s(&in[11]), in[28].integer},
-        .shares = {float64s(&in[12]), float64s(&in[13]), float64s(&in[14]), float64s(&in[15]), float64s(&in[16]),
-                   float64s(&in[17]), in[29].real, in[12].size},
-        .rates = float64s(&in[24]),
-        .shapes = float64s(&in[25]),
-        .norm = float64s(&in[26]),
-        .betas = in[24].size,
-        .size = in[25].size,
-    };
-    const char *wrong = jackson_of(in + 18, &of.of_kernels);
-    if (!wrong) wrong = jackson_of(in + 21, &of.of_markovs);
-    if (!wrong) wrong = tree_check(in + 6, in[27].integer);
-    if (!wrong) wrong = tree_check(in + 9, in[28].integer);
-    if (wrong) return wrong;
-    REQUIRE(in[30].size == in[31].size, "gains must be as long as p");
-    double *densities = malloc((size_t)(ADAPTIVE_BLOCK * in[12].size) * sizeof(double));
-    if (!densities) return OUT_OF_MEMORY;
-    for (int64_t lo = 0; lo < in[30].size && !wrong; lo += ADAPTIVE_BLOCK)
-        wrong = adaptive_block(of, float64s(&in[30]) + lo, smaller(in[30].size - lo, ADAPTIVE_BLOCK),
-                               float64s(&in[31]) + lo, densities);
-    free(densities);
-    return wrong;
+    REQUIRE(in[0].size == ADAPTIVE_STATE, "state must have ADAPTIVE_STATE items");
+    Adaptive *state = in[0].data;
+    memset(state, 0, sizeof *state);
+    double even[PORTFOLIO_COLUMNS];
+    for (int k = 0; k < PORTFOLIO_COLUMNS; k++) even[k] = 1.0 / PORTFOLIO_COLUMNS;
+    for (int r = 0; r < ADAPTIVE_BETAS; r++) {
+        for (int j = 0; j < ADAPTIVE_SIZE; j++)
+            for (int k = 0; k < ADAPTIVE_SIZE; k++) state->grids[r][j][k] = 1.0 / (ADAPTIVE_SIZE * ADAPTIVE_SIZE);
+        state->totals[r] = 1.0;
+    }
+    bayes_fresh(state->bayes[0], PORTFOLIO_PADDED, &state->bayes_total, even, PORTFOLIO_COLUMNS);
+    bayes_fresh(state->parts[0], LANES, &state->parts_total, PORTFOLIO_WEIGHTS, PORTFOLIO_PARTS);
+    memcpy(state->fixed, even, sizeof even);
+    state->fixed_total = 1.0;
+    for (int s = 0; s < 1 << ADAPTIVE_ROUGH; s++) state->rough[s].odds = 1.0;
+    for (int s = 0; s < 1 << ADAPTIVE_SMOOTH; s++) state->smooth[s].odds = 1.0;
+    return NULL;
 }
 
-#define ADAPTIVE_KERNELS ENTRY(adaptive, "DDDDDDDDDDDDDDDDDDdqddqddddnnfpo"),
-#define ADAPTIVE_CONSTANTS CONSTANT(PORTFOLIO_EVERY),
+/* adaptive(state, tables, p, gains) */
+static const char *adaptive(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES, "state and tables must have their sizes");
+    REQUIRE(in[2].size == in[3].size, "gains must be as long as p");
+    adaptive_extend(in[0].data, in[1].data, float64s(&in[2]), in[2].size, float64s(&in[3]));
+    return NULL;
+}
+
+#define ADAPTIVE_KERNELS ENTRY(adaptive_tables, "D"), ENTRY(adaptive_fresh, "D"), ENTRY(adaptive, "Ddpo"),
+#define ADAPTIVE_CONSTANTS CONSTANT(ADAPTIVE_STATE), CONSTANT(ADAPTIVE_TABLES),

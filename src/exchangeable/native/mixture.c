@@ -1,7 +1,25 @@
-/* The simple mixture of power bets, and the gamma mixture, in closed form. */
+/* Power bets, eps p^(eps - 1): one of them, and their mixtures in closed form, for every number of steps.
+ *
+ * The simple mixture: with s = n + 1 and a = -sum ln p_i,
+ *
+ *     S_n = int_0^1 eps^n e^{a (1 - eps)} d eps = e^a gamma(s, a) / a^s .
+ *
+ * Three forms, each used where all its terms are positive or tiny, so that nothing large cancels:
+ *
+ * - Kummer's series S_n = sum_k a^k / (s (s+1) ... (s+k)) for small s, and wherever it converges fast (a < s/2);
+ * - Temme's uniform expansion around a = s, with eta^2/2 = a/s - 1 - ln(a/s),
+ *   P(s, a) = erfc(-eta sqrt(s/2))/2 - e^{-s eta^2/2} / sqrt(2 pi s) * sum_k c_k(eta) s^-k; below a = s the factor
+ *   e^{-s eta^2/2} cancels against that of S_n, and erfcx takes the place of erfc;
+ * - far above, P = 1 to the last bit, and S_n is elementary.
+ *
+ * References: DLMF 8.7, 8.12; Temme (1979); Fedorova et al. (2012), equation (7).
+ */
 
-enum { MIXTURE_LEVELS = 9, MIXTURE_TERMS = 26 };
+enum { MIXTURE_LEVELS = 9, MIXTURE_TERMS = 26 }; /* powers of 1/s and of eta: below 1e-16 for s >= 100 and a >= s/2 */
+static const double MIXTURE_SMALL = 100.0; /* below it Kummer's series takes at most a few hundred terms */
 
+/* Taylor coefficients of c_k(eta): exact rationals, rounded once (DLMF 8.12.8 to 8.12.10). tests/test_bets.py computes
+ * them again. */
 static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][MIXTURE_TERMS] = {
     {-0.3333333333333333, 0.08333333333333333, -0.014814814814814815, 0.0011574074074074073, 0.0003527336860670194,
      -0.0001787551440329218, 3.919263178522438e-05, -2.185448510679992e-06, -1.85406221071516e-06,
@@ -35,9 +53,9 @@ static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][MIXTURE_TERMS] = {
      6.641498215465122e-05, -3.968365047179435e-05, 1.1375726970678419e-05, 2.507497226237533e-10,
      -1.6954149536558305e-06, 8.907507532205309e-07, -2.292934834000805e-07, 2.956794137544049e-11,
      2.8865829742708783e-08, -1.4189739437803219e-08, 3.4463580499464896e-09, -2.3024517174528067e-13,
-     -3.9409233028046403e-10, 1.86023389685045e-10, -4.356323005056618e-11, 1.278600101629623e-15, 4.67927502665792e-12,
-     -2.149246470613483e-12, 4.908815614809652e-13, -6.33859148489156e-18, -5.045332069080094e-14,
-     2.2722958222901286e-14},
+     -3.9409233028046403e-10, 1.86023389685045e-10, -4.356323005056618e-11, 1.278600101629623e-15,
+     4.67927502665792e-12, -2.149246470613483e-12, 4.908815614809652e-13, -6.33859148489156e-18,
+     -5.045332069080094e-14, 2.2722958222901286e-14},
     {-0.00033679855336635813, -6.972813758365857e-05, 0.0002772753244959392, -0.00019932570516188847,
      6.797780477937208e-05, 1.419062920643967e-07, -1.3594048189768693e-05, 8.018470256334202e-06,
      -2.291481176508095e-06, -3.252473551298454e-10, 3.4652846491085265e-07, -1.8447187191171344e-07,
@@ -62,12 +80,13 @@ static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][MIXTURE_TERMS] = {
     {-0.0006526239185953094, 0.0008394987206720873, -0.000438297098541721, -6.969091458420552e-07,
      0.00016644846642067547, -0.00012783517679769218, 4.629953263691304e-05, 4.557909867922708e-09,
      -1.0595271125805195e-05, 6.783342904865167e-06, -2.1075476666258803e-06, -1.7213731432817144e-11,
-     3.773587741611098e-07, -2.1867506700122867e-07, 6.220228804018927e-08, 6.597703826733e-16, -9.590386497425686e-09,
-     5.213214492280807e-09, -1.3991589583935709e-09, 5.382058999060575e-16, 1.9484714275467745e-10,
-     -1.0127287556389682e-10, 2.6077347197254926e-11, -5.090418699993299e-18, -3.3721464474854593e-12,
-     1.6953089140808568e-12},
+     3.773587741611098e-07, -2.1867506700122867e-07, 6.220228804018927e-08, 6.597703826733e-16,
+     -9.590386497425686e-09, 5.213214492280807e-09, -1.3991589583935709e-09, 5.382058999060575e-16,
+     1.9484714275467745e-10, -1.0127287556389682e-10, 2.6077347197254926e-11, -5.090418699993299e-18,
+     -3.3721464474854593e-12, 1.6953089140808568e-12},
 };
 
+/* Log of Kummer's series. */
 static double mixture_kummer(double s, double a) {
     double term = 1.0 / s, total = term;
     while (term > total * 1e-18) {
@@ -78,6 +97,7 @@ static double mixture_kummer(double s, double a) {
     return ex_log(total);
 }
 
+/* mu - log1p(mu) without cancellation. */
 static double mixture_half_eta_squared(double mu) {
     if (fabs(mu) > 0.1) return mu - ex_log1p(mu);
     double total = 0.0;
@@ -85,16 +105,17 @@ static double mixture_half_eta_squared(double mu) {
     return mu * mu * total;
 }
 
+/* exp(z^2) erfc(z) for z >= 0. */
 static double mixture_erfcx(double z) {
-    if (z < 10.0) return ex_exp(z * z) * ex_erfc(z);
+    if (z < 10.0) return ex_erfcx(z);
     double total = 1.0;
     for (int k = 16; k > 0; k--) total = 1.0 - (k - 0.5) / (z * z) * total;
     return total / (z * sqrt(PI));
 }
 
+/* sum_k c_k(eta) s^-k / sqrt(2 pi s), with as many terms as the last bit of a double needs. */
 static double mixture_correction(double s, double eta) {
-    int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3;
-    int terms = fabs(eta) > 0.1 ? MIXTURE_TERMS : 12;
+    int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3, terms = fabs(eta) > 0.1 ? MIXTURE_TERMS : 12;
     double total = 0.0;
     for (int k = levels - 1; k >= 0; k--) {
         double row = 0.0;
@@ -104,23 +125,25 @@ static double mixture_correction(double s, double eta) {
     return total / sqrt(2.0 * PI * s);
 }
 
+/* lnGamma(s) - s ln s + s for s >= 100. */
 static double mixture_log_stirling(double s) {
     double r = 1.0 / (s * s);
-    return 0.5 * ex_log(2.0 * PI / s) +
-           (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r / 1680.0))) / s;
+    return 0.5 * ex_log(2.0 * PI / s) + (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r / 1680.0))) / s;
 }
 
+/* log S_n of the simple mixture after n p-values with -sum ln p = a + carry. */
 static double mixture_log_value(double n, double a, double carry) {
     double s = n + 1.0;
-    if (s < 100.0) {
+    if (s < MIXTURE_SMALL) {
         if (a < s + 200.0) return mixture_kummer(s, a + carry);
         return a + carry + ex_lgamma(s) - s * ex_log(a);
     }
     if (a < 0.5 * s) return mixture_kummer(s, a + carry);
-    double mu = ((a - s) + carry) / s, half = mixture_half_eta_squared(mu), z = sqrt(s * half);
+    double mu = ((a - s) + carry) / s, half = mixture_half_eta_squared(mu);
+    double z = sqrt(s * half); /* |eta| sqrt(s/2) */
     if (mu > 0.0) {
         double value = s * half + mixture_log_stirling(s);
-        if (z < 6.5) {
+        if (z < 6.5) { /* beyond, Q < 1e-19 */
             double q = 0.5 * ex_erfc(z) + ex_exp(-s * half) * mixture_correction(s, sqrt(2.0 * half));
             value += ex_log1p(-q);
         }
@@ -129,16 +152,102 @@ static double mixture_log_value(double n, double a, double carry) {
     return mixture_log_stirling(s) + ex_log(0.5 * mixture_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
 }
 
-/* Bet on each p, then learn it; state = (n, a, carry, log S_n). */
-static void mixture_extend(double *state, const double *p, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) {
-        Sum sum = sum_add((Sum){state[1], state[2]}, -ex_log(p[i]));
-        double value = mixture_log_value(state[0] + 1.0, sum.total, sum.carry);
-        out[i] = value - state[3];
-        state[0] += 1.0;
-        state[1] = sum.total, state[2] = sum.carry, state[3] = value;
-    }
+/* log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
+ *
+ *     a + b ln c + lnG(n + b) - lnG(b) - (n + b) ln(a + c) ,   b = shape, c = rate,
+ *
+ * is, with s = n + b and y = (a + c)/s - 1,
+ *
+ *     b ln c - lnG(b) - c + (lnG(s) - s ln s + s) + s (y - ln(1 + y)) .
+ */
+static double mixture_gamma_log_value(double n, double a, double shape, double rate) {
+    double s = n + shape, y = ((a - s) + rate) / s;
+    double stirling = s >= MIXTURE_SMALL ? mixture_log_stirling(s) : ex_lgamma(s) - s * ex_log(s) + s;
+    double half = y > -0.5 ? mixture_half_eta_squared(y) : y - ex_log((a + rate) / s); /* 1 + y before rounding */
+    return shape * ex_log(rate) - ex_lgamma(shape) - rate + stirling + s * half;
 }
 
-#define MIXTURE_KERNELS
-#define MIXTURE_CONSTANTS
+/* Bet on p, then learn it: log S_{n+1} - log S_n. state = (n, -sum ln p, its carry, log S_n). */
+static inline double mixture_learn(double *state, Sum a, double value) {
+    double gain = value - state[3];
+    state[0] += 1.0;
+    state[1] = a.total, state[2] = a.carry, state[3] = value;
+    return gain;
+}
+
+static inline double mixture_step(double *state, double p) {
+    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
+    return mixture_learn(state, a, mixture_log_value(state[0] + 1.0, a.total, a.carry));
+}
+
+static inline double mixture_gamma_step(double *state, double shape, double rate, double p) {
+    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
+    return mixture_learn(state, a, mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate));
+}
+
+static void mixture_extend(double *state, const double *p, int64_t n, double *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, p[i]);
+}
+
+static void mixture_gamma_extend(double *state, double shape, double rate, const double *p, int64_t n, double *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = mixture_gamma_step(state, shape, rate, p[i]);
+}
+
+/* power(epsilon, p, out): ln epsilon + (epsilon - 1) ln p */
+static const char *power(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[1].size == in[2].size, "out must be as long as p");
+    double log_epsilon = ex_log(in[0].real), exponent = in[0].real - 1.0;
+    for (int64_t i = 0; i < in[1].size; i++)
+        float64s(&in[2])[i] = log_epsilon + exponent * ex_log(float64s(&in[1])[i]);
+    return NULL;
+}
+
+/* simple_mixture(state, p, out) */
+static const char *simple_mixture(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == 4, "state must hold 4 numbers");
+    REQUIRE(in[1].size == in[2].size, "out must be as long as p");
+    mixture_extend(float64s(&in[0]), float64s(&in[1]), in[1].size, float64s(&in[2]));
+    return NULL;
+}
+
+/* gamma_mixture(state, shape, rate, p, out) */
+static const char *gamma_mixture(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == 4, "state must hold 4 numbers");
+    REQUIRE(in[3].size == in[4].size, "out must be as long as p");
+    mixture_gamma_extend(float64s(&in[0]), in[1].real, in[2].real, float64s(&in[3]), in[3].size, float64s(&in[4]));
+    return NULL;
+}
+
+/* simple_mixture_log_value(n, a, carry) -> number */
+static const char *simple_mixture_log_value(const Arg *in, Arg *out) {
+    out[0].real = mixture_log_value(in[0].real, in[1].real, in[2].real);
+    return NULL;
+}
+
+/* gamma_mixture_log_value(n, a, shape, rate) -> number */
+static const char *gamma_mixture_log_value(const Arg *in, Arg *out) {
+    out[0].real = mixture_gamma_log_value(in[0].real, in[1].real, in[2].real, in[3].real);
+    return NULL;
+}
+
+/* mixture_coefficients(out): the table of Temme's expansion */
+static const char *mixture_coefficients(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == MIXTURE_LEVELS * MIXTURE_TERMS, "out must have the size of the table");
+    memcpy(float64s(&in[0]), MIXTURE_COEFFICIENTS, sizeof MIXTURE_COEFFICIENTS);
+    return NULL;
+}
+
+#define MIXTURE_KERNELS \
+    ENTRY(power, "fpo"), \
+    ENTRY(simple_mixture, "Dpo"), \
+    ENTRY(gamma_mixture, "Dffpo"), \
+    ENTRY(simple_mixture_log_value, "fff>f"), \
+    ENTRY(gamma_mixture_log_value, "ffff>f"), \
+    ENTRY(mixture_coefficients, "D"),
+#define MIXTURE_CONSTANTS \
+    CONSTANT(MIXTURE_LEVELS), \
+    CONSTANT(MIXTURE_TERMS),
