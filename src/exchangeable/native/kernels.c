@@ -7,6 +7,7 @@
 #include "elementary.h"
 #include "lanes.h"
 
+#include "elementary.c"
 #include "summation.c"
 #include "philox.c"
 #include "alarms.c"
@@ -37,6 +38,7 @@ extern const Entry NAMED(kernels_, BUILD)[];
 extern const Constant NAMED(constants_, BUILD)[];
 
 const Entry NAMED(kernels_, BUILD)[] = {
+    ELEMENTARY_KERNELS //
     SUMMATION_KERNELS //
     PHILOX_KERNELS //
     ALARMS_KERNELS //
@@ -58,6 +60,7 @@ const Entry NAMED(kernels_, BUILD)[] = {
 };
 
 const Constant NAMED(constants_, BUILD)[] = {
+    ELEMENTARY_CONSTANTS //
     SUMMATION_CONSTANTS //
     PHILOX_CONSTANTS //
     ALARMS_CONSTANTS //
