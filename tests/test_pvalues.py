@@ -13,9 +13,9 @@ from scipy.stats import kstest
 import contracts
 import naive
 from contracts import settled
-from exchangeable import PValues, Rank, Ranks, thetas
+from exchangeable import PValues, Rank, Ranks, native, thetas
 from exchangeable.measures import NearestNeighbour
-from exchangeable.pvalues import DRAWS, from_ranks, smoothed
+from exchangeable.pvalues import from_ranks, smoothed
 
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -52,6 +52,17 @@ def test_thetas_are_one_minus_numpys_uniforms(seed: int) -> None:
     assert contracts.same_bits(thetas(seed, 0, 5000), expected)
 
 
+@pytest.mark.parametrize("start", [0, 1, 2, 3, 4, 1021, 10**12 + 3, 2**62 + 1, 2**63 - 12])
+@pytest.mark.parametrize(("seed", "stream"), [(0, 0), (5, 1), (2**63, 7), (2**64 - 1, 2**32 - 1)])
+def test_thetas_are_made_of_numpys_words_at_every_position(seed: int, stream: int, start: int) -> None:
+    words = np.random.Philox(key=seed + stream * 2**64)
+    words.advance(start // 4)  # a counter yields four words
+    raw = words.random_raw(start % 4 + 11)[start % 4 :]
+    expected = 1.0 - (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    assert contracts.same_bits(thetas(seed, start, start + 11, stream), expected)
+    assert contracts.same_bits([native.theta(seed, stream, start + i) for i in range(11)], expected)
+
+
 def test_thetas_are_uniform_in_the_half_open_interval() -> None:
     for seed in (0, 1, 99):
         theta = thetas(seed, 0, 200_000)
@@ -74,7 +85,7 @@ def test_a_seed_is_a_whole_number(seed: int) -> None:
         thetas(seed, 0, 1)
 
 
-@pytest.mark.parametrize(("start", "stop"), [(-1, 3), (5, 4), (-2, -1)])
+@pytest.mark.parametrize(("start", "stop"), [(-1, 3), (5, 4), (-2, -1), (0, 2**63)])
 def test_positions_go_forward_from_zero(start: int, stop: int) -> None:
     with pytest.raises(ValueError, match=r"^start"):
         thetas(0, start, stop)
@@ -123,14 +134,14 @@ class Constant:
         return Ranks(*(np.array(column, np.int64) for column in zip(*ranks, strict=True)))
 
 
-def test_single_updates_draw_the_same_thetas_across_their_buffer() -> None:
-    n = 2 * DRAWS + 5
+def test_single_updates_draw_the_same_thetas() -> None:
+    n = 205
     pvalues = PValues(Constant(), seed=4)
     got = [pvalues.update(None) for _ in range(n)]
     assert np.allclose(got, thetas(4, 0, n), rtol=1e-15)
     mixed = PValues(Constant(), seed=4)
     again = [mixed.update(None) for _ in range(3)]
-    again += mixed.extend([None] * (DRAWS + 1)).tolist()
+    again += mixed.extend([None] * 101).tolist()
     again += [mixed.update(None) for _ in range(n - len(again))]
     assert contracts.same_bits(again, got)
     assert mixed.n == pvalues.n == n

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.protocols import Floats, called, in_interval, whole
 
 __all__ = ["Cusum", "Difference", "ShiryaevRoberts", "Ville"]
@@ -69,7 +69,7 @@ class Ville:
 
     def update(self, log_value: float) -> bool:
         """Whether S_n >= 1/alpha."""
-        return bool(_one(log_value) >= self.log_threshold)
+        return _one(log_value) >= self.log_threshold
 
     def extend(self, log_values: ArrayLike) -> Sounds:
         """The same for many values, one after the other."""
@@ -92,12 +92,14 @@ class _Watching(ABC):
         """The value of the statistic that sounds the alarm."""
 
     @abstractmethod
-    def _play(self, log_values: Floats, out: Floats) -> None:
-        """The statistic after each log value."""
+    def _play(self, log_values: Floats | float, out: Floats | None) -> Any:
+        """Put the statistic after each log value into out. If there is one, out is None, and it is returned."""
 
     def update(self, log_value: float) -> bool:
         """Take the next log value; does the alarm sound?"""
-        return bool(self.extend([_one(log_value)])[0])
+        statistic: float = self._play(_one(log_value), None)
+        self.n += 1
+        return statistic >= self._level()
 
     def extend(self, log_values: ArrayLike) -> Sounds:
         """The same for many values, one after the other."""
@@ -151,8 +153,8 @@ class Cusum(_Watching):
         """The value of gamma that sounds the alarm, the period."""
         return self.period
 
-    def _play(self, log_values: Floats, out: Floats) -> None:
-        kernels.alarms.cusum(*self._state, log_values, out)
+    def _play(self, log_values: Floats | float, out: Floats | None) -> float | None:
+        return native.cusum(self._state[0], log_values, out)
 
 
 class ShiryaevRoberts(_Watching):
@@ -179,8 +181,8 @@ class ShiryaevRoberts(_Watching):
         """The value of psi that sounds the alarm, the period."""
         return self.period
 
-    def _play(self, log_values: Floats, out: Floats) -> None:
-        kernels.alarms.shiryaev_roberts(*self._state, log_values, out)
+    def _play(self, log_values: Floats | float, out: Floats | None) -> float | None:
+        return native.shiryaev_roberts(self._state[0], log_values, out)
 
 
 class Difference(_Watching):
@@ -236,8 +238,8 @@ class Difference(_Watching):
             f"n/{self.period:g}, and the mean time between false alarms at least {0.5 * self.period:g} examples."
         )
 
-    def _play(self, log_values: Floats, out: Floats) -> None:
-        kernels.alarms.difference(*self._state, log_values, self.bound, out)
+    def _play(self, log_values: Floats | float, out: Floats | None) -> float | None:
+        return native.difference(self._state[0], self._state[1], self.bound, log_values, out)
 
 
 def _period(period: float) -> float:

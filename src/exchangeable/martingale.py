@@ -8,7 +8,8 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable import kernels
+from exchangeable import native
+from exchangeable.bets.learner import step
 from exchangeable.protocols import Bet, Floats, many_p, one_p
 
 DIGITS = 12  # digits of an amount: its logarithm determines no more
@@ -43,17 +44,20 @@ class Martingale:
     @property
     def log_value(self) -> float:
         """Log S_n now; 0 before the first p-value."""
-        return float(self._sum.sum())
+        total, carry = self._sum.tolist()
+        return float(total + carry)
 
     def update(self, p: float) -> float:
         """Bet on one p-value, learn it, and return log S_n."""
-        return float(self.extend([one_p(p)])[0])
+        value = native.accumulate(self._sum, step(self.bet, one_p(p)), None)
+        self.n += 1
+        return value
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on many p-values, one after the other: log S after each."""
-        gains = self.bet.extend(many_p(p))
+        gains = np.ascontiguousarray(self.bet.extend(many_p(p)), np.float64)
         values = np.empty(len(gains))
-        kernels.summation.accumulate(self._sum, gains, values)
+        native.accumulate(self._sum, gains, values)
         self.n += len(gains)
         return values
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from exchangeable import native
 from exchangeable.protocols import Floats, Measure, Ranks, is_measure, many_p, one_p, whole
 
-DRAWS = 1024  # thetas drawn at a time for single updates
 FURTHEST = 2**62  # no position lies beyond
 SEED_BITS = 53  # of a drawn seed, so that every JSON parser reads it exactly
 
@@ -37,12 +37,11 @@ def thetas(seed: int, start: int, stop: int, stream: int = 0) -> Floats:
     >>> bool((thetas(7, 0, 100)[40:60] == thetas(7, 40, 60)).all())
     True
     """
-    if not 0 <= start <= stop:
-        raise ValueError(f"start and stop must satisfy 0 <= start <= stop, got {start} and {stop}")
-    words = np.random.Philox(key=_seed(seed) + _stream(stream) * 2**64)
-    words.advance(start // 4)  # a counter yields four words
-    raw = words.random_raw(stop - start + start % 4)[start % 4 :]
-    return 1.0 - (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    if not 0 <= start <= stop < 2**63:
+        raise ValueError(f"start and stop must satisfy 0 <= start <= stop < 2**63, got {start} and {stop}")
+    out = np.empty(stop - start)
+    native.thetas(_seed(seed), _stream(stream), start, out)
+    return out
 
 
 def smoothed(greater: Number, theta: Number, equal: Number, n: Number) -> Number:
@@ -85,8 +84,6 @@ class PValues:
         self.seed = draw_seed() if seed is None else _seed(seed)
         self.stream = _stream(stream)
         self.n = whole("start", start, 0, FURTHEST)
-        self._drawn_from = 0
-        self._drawn: Floats = np.empty(0)
 
     def __repr__(self) -> str:
         return f"PValues({self.measure!r}, seed={self.seed})"
@@ -94,7 +91,7 @@ class PValues:
     def update(self, x: Any, y: Any = None) -> float:
         """Take one example and return its p-value."""
         rank = self.measure.update(x, y)
-        theta = self._theta(self.n)
+        theta = native.theta(self.seed, self.stream, self.n)
         self.n += 1
         return smoothed(float(rank.greater), theta, float(rank.equal), float(rank.n))
 
@@ -103,11 +100,6 @@ class PValues:
         p = from_ranks(self.measure.extend(X, y), seed=self.seed, stream=self.stream, start=self.n)
         self.n += len(p)
         return p
-
-    def _theta(self, position: int) -> float:
-        if not self._drawn_from <= position < self._drawn_from + len(self._drawn):
-            self._drawn_from, self._drawn = position, thetas(self.seed, position, position + DRAWS, self.stream)
-        return float(self._drawn[position - self._drawn_from])
 
 
 class Given:

@@ -6,12 +6,13 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable import kernels
-from exchangeable.bets.learner import check_shares
+from exchangeable import native
+from exchangeable.bets.learner import check_shares, step
 from exchangeable.protocols import Bet, Floats, called, in_interval, many_p, one_p, whole
 
 
@@ -25,24 +26,32 @@ class _Mixture(ABC):
         return called(self)
 
     @abstractmethod
-    def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
-        """Log densities of the mixture from those of its bets (steps x bets); the shares learn."""
+    def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> Any:
+        """Log densities of the mixture from those of its bets (steps x bets); the shares learn.
+
+        If gains is None there is one step, and its log density is returned.
+        """
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        gain = np.empty(1)
-        self._mix(self._shares.copy(), np.array([[bet.log_density(p) for bet in self.bets]]), gain)
-        return float(gain[0])
+        value = one_p(p)
+        gain: float = self._mix(self._shares.copy(), np.array([bet.log_density(value) for bet in self.bets]), None)
+        return gain
 
     def update(self, p: float) -> None:
         """Learn p."""
-        self.extend([one_p(p)])
+        self._step(one_p(p))
+
+    def _step(self, p: float) -> float:
+        gain: float = self._mix(self._shares, np.array([step(bet, p) for bet in self.bets]), None)
+        return gain
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p, then learn it."""
         values = many_p(p)
         gains = np.empty(len(values))
-        self._mix(self._shares, np.column_stack([bet.extend(values) for bet in self.bets]), gains)
+        table = np.column_stack([bet.extend(values) for bet in self.bets])
+        self._mix(self._shares, np.ascontiguousarray(table, np.float64), gains)
         return gains
 
 
@@ -67,8 +76,8 @@ class Blend(_Mixture):
         with np.errstate(divide="ignore"):
             self._shares = np.log(self.weights)  # in logs
 
-    def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
-        kernels.blend.blend(shares, table, gains)
+    def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
+        return native.blend(shares, table, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot: shares, or bankruptcy."""
@@ -97,8 +106,8 @@ class Switching(_Mixture):
         self.share = in_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
 
-    def _mix(self, shares: Floats, table: Floats, gains: Floats) -> None:
-        kernels.blend.switching(shares, self.share, table, gains)
+    def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
+        return native.switching(shares, self.share, table, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""
@@ -130,21 +139,22 @@ class Cautious:
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        gain = np.empty(1)
-        own = np.array([self.bet.log_density(p)])
-        kernels.blend.cautious(self._state.copy(), self._ring.copy(), own, gain, math.log(self.factor))
-        return float(gain[0])
+        own = float(self.bet.log_density(one_p(p)))
+        return native.cautious(self._state.copy(), self._ring.copy(), math.log(self.factor), own, None)
 
     def update(self, p: float) -> None:
         """Learn p."""
-        self.extend([one_p(p)])
+        self._step(one_p(p))
+
+    def _step(self, p: float) -> float:
+        return native.cautious(self._state, self._ring, math.log(self.factor), step(self.bet, p), None)
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p where the shadow has been winning, then learn it."""
         values = many_p(p)
         gains = np.empty(len(values))
-        own = self.bet.extend(values)
-        kernels.blend.cautious(self._state, self._ring, own, gains, math.log(self.factor))
+        own = np.ascontiguousarray(self.bet.extend(values), np.float64)
+        native.cautious(self._state, self._ring, math.log(self.factor), own, gains)
         return gains
 
     def _check_state(self) -> None:

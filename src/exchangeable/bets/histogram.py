@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from exchangeable import kernels, native
+from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
 from exchangeable.protocols import Floats, one_p, whole
 
@@ -27,8 +27,8 @@ class Histogram(Learner):
         self.bins = whole("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.blend.histogram(*state, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.histogram(state[0], p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""

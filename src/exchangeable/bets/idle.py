@@ -29,3 +29,6 @@ class Idle:
     def extend(self, p: ArrayLike) -> Floats:
         """Zeros."""
         return np.zeros(len(many_p(p)))
+
+    def _step(self, p: float) -> float:
+        return 0.0

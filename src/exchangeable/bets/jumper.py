@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from exchangeable import kernels
-from exchangeable.bets.blend import Blend
+from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_shares
-from exchangeable.protocols import Floats, called, in_interval, whole
+from exchangeable.protocols import Floats, in_interval, whole
+
+JUMPERS = native.COMPOSITE_JUMPERS
 
 
 class SleepyJumper(Learner):
@@ -35,8 +35,8 @@ class SleepyJumper(Learner):
         self.grid = whole("grid", grid, 1, 10**6)
         self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.jumper.extend(*state, self.waking, self.jumping, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.sleepy_jumper(state[0], self.waking, self.jumping, p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""
@@ -59,16 +59,18 @@ class SimpleJumper(Learner):
         self.rate = in_interval("rate", rate, 0.0, 1.0, "(0, 1]")
         self._state = (np.full(3, 1.0 / 3.0),)
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.blend.simple_jumper(*state, self.rate, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.simple_jumper(state[0], self.rate, p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""
         check_shares("shares", *self._state)
 
 
-class CompositeJumper:
+class CompositeJumper(Learner):
     """The average of five simple jumpers, of rates 1e-4, 1e-3, 1e-2, 1e-1 and 1: no rate to choose. O(1) a step.
+
+    The same as ``Blend([SimpleJumper(rate) for rate in rates])``, in one loop.
 
     >>> CompositeJumper().extend([0.01, 0.01]).round(3)
     array([0.   , 0.117])
@@ -77,19 +79,15 @@ class CompositeJumper:
     """
 
     def __init__(self) -> None:
-        self._blend = Blend([SimpleJumper(rate) for rate in (1e-4, 1e-3, 1e-2, 1e-1, 1.0)])
+        shares = np.full(JUMPERS, 1.0 / JUMPERS)
+        self._state = (np.concatenate([np.log(shares), np.full(3 * JUMPERS, 1.0 / 3.0)]),)  # log shares, then weights
 
-    def __repr__(self) -> str:
-        return called(self)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.composite_jumper(state[0], p, gains)
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
-        return self._blend.log_density(p)
-
-    def update(self, p: float) -> None:
-        """Learn p."""
-        self._blend.update(p)
-
-    def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
-        return self._blend.extend(p)
+    def _check_state(self) -> None:
+        """Admit a state from a snapshot."""
+        (state,) = self._state
+        check_shares("shares", np.exp(state[:JUMPERS]))
+        for weights in state[JUMPERS:].reshape(JUMPERS, 3):
+            check_shares("shares", weights)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable.protocols import Floats, called, many_p, one_p
+from exchangeable.protocols import Bet, Floats, called, many_p, one_p
 
 State = tuple[Any, ...]  # of arrays, and of tuples of arrays
 
@@ -17,6 +19,7 @@ class Learner(ABC):
     """A bet whose memory is a tuple of arrays, and whose recursion is one compiled loop over p-values.
 
     A subclass sets ``_state`` and plays; the betting function at p is what it would gain there, found on a copy.
+    ``_step`` and ``_play`` take p-values that have been validated.
     """
 
     _state: State
@@ -25,18 +28,25 @@ class Learner(ABC):
         return called(self)
 
     @abstractmethod
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        """Bet on each p, put the log density into gains, then let the state learn p."""
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
+        """Bet on each p, put the log density into gains, then let the state learn p.
+
+        If p is one number, gains is None, and the log density is returned.
+        """
+
+    def _step(self, p: float) -> float:
+        """Bet on one p, then learn it: the log density at p."""
+        gain: float = self._play(self._state, p, None)
+        return gain
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p; changes nothing."""
-        gains = np.empty(1)
-        self._play(copied(self._state), np.array([one_p(p)]), gains)
-        return float(gains[0])
+        gain: float = self._play(copied(self._state), one_p(p), None)
+        return gain
 
     def update(self, p: float) -> None:
         """Learn p."""
-        self.extend([one_p(p)])
+        self._step(one_p(p))
 
     def extend(self, p: ArrayLike) -> Floats:
         """Log f_i(p_i): bet on each p, then learn it."""
@@ -44,6 +54,29 @@ class Learner(ABC):
         gains = np.empty(len(values))
         self._play(self._state, values, gains)
         return gains
+
+
+def step(bet: Bet, p: float) -> float:
+    """Bet on one p, which has been validated, then learn it: the log density at p.
+
+    >>> from exchangeable.bets import Power
+    >>> round(step(Power(0.5), 0.01), 3)
+    1.609
+    """
+    own = _own_step(type(bet))
+    return float(bet.extend(np.array([p]))[0]) if own is None else own(bet, p)
+
+
+@lru_cache(maxsize=256)
+def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
+    """The method ``_step`` of a class; None if it has none, or if a subclass has its own ``extend``."""
+    for base in kind.__mro__:
+        if "_step" in vars(base):
+            own: Callable[[Bet, float], float] = vars(base)["_step"]
+            return own
+        if "extend" in vars(base):
+            return None
+    return None
 
 
 def check_shares(name: str, shares: Floats) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
 from exchangeable.protocols import Floats, called, in_interval, many_p, one_p
 
@@ -46,7 +46,7 @@ class Power:
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        return float(self.extend([one_p(p)])[0])
+        return self._step(one_p(p))
 
     def update(self, p: float) -> None:
         """Nothing to learn."""
@@ -54,8 +54,13 @@ class Power:
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p."""
-        gains: Floats = math.log(self.epsilon) + (self.epsilon - 1.0) * np.log(many_p(p))
+        values = many_p(p)
+        gains = np.empty(len(values))
+        native.power(self.epsilon, values, gains)
         return gains
+
+    def _step(self, p: float) -> float:
+        return native.power(self.epsilon, p, None)
 
 
 class SimpleMixture(Learner):
@@ -74,12 +79,8 @@ class SimpleMixture(Learner):
     def __init__(self) -> None:
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
-    def log_density(self, p: float) -> float:
-        """Log of the betting function at p: ``log S_{n+1} - log S_n``."""
-        return float(kernels.mixture.log_density(*self._state, one_p(p)))
-
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.mixture.extend(*state, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.simple_mixture(state[0], p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""
@@ -103,8 +104,8 @@ class GammaMixture(Learner):
         self.rate = in_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.mixture.gamma_extend(*state, self.shape, self.rate, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.gamma_mixture(state[0], self.shape, self.rate, p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.bets.beta import grid
 from exchangeable.bets.learner import Learner, State, check_within
 from exchangeable.protocols import Floats
@@ -41,8 +41,8 @@ class Watchful(Learner):
         self._fixed = weights, shapes, norm, EPSILONS, MIXED, WIDTHS, STEPPED
         self._state = np.zeros(len(weights)), np.zeros(2)
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.watchful.play(*state, *self._fixed, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.watchful(state[0], state[1], *self._fixed, p, gains)
 
     def _check_state(self) -> None:
         """Admit a state from a snapshot."""

@@ -8,41 +8,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from exchangeable.kernels import (
-        adaptive,
-        alarms,
-        beta,
-        blend,
-        crowd,
-        jackson,
-        jumper,
-        mixture,
         nearest,
         neighbours,
-        philox,
         plugin,
         pools,
         summation,
         sweep,
-        watchful,
     )
 
 __all__ = [
-    "adaptive",
-    "alarms",
-    "beta",
-    "blend",
-    "crowd",
-    "jackson",
-    "jumper",
-    "mixture",
     "nearest",
     "neighbours",
-    "philox",
     "plugin",
     "pools",
     "summation",
     "sweep",
-    "watchful",
 ]
 
 

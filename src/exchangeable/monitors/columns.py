@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.monitors import keys
 from exchangeable.monitors.pools import Bins, Scores
 from exchangeable.monitors.ragged import Ragged, placed
@@ -18,7 +18,7 @@ class Columns(NamedTuple):
     """The state of many streams. It is never changed in place: a call works on copies of the rows that it needs."""
 
     names: Any  # the keys, an Arrow column
-    whole: Integers  # whole and real numbers: see kernels/crowd.py
+    whole: Integers  # whole and real numbers: see native/keyed.c
     real: Floats
     bet: Floats
     alarm: Floats
@@ -29,7 +29,7 @@ class Columns(NamedTuple):
     @classmethod
     def empty(cls, bet: Floats, alarm: Floats, pool: Bins | Scores | None) -> Columns:
         """No streams, of a recipe with such states of bet and alarm."""
-        whole, real = np.empty((0, len(kernels.crowd.WHOLE)), np.int64), np.empty((0, len(kernels.crowd.REAL)))
+        whole, real = np.empty((0, native.KEYED_INTEGERS), np.int64), np.empty((0, native.KEYED_REALS))
         states = np.empty((0, len(bet))), np.empty((0, len(alarm)))
         spans = Ragged.of(np.empty(0, np.int64), np.empty(0, np.int64))
         return cls(None, whole, real, *states, spans, pool, np.empty(0, np.bool_))
@@ -39,18 +39,18 @@ class Columns(NamedTuple):
 
         A place of -1 is a new row, with these states of bet and alarm, and a seed yet to be set.
         """
-        whole = np.zeros(len(kernels.crowd.WHOLE), np.int64)
-        whole[[kernels.crowd.ALARM, kernels.crowd.CHANGE, kernels.crowd.TEST]] = -1, -1, 1
+        whole = np.zeros(native.KEYED_INTEGERS, np.int64)
+        whole[[native.KEYED_ALARM, native.KEYED_CHANGE, native.KEYED_TEST]] = -1, -1, 1
         known = places >= 0
         used = np.zeros(len(places), np.int64)
         used[known] = self.spans.used[places[known]]
         return Columns(
             None,
             _rows(self.whole, places, whole),
-            _rows(self.real, places, np.zeros(len(kernels.crowd.REAL))),
+            _rows(self.real, places, np.zeros(native.KEYED_REALS)),
             _rows(self.bet, places, bet),
             _rows(self.alarm, places, alarm),
-            self.spans.take(places, 2 * kernels.crowd.SPANS - used),
+            self.spans.take(places, 2 * native.KEYED_SPANS - used),
             None if self.pool is None else self.pool.take(places, events),
             _rows(self.checked, places, np.True_),
         )

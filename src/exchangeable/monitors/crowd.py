@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.fleet import stream_seed
 from exchangeable.measures import Frozen
 from exchangeable.measures.pools import Scored
@@ -133,17 +133,16 @@ class Monitors:
         if place < 0:
             raise ValueError(f"key must be one of the {len(self)} that have had events, got {shown(key)}")
         row, real = self._columns.whole[place].tolist(), self._columns.real[place]
-        at = kernels.crowd
-        alarmed = row[at.ALARM] >= 0
+        alarmed = row[native.KEYED_ALARM] >= 0
         return Standing(
-            n=row[at.N],
-            order=row[at.LAST],
-            log_value=float(real[at.SUM : at.CARRY + 1].sum()),
-            log_max=float(real[at.HIGH]),
-            alarm_at=row[at.ALARM] if alarmed else None,
-            changepoint=row[at.CHANGE] if alarmed else None,
-            test=row[at.TEST],
-            full=bool(row[at.FLAGS] & at.FULL),
+            n=row[native.KEYED_N],
+            order=row[native.KEYED_LAST],
+            log_value=float(real[native.KEYED_SUM : native.KEYED_CARRY + 1].sum()),
+            log_max=float(real[native.KEYED_HIGH]),
+            alarm_at=row[native.KEYED_ALARM] if alarmed else None,
+            changepoint=row[native.KEYED_CHANGE] if alarmed else None,
+            test=row[native.KEYED_TEST],
+            full=bool(row[native.KEYED_FLAGS] & native.KEYED_FLAG_FULL),
         )
 
     # -------------------------------------------------------------- events
@@ -172,7 +171,7 @@ class Monitors:
         fresh = groups.place < 0
         rows = self._rows(groups, np.diff(events.bounds))
         told = events_of.told(events, fresh, self.contiguous, rows)
-        accepted = np.flatnonzero(told.kind == kernels.crowd.STEP)
+        accepted = np.flatnonzero(told.kind == native.KEYED_STEP)
         ends = np.searchsorted(accepted, events.bounds)
         steps = self._line.extend(rows, ends[:-1], ends[1:], events.x[accepted])
         found = events_of.reported(groups.names, events, told, accepted, steps)
@@ -186,7 +185,7 @@ class Monitors:
         rows = self._columns.take(groups.place, events, bet.fresh, alarm.fresh)
         new = groups.names.filter(groups.place < 0)
         seeds = np.array([stream_seed(self.seed, key) for key in new.to_pylist()], np.uint64)
-        rows.whole[groups.place < 0, kernels.crowd.SEED] = seeds.view(np.int64)
+        rows.whole[groups.place < 0, native.KEYED_SEED] = seeds.view(np.int64)
         if not rows.checked.all():
             bet.check(rows.bet[~rows.checked])
             alarm.check(rows.alarm[~rows.checked])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.measures.rows import numbers, shown
 from exchangeable.monitors import keys as names_of
 from exchangeable.monitors.columns import Columns
@@ -43,7 +43,7 @@ class Events(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What each event is by its number, and how many numbers are missing before it: see kernels/crowd.py."""
+    """What each event is by its number, and how many numbers are missing before it: see native/keyed.c."""
 
     kind: NDArray[np.int8]
     count: Integers  # type: ignore[assignment]
@@ -81,9 +81,9 @@ def told(events: Events, fresh: NDArray[np.bool_], contiguous: bool, rows: Colum
     found = Told(
         np.empty(count, np.int8), np.ones(count, np.int64), np.zeros(count, np.uint64), np.zeros(count, np.bool_)
     )
-    spans, used = rows.spans.columns[0].reshape(-1, kernels.crowd.SPANS, 2), rows.spans.used // 2
+    spans, used = rows.spans.columns[0], rows.spans.used // 2
     bounds, order, x, content, bad, _ = events
-    kernels.crowd.sequence(bounds, order, x, content, bad, fresh, contiguous, rows.whole, spans, used, *found)
+    native.keyed_sequence(bounds, order, x, content, bad, fresh, contiguous, rows.whole, spans, used, *found)
     rows.spans.used[:] = 2 * used
     return found
 
@@ -92,7 +92,11 @@ def reported(names: Any, events: Events, found: Told, accepted: Integers, steps:
     """The rows: of the events, where the ``accepted`` ones became these steps, and of gaps."""
     row = np.empty(len(events.order), np.int64)
     kind, count, missing, unsure = found
-    key, event, kinds, orders, counts = kernels.crowd.unfold(events.bounds, events.order, kind, count, missing, row)
+    room = 2 * len(events.order) + len(events.bounds)
+    key, event, orders, counts = (np.empty(room, np.int64) for _ in range(4))
+    kinds = np.empty(room, np.int8)
+    end = native.keyed_unfold(events.bounds, events.order, kind, count, missing, row, key, event, kinds, orders, counts)
+    key, event, kinds, orders, counts = key[:end], event[:end], kinds[:end], orders[:end], counts[:end]
     full, at = Steps.blank(len(key)), row[accepted]
     full.put(at, steps, np.arange(len(at)))
     kinds[at[steps.n < 0]] = FULL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.monitor import BLOCK, FEW, Monitor
 from exchangeable.monitors.columns import Columns
 from exchangeable.monitors.players import Player
@@ -30,7 +30,7 @@ class Line:
         steps = Steps.blank(len(x))
         at, size = lo.copy(), np.full(len(lo), len(x))
         while True:
-            ended = rows.whole[:, kernels.crowd.FLAGS] & kernels.crowd.FULL != 0
+            ended = rows.whole[:, native.KEYED_FLAGS] & native.KEYED_FLAG_FULL != 0
             todo = np.where(ended, 0, np.minimum(hi - at, size))
             if not todo.any():
                 return steps
@@ -48,10 +48,10 @@ class Line:
         local, begun = Steps.blank(len(index)), np.zeros(len(lo), np.bool_)
         local.p[:] = p
         local.log_value[:] = 0.0
-        kernels.crowd.accumulate(rows.real, lo, hi, gains, local.log_value)
+        native.keyed_accumulate(rows.real, lo, hi, gains, local.log_value)
         sounds = self.alarm.play(rows.alarm, lo, hi, local.log_value)
         told = local.n, local.alarm, local.changepoint, local.test
-        kernels.crowd.settle(rows.whole, rows.real, self.restart, lo, hi, local.log_value, sounds, begun, *told)
+        native.keyed_settle(rows.whole, rows.real, self.restart, lo, hi, local.log_value, sounds, begun, *told)
         self._renew(rows, begun)
         those, _, _ = _spread(lo, hi - lo)
         steps.put(index[those], local, those)
@@ -61,11 +61,9 @@ class Line:
         """The p-values of numbers that join the pools; ``hi`` becomes the end of those that do."""
         if rows.pool is None:
             return x
-        n = rows.whole[:, kernels.crowd.N]
-        ranks = rows.pool.rank(n - rows.whole[:, kernels.crowd.SINCE], lo, hi, x)
+        ranks = rows.pool.rank(rows.whole[:, native.KEYED_N] - rows.whole[:, native.KEYED_SINCE], lo, hi, x)
         theta = np.ones(len(x))
-        seeds = np.ascontiguousarray(rows.whole[:, kernels.crowd.SEED]).view(np.uint64)
-        kernels.philox.thetas(seeds, n.copy(), lo, hi, theta)
+        native.keyed_thetas(rows.whole, lo, hi, theta)
         return smoothed(*(np.asarray(column, np.float64) for column in (ranks.greater, theta, ranks.equal, ranks.n)))
 
     def _renew(self, rows: Columns, begun: NDArray[np.bool_]) -> None:
@@ -74,7 +72,7 @@ class Line:
         rows.bet[again], rows.alarm[again] = self.bet.fresh, self.alarm.fresh
         if rows.pool is not None:
             rows.pool.clear(again)
-            rows.whole[rows.pool.full(), kernels.crowd.FLAGS] |= kernels.crowd.FULL
+            rows.whole[rows.pool.full(), native.KEYED_FLAGS] |= native.KEYED_FLAG_FULL
 
 
 def _spread(start: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import alarms, bets, kernels
+from exchangeable import alarms, bets, native
 from exchangeable.bets.learner import check_counts, check_within
 from exchangeable.protocols import Bet, Floats, Integers
 from exchangeable.snapshot import objects
@@ -52,7 +52,7 @@ class Player:
             return self._one_by_one(states, lo, hi, values)
         loop, parameters = LOOPS[type(self._part)](self._part)
         out = np.zeros(len(values))
-        loop(states, *parameters, lo, hi, values, out)
+        loop(*parameters, states, lo, hi, values, out)
         return out if self._bets else np.asarray(out >= self._part._level())
 
     def _one_by_one(self, states: Floats, lo: Integers, hi: Integers, values: Floats) -> NDArray[Any]:
@@ -116,19 +116,15 @@ def _check_one(thing: Any) -> None:
 
 
 LOOPS: dict[type, Callable[[Any], Loop]] = {
-    bets.CompositeJumper: lambda bet: (kernels.crowd.composite_jumper, (_rates(bet),)),
-    bets.GammaMixture: lambda bet: (kernels.crowd.gamma_mixture, (bet.shape, bet.rate)),
-    bets.Histogram: lambda bet: (kernels.crowd.histogram, ()),
-    bets.SimpleJumper: lambda bet: (kernels.crowd.simple_jumper, (bet.rate,)),
-    bets.SimpleMixture: lambda bet: (kernels.crowd.simple_mixture, ()),
-    bets.SleepyJumper: lambda bet: (kernels.crowd.sleepy_jumper, (bet.waking, bet.jumping)),
-    alarms.Cusum: lambda alarm: (kernels.crowd.cusum, ()),
-    alarms.ShiryaevRoberts: lambda alarm: (kernels.crowd.shiryaev_roberts, ()),
+    bets.CompositeJumper: lambda bet: (native.keyed_composite_jumper, ()),
+    bets.GammaMixture: lambda bet: (native.keyed_gamma_mixture, (bet.shape, bet.rate)),
+    bets.Histogram: lambda bet: (native.keyed_histogram, ()),
+    bets.SimpleJumper: lambda bet: (native.keyed_simple_jumper, (bet.rate,)),
+    bets.SimpleMixture: lambda bet: (native.keyed_simple_mixture, ()),
+    bets.SleepyJumper: lambda bet: (native.keyed_sleepy_jumper, (bet.waking, bet.jumping)),
+    alarms.Cusum: lambda alarm: (native.keyed_cusum, ()),
+    alarms.ShiryaevRoberts: lambda alarm: (native.keyed_shiryaev_roberts, ()),
 }
-
-
-def _rates(bet: bets.CompositeJumper) -> Floats:
-    return np.array([jumper.rate for jumper in bet._blend.bets])  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------ states of many streams, checked at once
@@ -143,7 +139,7 @@ def _check_shares(shares: Floats) -> None:
 
 
 def _check_composite(states: Floats) -> None:
-    jumpers = states.shape[1] // 4
+    jumpers = native.COMPOSITE_JUMPERS
     _check_shares(np.exp(states[:, :jumpers]))
     _check_shares(states[:, jumpers:].reshape(len(states), jumpers, 3))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.monitors.ragged import Ragged, placed
 from exchangeable.protocols import Floats, Integers, Ranks
 
@@ -13,7 +13,7 @@ from exchangeable.protocols import Floats, Integers, Ranks
 class Bins:
     """Counts of the numbers of bins, for `Frozen`: O(bins) an event, though a short pass, and O(bins) memory.
 
-    >>> Bins(np.zeros((1, 4), np.int64)).rank(np.zeros(1), np.array([0]), np.array([3]), np.array([2.0, 3.0, 2.0]))
+    >>> Bins(np.zeros((1, 4), np.int64)).rank(np.array([0]), np.array([0]), np.array([3]), np.array([2.0, 3.0, 2.0]))
     Ranks(greater=array([0, 0, 1]), equal=array([1, 1, 2]), n=array([1, 2, 3]))
     """
 
@@ -33,7 +33,7 @@ class Bins:
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Let ``x[lo[t]:hi[t]]`` join pool t, which holds so many before."""
         ranks = _alone(len(x))
-        kernels.crowd.rank_bins(self.counts, before, lo, hi, x, *ranks)
+        native.keyed_rank_bins(self.counts, before, lo, hi, x, *ranks)
         return ranks
 
     def full(self) -> NDArray[np.bool_]:
@@ -69,9 +69,9 @@ class Scores:
 
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Let ``x[lo[t]:hi[t]]`` join pool t, which holds so many before; ``hi`` becomes the end of those that did."""
-        start, used, columns = self.rows
+        start, used, (score, count) = self.rows
         ranks = _alone(len(x))
-        kernels.crowd.rank_scores(*columns, start, used, self.most, before, lo, hi, x, *ranks)
+        native.keyed_rank_scores(score, count, start, used, self.most, before, lo, hi, x, *ranks)
         return ranks
 
     def full(self) -> NDArray[np.bool_]:

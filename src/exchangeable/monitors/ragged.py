@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.protocols import Integers
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths: where each starts in the columns, and how much of them it uses.
+    """Rows of different lengths: where each starts in the columns, of int64 or float64, and how much of them it uses.
 
     >>> ragged = Ragged.of(np.array([2, 1]), np.array([7, 8, 9]))
     >>> few = ragged.take(np.array([1, -1]), np.array([1, 1]))  # the second row and a new one, with room for one more
@@ -40,7 +40,7 @@ class Ragged(NamedTuple):
         start, total = np.cumsum(used + room) - (used + room), int((used + room).sum())
         columns = tuple(np.zeros(total, column.dtype) for column in self.columns)
         for column, copy in zip(self.columns, columns, strict=True):
-            kernels.crowd.lift(column, self.start, self.used, places[known], start[known], copy)
+            native.keyed_lift(_bits(column), self.start, self.used, places[known], start[known], _bits(copy))
         return Ragged(start, used, columns)
 
     def put(self, places: Integers, rows: Ragged) -> Ragged:
@@ -52,8 +52,13 @@ class Ragged(NamedTuple):
         used[places] = rows.used
         columns = tuple(np.empty(used.sum(), column.dtype) for column in self.columns)
         for column, new, out in zip(self.columns, rows.columns, columns, strict=True):
-            kernels.crowd.splice(column, start, changed, new, rows.start, used, out)
+            native.keyed_splice(_bits(column), start, changed, _bits(new), rows.start, used, _bits(out))
         return Ragged.of(used, *columns)
+
+
+def _bits(column: NDArray[Any]) -> Integers:
+    """The same memory as int64: rows are copied alike, whatever they hold."""
+    return column.view(np.int64)
 
 
 def placed(table: NDArray[Any], places: Integers, rows: NDArray[Any]) -> NDArray[Any]:

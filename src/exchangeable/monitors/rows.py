@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable import native
 from exchangeable.protocols import Floats, Integers
 
 KINDS = ("step", "duplicate", "late", "gap", "conflict", "bad", "full")
-STEP, DUPLICATE, LATE, GAP, CONFLICT, BAD, FULL = range(len(KINDS))
+STEP, DUPLICATE, LATE, GAP = native.KEYED_STEP, native.KEYED_DUPLICATE, native.KEYED_LATE, native.KEYED_GAP
+CONFLICT, BAD, FULL = native.KEYED_CONFLICT, native.KEYED_BAD, native.KEYED_FULL
 
 
 class Rows(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.measures.rows import shown
 from exchangeable.monitors import keys
 from exchangeable.monitors.columns import Columns
@@ -27,6 +27,7 @@ HEAD = {"format", "keys", "package", "recipe", "version"}
 COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of what counts
 WHOLE, REAL, BYTES = ("<i8",), ("<f8",), ("|u1",)
 MOST, HIGHEST = 2**53, 1e300  # the largest count, and a bound of log capitals
+FLAGS = native.KEYED_FLAG_PASSED | native.KEYED_FLAG_FORGOT | native.KEYED_FLAG_FULL
 LONGEST = 200  # words of a recipe that a message shows
 
 Arrays = dict[str, NDArray[Any]]
@@ -150,19 +151,23 @@ def _counts(name: str, array: NDArray[Any]) -> NDArray[np.int64]:
 
 def _check(columns: Columns) -> None:
     """Admit columns that were stored; the states of bet and alarm are their players' to check."""
-    at, whole, real = kernels.crowd, columns.whole.T, columns.real.T
-    n, since = whole[at.N], whole[at.SINCE]
+    whole, real = columns.whole.T, columns.real.T
+    n, since = whole[native.KEYED_N], whole[native.KEYED_SINCE]
     laws = {
         "n": (since >= 0) & (since <= n) & (n <= MOST),
-        "order": whole[at.FIRST] <= whole[at.LAST],
-        "lowest": (whole[at.LOWEST] >= since) & (whole[at.LOWEST] <= n),
-        "alarm_at": (whole[at.ALARM] >= -1) & (whole[at.ALARM] != 0) & (whole[at.ALARM] <= n),
-        "changepoint": (whole[at.CHANGE] >= -1) & (whole[at.CHANGE] <= n),
-        "test": whole[at.TEST] >= 1,
-        "flags": (whole[at.FLAGS] >= 0) & (whole[at.FLAGS] <= at.PASSED | at.FORGOT | at.FULL),
-        "extremes": (real[at.LOW] <= 0.0) & (real[at.HIGH] >= 0.0) & (real[at.HIGH] < HIGHEST),
-        "log_value": (np.abs(real[at.SUM]) < HIGHEST) | (real[at.SUM] == -np.inf),
-        "carry": np.abs(real[at.CARRY]) < HIGHEST,
+        "order": whole[native.KEYED_FIRST] <= whole[native.KEYED_LAST],
+        "lowest": (whole[native.KEYED_LOWEST] >= since) & (whole[native.KEYED_LOWEST] <= n),
+        "alarm_at": (whole[native.KEYED_ALARM] >= -1)
+        & (whole[native.KEYED_ALARM] != 0)
+        & (whole[native.KEYED_ALARM] <= n),
+        "changepoint": (whole[native.KEYED_CHANGE] >= -1) & (whole[native.KEYED_CHANGE] <= n),
+        "test": whole[native.KEYED_TEST] >= 1,
+        "flags": (whole[native.KEYED_FLAGS] >= 0) & (whole[native.KEYED_FLAGS] <= FLAGS),
+        "extremes": (real[native.KEYED_LOW] <= 0.0)
+        & (real[native.KEYED_HIGH] >= 0.0)
+        & (real[native.KEYED_HIGH] < HIGHEST),
+        "log_value": (np.abs(real[native.KEYED_SUM]) < HIGHEST) | (real[native.KEYED_SUM] == -np.inf),
+        "carry": np.abs(real[native.KEYED_CARRY]) < HIGHEST,
     }
     if columns.pool is not None:
         laws["pool"] = columns.pool.totals() == n - since
@@ -177,10 +182,10 @@ def _check(columns: Columns) -> None:
 def _check_spans(columns: Columns) -> None:
     """Ranges lie one after the other, among the numbers of their stream."""
     used, spans = columns.spans.used, columns.spans.columns[0]
-    if (used % 2).any() or (used > 2 * kernels.crowd.SPANS).any():
-        raise ValueError(f"spans must be at most {kernels.crowd.SPANS} ranges a key, got others")
+    if (used % 2).any() or (used > 2 * native.KEYED_SPANS).any():
+        raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges a key, got others")
     numbers = columns.whole[np.repeat(np.arange(len(used)), used)]
-    within = (numbers[:, kernels.crowd.FIRST] <= spans) & (spans <= numbers[:, kernels.crowd.LAST])
+    within = (numbers[:, native.KEYED_FIRST] <= spans) & (spans <= numbers[:, native.KEYED_LAST])
     if not within.all() or not _rise(columns.spans, spans[:-1] <= spans[1:]):
         raise ValueError("spans must be ranges of missing numbers in order, got others")
 

@@ -1,10 +1,11 @@
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 VECTOR: int  # whether the kernels compiled for AVX2 are in use
 
@@ -49,13 +50,67 @@ def inverse_fifth_root(x: Floats, out: Floats) -> None: ...
 
 # ------------------------------------------------------------------ summation.c
 
-def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> Any: ...
+@overload
+def accumulate(state: Floats, terms: float, out: None) -> float: ...
+@overload
+def accumulate(state: Floats, terms: Floats, out: Floats) -> None: ...
+@overload
+def accumulate(state: Floats, terms: Floats | float, out: Floats | None) -> float | None: ...
 
 # ------------------------------------------------------------------ philox.c
 
+def theta(seed: int, stream: int, position: int) -> float: ...
+def thetas(seed: int, stream: int, start: int, out: Floats) -> None: ...
+
 # ------------------------------------------------------------------ alarms.c
 
+@overload
+def cusum(state: Floats, log_values: float, out: None) -> float: ...
+@overload
+def cusum(state: Floats, log_values: Floats, out: Floats) -> None: ...
+@overload
+def cusum(state: Floats, log_values: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def shiryaev_roberts(state: Floats, log_values: float, out: None) -> float: ...
+@overload
+def shiryaev_roberts(state: Floats, log_values: Floats, out: Floats) -> None: ...
+@overload
+def shiryaev_roberts(state: Floats, log_values: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def difference(state: Floats, ring: Floats, bound: float, log_values: float, out: None) -> float: ...
+@overload
+def difference(state: Floats, ring: Floats, bound: float, log_values: Floats, out: Floats) -> None: ...
+@overload
+def difference(
+    state: Floats, ring: Floats, bound: float, log_values: Floats | float, out: Floats | None
+) -> float | None: ...
+
 # ------------------------------------------------------------------ mixture.c
+
+MIXTURE_LEVELS: int
+MIXTURE_TERMS: int
+
+@overload
+def power(epsilon: float, p: float, out: None) -> float: ...
+@overload
+def power(epsilon: float, p: Floats, out: Floats) -> None: ...
+@overload
+def power(epsilon: float, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def simple_mixture(state: Floats, p: float, out: None) -> float: ...
+@overload
+def simple_mixture(state: Floats, p: Floats, out: Floats) -> None: ...
+@overload
+def simple_mixture(state: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def gamma_mixture(state: Floats, shape: float, rate: float, p: float, out: None) -> float: ...
+@overload
+def gamma_mixture(state: Floats, shape: float, rate: float, p: Floats, out: Floats) -> None: ...
+@overload
+def gamma_mixture(state: Floats, shape: float, rate: float, p: Floats | float, out: Floats | None) -> float | None: ...
+def simple_mixture_log_value(n: float, a: float, carry: float) -> float: ...
+def gamma_mixture_log_value(n: float, a: float, shape: float, rate: float) -> float: ...
+def mixture_coefficients(out: Floats) -> None: ...
 
 # ------------------------------------------------------------------ jackson.c
 
@@ -92,6 +147,12 @@ def beta(
 # ------------------------------------------------------------------ histogram.c
 
 @overload
+def histogram(counts: Floats, p: float, out: None) -> float: ...
+@overload
+def histogram(counts: Floats, p: Floats, out: Floats) -> None: ...
+@overload
+def histogram(counts: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
 def tree(nodes: Floats, depth: int, smooth: bool, p: float, gains: None) -> float: ...
 @overload
 def tree(nodes: Floats, depth: int, smooth: bool, p: Floats, gains: Floats) -> None: ...
@@ -102,9 +163,96 @@ def tree_log_odds(nodes: Floats, depth: int, smooth: bool, logs: Floats) -> int:
 
 # ------------------------------------------------------------------ blend.c
 
+@overload
+def blend(log_shares: Floats, gains: Floats, out: None) -> float: ...
+@overload
+def blend(log_shares: Floats, gains: Floats, out: Floats) -> None: ...
+@overload
+def blend(log_shares: Floats, gains: Floats, out: Floats | None) -> float | None: ...
+@overload
+def switching(shares: Floats, rate: float, gains: Floats, out: None) -> float: ...
+@overload
+def switching(shares: Floats, rate: float, gains: Floats, out: Floats) -> None: ...
+@overload
+def switching(shares: Floats, rate: float, gains: Floats, out: Floats | None) -> float | None: ...
+@overload
+def cautious(state: Floats, window: Floats, threshold: float, gains: float, out: None) -> float: ...
+@overload
+def cautious(state: Floats, window: Floats, threshold: float, gains: Floats, out: Floats) -> None: ...
+@overload
+def cautious(
+    state: Floats, window: Floats, threshold: float, gains: Floats | float, out: Floats | None
+) -> float | None: ...
+
 # ------------------------------------------------------------------ jumper.c
 
+COMPOSITE_JUMPERS: int  # how many simple jumpers a composite one has
+
+@overload
+def sleepy_jumper(weights: Floats, waking: float, jumping: float, p: float, out: None) -> float: ...
+@overload
+def sleepy_jumper(weights: Floats, waking: float, jumping: float, p: Floats, out: Floats) -> None: ...
+@overload
+def sleepy_jumper(
+    weights: Floats, waking: float, jumping: float, p: Floats | float, out: Floats | None
+) -> float | None: ...
+@overload
+def simple_jumper(weights: Floats, rate: float, p: float, out: None) -> float: ...
+@overload
+def simple_jumper(weights: Floats, rate: float, p: Floats, out: Floats) -> None: ...
+@overload
+def simple_jumper(weights: Floats, rate: float, p: Floats | float, out: Floats | None) -> float | None: ...
+@overload
+def composite_jumper(state: Floats, p: float, out: None) -> float: ...
+@overload
+def composite_jumper(state: Floats, p: Floats, out: Floats) -> None: ...
+@overload
+def composite_jumper(state: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
+
 # ------------------------------------------------------------------ watchful.c
+
+@overload
+def watchful(
+    sums: Floats,
+    scale: Floats,
+    weights: Floats,
+    shapes: Floats,
+    norm: Floats,
+    epsilons: Floats,
+    mixed: Floats,
+    widths: Floats,
+    stepped: Floats,
+    p: float,
+    out: None,
+) -> float: ...
+@overload
+def watchful(
+    sums: Floats,
+    scale: Floats,
+    weights: Floats,
+    shapes: Floats,
+    norm: Floats,
+    epsilons: Floats,
+    mixed: Floats,
+    widths: Floats,
+    stepped: Floats,
+    p: Floats,
+    out: Floats,
+) -> None: ...
+@overload
+def watchful(
+    sums: Floats,
+    scale: Floats,
+    weights: Floats,
+    shapes: Floats,
+    norm: Floats,
+    epsilons: Floats,
+    mixed: Floats,
+    widths: Floats,
+    stepped: Floats,
+    p: Floats | float,
+    out: Floats | None,
+) -> float | None: ...
 
 # ------------------------------------------------------------------ plugin.c
 
@@ -131,3 +279,121 @@ def adaptive(state: Floats, tables: Floats, p: Floats | float, gains: Floats | N
 # ------------------------------------------------------------------ sweep.c
 
 # ------------------------------------------------------------------ keyed.c
+
+KEYED_SEED: int
+KEYED_N: int
+KEYED_SINCE: int
+KEYED_FIRST: int
+KEYED_LAST: int
+KEYED_HORIZON: int
+KEYED_LOWEST: int
+KEYED_ALARM: int
+KEYED_CHANGE: int
+KEYED_TEST: int
+KEYED_FLAGS: int
+KEYED_INTEGERS: int
+KEYED_LOW: int
+KEYED_HIGH: int
+KEYED_SUM: int
+KEYED_CARRY: int
+KEYED_REALS: int
+KEYED_FLAG_PASSED: int
+KEYED_FLAG_FORGOT: int
+KEYED_FLAG_FULL: int
+KEYED_STEP: int
+KEYED_DUPLICATE: int
+KEYED_LATE: int
+KEYED_GAP: int
+KEYED_CONFLICT: int
+KEYED_BAD: int
+KEYED_FULL: int
+KEYED_NONE: int
+KEYED_SPANS: int
+
+def keyed_sequence(
+    bounds: Integers,
+    order: Integers,
+    x: Floats,
+    content: Integers,
+    bad: Bools,
+    new: Bools,
+    contiguous: bool,
+    numbers: Integers,
+    spans: Integers,
+    used: Integers,
+    kind: NDArray[np.int8],
+    count: Integers,
+    missing: NDArray[np.uint64],
+    unsure: Bools,
+) -> None: ...
+def keyed_unfold(
+    bounds: Integers,
+    order: Integers,
+    kind: NDArray[np.int8],
+    count: Integers,
+    missing: NDArray[np.uint64],
+    row: Integers,
+    stream: Integers,
+    event: Integers,
+    kinds: NDArray[np.int8],
+    orders: Integers,
+    counts: Integers,
+) -> int: ...
+def keyed_rank_bins(
+    counts: Integers,
+    before: Integers,
+    lo: Integers,
+    hi: Integers,
+    x: Floats,
+    greater: Integers,
+    equal: Integers,
+    n: Integers,
+) -> None: ...
+def keyed_rank_scores(
+    score: Floats,
+    count: Integers,
+    start: Integers,
+    used: Integers,
+    most: int,
+    before: Integers,
+    lo: Integers,
+    hi: Integers,
+    x: Floats,
+    greater: Integers,
+    equal: Integers,
+    n: Integers,
+) -> None: ...
+def keyed_thetas(numbers: Integers, lo: Integers, hi: Integers, out: Floats) -> None: ...
+def keyed_simple_jumper(rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_composite_jumper(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_sleepy_jumper(
+    waking: float, jumping: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
+def keyed_simple_mixture(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_gamma_mixture(
+    shape: float, rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
+def keyed_histogram(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_accumulate(reals: Floats, lo: Integers, hi: Integers, gains: Floats, out: Floats) -> None: ...
+def keyed_cusum(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
+def keyed_shiryaev_roberts(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
+def keyed_settle(
+    numbers: Integers,
+    reals: Floats,
+    restart: bool,
+    lo: Integers,
+    hi: Integers,
+    log_values: Floats,
+    sounds: Bools,
+    begun: Bools,
+    n: Integers,
+    alarm: Bools,
+    change: Integers,
+    test: Integers,
+) -> None: ...
+def keyed_lift(
+    column: Integers, start: Integers, used: Integers, places: Integers, to: Integers, out: Integers
+) -> None: ...
+def keyed_splice(
+    column: Integers, start: Integers, changed: Integers, rows: Integers, begin: Integers, used: Integers, out: Integers
+) -> None: ...

@@ -2,7 +2,7 @@
  *
  * Letters of a signature:
  *
- *     f  real number         n  integer, True or False
+ *     f  real number         n  integer, True or False          k  integer from 0 to 2^64 - 1 (its bits)
  *     d  float64 array       s  float32       q  int64       l  int32       w  uint32      u  uint64
  *     b  bool                c  int8          (a capital letter: an array that is written)
  *     p  float64 array, or one float          o  float64 array that is written, or None
@@ -113,6 +113,10 @@ static int argument(const Entry *entry, int at, PyObject *value, char letter, Py
     }
     if (letter == 'n') {
         arg->integer = PyLong_AsLongLong(value);
+        return arg->integer == -1 && PyErr_Occurred() ? -1 : 0;
+    }
+    if (letter == 'k') {
+        arg->integer = (int64_t)PyLong_AsUnsignedLongLong(value);
         return arg->integer == -1 && PyErr_Occurred() ? -1 : 0;
     }
     if (letter == 'o' && value == Py_None) {

@@ -1,4 +1,107 @@
 /* Capital shared among several bets on one sequence of p-values. */
 
-#define BLEND_KERNELS
+/* Bayes mixture: each share grows by its own bet,
+ *
+ *     f = sum_k w_k f_k ,   w_k <- w_k f_k / f ,
+ *
+ * on log shares and log densities (gains). Returns log f; minus infinity if every bet with a share is bankrupt.
+ */
+static inline double blend_step(double *log_shares, const double *gains, int64_t bets) {
+    double top = -INFINITY, total = 0.0;
+    for (int64_t k = 0; k < bets; k++) {
+        double value = log_shares[k] + gains[k];
+        top = value > top ? value : top;
+    }
+    if (top == -INFINITY) {
+        for (int64_t k = 0; k < bets; k++) log_shares[k] = -INFINITY;
+        return -INFINITY;
+    }
+    for (int64_t k = 0; k < bets; k++) total += ex_exp(log_shares[k] + gains[k] - top);
+    double gain = top + ex_log(total);
+    for (int64_t k = 0; k < bets; k++) log_shares[k] += gains[k] - gain;
+    return gain;
+}
+
+/* Fixed share: before each bet the part `rate` of all capital is spread evenly over the m bets,
+ *
+ *     w_k <- ((1 - rate) w_k + rate / m) f_k / f ,   f = sum_k ((1 - rate) w_k + rate / m) f_k .
+ *
+ * The shares sum to one. If all capital is where the density is zero, they become even.
+ */
+static inline double switching_step(double *shares, double rate, const double *gains, int64_t bets) {
+    double top = gains[0], total = 0.0;
+    for (int64_t k = 1; k < bets; k++) top = gains[k] > top ? gains[k] : top;
+    if (top == -INFINITY) return -INFINITY;
+    for (int64_t k = 0; k < bets; k++) {
+        shares[k] = ((1.0 - rate) * shares[k] + rate / (double)bets) * ex_exp(gains[k] - top);
+        total += shares[k];
+    }
+    if (total == 0.0) {
+        for (int64_t k = 0; k < bets; k++) shares[k] = 1.0 / (double)bets;
+        return -INFINITY;
+    }
+    for (int64_t k = 0; k < bets; k++) shares[k] /= total;
+    return top + ex_log(total);
+}
+
+/* Take the gain of a step only if the shadow's log capital had risen by `threshold` above its recent minimum.
+ *
+ * state = (steps, log capital of the shadow, first, last). The ring `window` has two rows of `size`: the steps and the
+ * values that may yet become the minimum of the last `size` values. Values increase from first to last.
+ */
+static void cautious_path(double *state, double *window, int64_t size, double threshold, const double *gains, int64_t n,
+                          double *out) {
+    double steps = state[0], shadow = state[1], *when = window, *value = window + size;
+    int64_t first = (int64_t)state[2], last = (int64_t)state[3];
+    for (int64_t i = 0; i < n; i++) {
+        double gain = gains[i];
+        out[i] = shadow - value[first % size] >= threshold ? gain : 0.0;
+        steps += 1.0;
+        shadow += gain;
+        while (first < last && when[first % size] < steps - (double)(size - 1)) first++;
+        while (first < last && value[(last - 1) % size] >= shadow) last--;
+        when[last % size] = steps, value[last % size] = shadow;
+        last++;
+    }
+    state[0] = steps, state[1] = shadow, state[2] = (double)first, state[3] = (double)last;
+}
+
+/* blend(log_shares, gains, out); gains are steps x bets */
+static const char *blend(const Arg *in, Arg *out) {
+    (void)out;
+    int64_t bets = in[0].size, steps = in[2].size;
+    REQUIRE(bets > 0 && in[1].size == steps * bets, "gains must have a row for each step and a column for each share");
+    for (int64_t i = 0; i < steps; i++)
+        float64s(&in[2])[i] = blend_step(float64s(&in[0]), float64s(&in[1]) + i * bets, bets);
+    return NULL;
+}
+
+/* switching(shares, rate, gains, out); gains are steps x bets */
+static const char *switching(const Arg *in, Arg *out) {
+    (void)out;
+    int64_t bets = in[0].size, steps = in[3].size;
+    REQUIRE(bets > 0 && in[2].size == steps * bets, "gains must have a row for each step and a column for each share");
+    for (int64_t i = 0; i < steps; i++)
+        float64s(&in[3])[i] = switching_step(float64s(&in[0]), in[1].real, float64s(&in[2]) + i * bets, bets);
+    return NULL;
+}
+
+/* cautious(state, window, threshold, gains, out) */
+static const char *cautious(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == 4, "state must hold 4 numbers");
+    REQUIRE(in[1].ndim == 2 && in[1].shape[0] == 2 && in[1].shape[1] > 0, "window must have two rows");
+    double first = float64s(&in[0])[2], last = float64s(&in[0])[3];
+    REQUIRE(first >= 0.0 && last > first && last <= 0x1p53 && last - first <= (double)in[1].shape[1],
+            "state must hold a part of the ring");
+    REQUIRE(in[3].size == in[4].size, "out must be as long as gains");
+    cautious_path(float64s(&in[0]), float64s(&in[1]), in[1].shape[1], in[2].real, float64s(&in[3]), in[3].size,
+                  float64s(&in[4]));
+    return NULL;
+}
+
+#define BLEND_KERNELS \
+    ENTRY(blend, "Ddo"), \
+    ENTRY(switching, "Dfdo"), \
+    ENTRY(cautious, "DDfpo"),
 #define BLEND_CONSTANTS

@@ -1,4 +1,98 @@
-/* Jumpers: gamblers who change their strategy at random. */
+/* Jumpers: gamblers who change their strategy at random, with several strategies mixed exactly. */
 
-#define JUMPER_KERNELS
-#define JUMPER_CONSTANTS
+/* The sleepy jumper. Asleep capital A does not bet; awake capital w_eps bets eps p^(eps - 1), eps = 1/G, 2/G, .., 1.
+ * With W = sum w, R = waking, J = jumping,
+ *
+ *     A <- (1 - R) A + R W ,   w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .
+ *
+ * `weights` = (A, w_1 .. w_G) sum to one. The factor p^(1/G - 1) of the boldest bet is taken out, so that nothing
+ * overflows however small p is. Returns the log density at p.
+ */
+static inline double sleepy_jumper_step(double *weights, int64_t grid, double waking, double jumping, double p) {
+    double G = (double)grid, asleep = weights[0], awake = 0.0;
+    for (int64_t j = 1; j <= grid; j++) awake += weights[j];
+    double log_p = ex_log(p), boldest = (1.0 / G - 1.0) * log_p;
+    double moved = waking * asleep / G + (1.0 - waking) * jumping * awake / G;
+    double stay = (1.0 - waking) * (1.0 - jumping), power = 1.0, ratio = ex_exp(log_p / G);
+    weights[0] = ((1.0 - waking) * asleep + waking * awake) * ex_exp(-boldest);
+    double total = weights[0];
+    for (int64_t j = 1; j <= grid; j++) {
+        weights[j] = (moved + stay * weights[j]) * ((double)j / G) * power;
+        total += weights[j];
+        power *= ratio;
+    }
+    for (int64_t j = 0; j <= grid; j++) weights[j] /= total;
+    return ex_log(total) + boldest;
+}
+
+static void sleepy_jumper_path(double *weights, int64_t grid, double waking, double jumping, const double *p, int64_t n,
+                               double *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = sleepy_jumper_step(weights, grid, waking, jumping, p[i]);
+}
+
+#define SIMPLE_JUMPER 3 /* gamblers */
+
+/* The simple jumper: f_e(p) = 1 + e (p - 1/2) with e = -1, 0, 1; the weights w sum to one.
+ *
+ *     w_e <- ((1 - rate) w_e + rate/3) f_e(p) / f(p) ,   f(p) = sum_e ((1 - rate) w_e + rate/3) f_e(p)
+ */
+static inline double simple_jumper_step(double *weights, double rate, double p) {
+    double total = 0.0;
+    for (int k = 0; k < SIMPLE_JUMPER; k++) {
+        weights[k] = ((1.0 - rate) * weights[k] + rate / 3.0) * (1.0 + (k - 1.0) * (p - 0.5));
+        total += weights[k];
+    }
+    for (int k = 0; k < SIMPLE_JUMPER; k++) weights[k] /= total;
+    return ex_log(total);
+}
+
+static void simple_jumper_path(double *weights, double rate, const double *p, int64_t n, double *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = simple_jumper_step(weights, rate, p[i]);
+}
+
+/* The composite jumper: simple jumpers of several rates, blended. A state is their log shares, then their weights. */
+enum { COMPOSITE_JUMPERS = 5, COMPOSITE_STATE = COMPOSITE_JUMPERS * (1 + SIMPLE_JUMPER) };
+static const double COMPOSITE_RATES[COMPOSITE_JUMPERS] = {1e-4, 1e-3, 1e-2, 1e-1, 1.0};
+
+static void composite_jumper_path(double *state, const double *p, int64_t n, double *out) {
+    double gains[COMPOSITE_JUMPERS];
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < COMPOSITE_JUMPERS; k++)
+            gains[k] = simple_jumper_step(state + COMPOSITE_JUMPERS + SIMPLE_JUMPER * k, COMPOSITE_RATES[k], p[i]);
+        out[i] = blend_step(state, gains, COMPOSITE_JUMPERS);
+    }
+}
+
+/* sleepy_jumper(weights, waking, jumping, p, out) */
+static const char *sleepy_jumper(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size >= 2, "weights must hold at least 2 numbers");
+    REQUIRE(in[3].size == in[4].size, "out must be as long as p");
+    sleepy_jumper_path(float64s(&in[0]), in[0].size - 1, in[1].real, in[2].real, float64s(&in[3]), in[3].size,
+                       float64s(&in[4]));
+    return NULL;
+}
+
+/* simple_jumper(weights, rate, p, out) */
+static const char *simple_jumper(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == SIMPLE_JUMPER, "weights must hold 3 numbers");
+    REQUIRE(in[2].size == in[3].size, "out must be as long as p");
+    simple_jumper_path(float64s(&in[0]), in[1].real, float64s(&in[2]), in[2].size, float64s(&in[3]));
+    return NULL;
+}
+
+/* composite_jumper(state, p, out) */
+static const char *composite_jumper(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == COMPOSITE_STATE, "state must hold 20 numbers");
+    REQUIRE(in[1].size == in[2].size, "out must be as long as p");
+    composite_jumper_path(float64s(&in[0]), float64s(&in[1]), in[1].size, float64s(&in[2]));
+    return NULL;
+}
+
+#define JUMPER_KERNELS \
+    ENTRY(sleepy_jumper, "Dffpo"), \
+    ENTRY(simple_jumper, "Dfpo"), \
+    ENTRY(composite_jumper, "Dpo"),
+#define JUMPER_CONSTANTS CONSTANT(COMPOSITE_JUMPERS),

@@ -94,6 +94,7 @@ IMPORTED PyObject *PyLong_FromLongLong(long long);
 IMPORTED PyObject *PyLong_FromVoidPtr(void *);
 IMPORTED void *PyLong_AsVoidPtr(PyObject *);
 IMPORTED long long PyLong_AsLongLong(PyObject *);
+IMPORTED unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 IMPORTED PyObject *PyFloat_FromDouble(double);
 IMPORTED double PyFloat_AsDouble(PyObject *);
 IMPORTED PyObject *PyTuple_New(Py_ssize_t);

@@ -28,7 +28,7 @@ from exchangeable.protocols import Bet, Floats, Path, Step, is_alarm, whole
 from exchangeable.pvalues import Given, PValues
 
 PARTS = "_"  # how the names of classes begin that only stand within others
-MADE = frozenset({"_bank", "_drawn", "_drawn_from", "_fixed"})  # attributes that are made anew
+MADE = frozenset({"_bank", "_fixed"})  # attributes that are made anew
 MOST = 2**53  # the largest count
 MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError)  # what nonsense does to a constructor
 

@@ -1,0 +1,271 @@
+"""The kernels of bets, alarms and keyed streams: a single step is a step of a path, and wrong shapes are refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from exchangeable import native
+from exchangeable.bets import (
+    Blend,
+    Cautious,
+    CompositeJumper,
+    GammaMixture,
+    Histogram,
+    Idle,
+    Power,
+    SimpleJumper,
+    SimpleMixture,
+    SleepyJumper,
+    Switching,
+    Watchful,
+)
+from exchangeable.bets.learner import step
+from exchangeable.martingale import Martingale
+from exchangeable.protocols import Floats
+
+BETS: dict[str, Callable[[], Any]] = {
+    "blend": lambda: Blend([SimpleMixture(), Histogram(), Idle()], [0.5, 0.5, 0.0]),
+    "cautious": lambda: Cautious(SimpleMixture(), factor=2.0, window=5),
+    "composite-jumper": CompositeJumper,
+    "gamma-mixture": lambda: GammaMixture(2.0, 0.5),
+    "histogram": lambda: Histogram(7),
+    "idle": Idle,
+    "power": lambda: Power(0.3),
+    "simple-jumper": SimpleJumper,
+    "simple-mixture": SimpleMixture,
+    "sleepy-jumper": lambda: SleepyJumper(grid=9),
+    "switching": lambda: Switching([Power(0.5), SimpleJumper()], 0.1),
+    "watchful": Watchful,
+}
+P = np.concatenate([1.0 - np.random.default_rng(0).random(60), [1e-300, 5e-324, 1.0, 1.0 - 2.0**-53]])
+
+
+@pytest.mark.parametrize("name", BETS)
+def test_single_steps_are_those_of_a_path(name: str) -> None:
+    whole, one, martingale = BETS[name](), BETS[name](), Martingale(BETS[name]())
+    gains = whole.extend(P)
+    assert [step(one, p) for p in P.tolist()] == gains.tolist()
+    assert [martingale.update(p) for p in P.tolist()] == Martingale(BETS[name]()).extend(P).tolist()
+    assert one.extend(P).tolist() == whole.extend(P).tolist()  # both have learnt the same
+
+
+class Doubled(Power):
+    """Another's bet: only ``extend`` is its own."""
+
+    def extend(self, p: Any) -> Floats:
+        return 2.0 * super().extend(p)
+
+
+class Listed:
+    """Another's bet, without any of our classes, whose gains are a list."""
+
+    def log_density(self, p: float) -> float:
+        return 0.5
+
+    def update(self, p: float) -> None:
+        pass
+
+    def extend(self, p: Any) -> Any:
+        return [0.5] * len(p)
+
+
+@pytest.mark.parametrize(("make", "gain"), [(lambda: Doubled(0.5), 2.0 * math.log(0.5)), (Listed, 0.5)])
+def test_bets_of_others_are_played_by_extend(make: Callable[[], Any], gain: float) -> None:
+    assert step(make(), 1.0) == gain
+    assert Martingale(make()).update(1.0) == Martingale(make()).extend([1.0])[0] == gain
+    for mixed in (lambda: Blend([make(), Idle()]), lambda: Switching([make(), Idle()]), lambda: Cautious(make())):
+        one = mixed()
+        assert [step(one, 1.0) for _ in range(3)] == mixed().extend(np.ones(3)).tolist()
+    assert step(Blend([make()]), 1.0) == gain
+
+
+def floats(*shape: int) -> Floats:
+    return np.full(shape, 0.5)
+
+
+def integers(*shape: int) -> Any:
+    return np.zeros(shape, np.int64)
+
+
+def truths(*shape: int) -> Any:
+    return np.zeros(shape, np.bool_)
+
+
+RING = np.array([0.0, 0.0, 3.0])
+WATCHFUL = floats(9), floats(2), floats(9), floats(2), floats(2, 2), floats(1), floats(1), floats(1), floats(1)
+COLUMNS: tuple[Any, ...] = integers(2), integers(2), integers(2)
+RANGES = np.array([0, 1]), np.array([1, 2])
+SEQUENCE: tuple[Any, ...] = (
+    np.array([0, 1, 2]),
+    *(integers(2), floats(2), integers(2), truths(2)),
+    *(truths(2), True, integers(2, 11), integers(2, 16, 2), integers(2)),
+    *(np.zeros(2, np.int8), integers(2), np.zeros(2, np.uint64), truths(2)),
+)
+UNFOLD: tuple[Any, ...] = (
+    np.array([0, 1, 2]),
+    *(integers(2), np.zeros(2, np.int8), integers(2), np.zeros(2, np.uint64), integers(2)),
+    *(integers(7), integers(7), np.zeros(7, np.int8), integers(7), integers(7)),
+)
+SETTLE: tuple[Any, ...] = (
+    *(integers(2, 11), floats(2, 4), True, *RANGES, floats(2), truths(2)),
+    *(truths(2), integers(2), truths(2), integers(2), integers(2)),
+)
+# of each kernel a call that it takes
+CALLS: dict[str, tuple[Any, ...]] = {
+    "accumulate": (floats(2), floats(3), floats(3)),
+    "blend": (floats(2), floats(3, 2), floats(3)),
+    "cautious": (np.array([0.0, 0.0, 0.0, 1.0]), floats(2, 4), 1.0, floats(3), floats(3)),
+    "composite_jumper": (floats(20), floats(3), floats(3)),
+    "cusum": (floats(2), floats(3), floats(3)),
+    "difference": (np.zeros(3), floats(3), 2.0, floats(3), floats(3)),
+    "gamma_mixture": (floats(4), 1.0, 1.0, floats(3), floats(3)),
+    "histogram": (floats(2), floats(3), floats(3)),
+    "keyed_accumulate": (floats(2, 4), *RANGES, floats(2), floats(2)),
+    "keyed_composite_jumper": (floats(2, 20), *RANGES, floats(2), floats(2)),
+    "keyed_cusum": (floats(2, 2), *RANGES, floats(2), floats(2)),
+    "keyed_gamma_mixture": (1.0, 1.0, floats(2, 4), *RANGES, floats(2), floats(2)),
+    "keyed_histogram": (floats(2, 5), *RANGES, floats(2), floats(2)),
+    "keyed_lift": (integers(5), np.array([0, 2]), np.array([2, 3]), np.array([1, 0]), np.array([0, 3]), integers(5)),
+    "keyed_rank_bins": (integers(2, 3), integers(2), *RANGES, floats(2), *COLUMNS),
+    "keyed_rank_scores": (
+        *(floats(4), integers(4), np.array([0, 2]), integers(2), 9, integers(2), *RANGES),
+        *(floats(2), *COLUMNS),
+    ),
+    "keyed_sequence": SEQUENCE,
+    "keyed_settle": SETTLE,
+    "keyed_shiryaev_roberts": (floats(2, 2), *RANGES, floats(2), floats(2)),
+    "keyed_simple_jumper": (0.1, floats(2, 3), *RANGES, floats(2), floats(2)),
+    "keyed_simple_mixture": (floats(2, 4), *RANGES, floats(2), floats(2)),
+    "keyed_sleepy_jumper": (0.1, 0.1, floats(2, 5), *RANGES, floats(2), floats(2)),
+    "keyed_splice": (
+        *(integers(5), np.array([0, 2]), np.array([-1, 0]), integers(4), np.array([1])),
+        *(np.array([2, 3]), integers(5)),
+    ),
+    "keyed_thetas": (integers(2, 11), *RANGES, floats(2)),
+    "keyed_unfold": UNFOLD,
+    "mixture_coefficients": (np.empty((native.MIXTURE_LEVELS, native.MIXTURE_TERMS)),),
+    "power": (0.5, floats(3), floats(3)),
+    "shiryaev_roberts": (floats(2), floats(3), floats(3)),
+    "simple_jumper": (floats(3), 0.1, floats(3), floats(3)),
+    "simple_mixture": (floats(4), floats(3), floats(3)),
+    "sleepy_jumper": (floats(5), 0.1, 0.1, floats(3), floats(3)),
+    "switching": (floats(2), 0.1, floats(3, 2), floats(3)),
+    "watchful": (*WATCHFUL, floats(3), floats(3)),
+}
+# arguments without a partner: of these a longer one, or a shorter one that is not empty, may fit too
+FREE = {
+    ("cautious", 1),
+    ("difference", 1),
+    ("histogram", 0),
+    ("keyed_histogram", 0),
+    ("keyed_lift", 0),
+    ("keyed_lift", 5),
+    ("keyed_rank_bins", 0),
+    ("keyed_sleepy_jumper", 2),
+    ("keyed_splice", 0),
+    ("keyed_splice", 3),
+    ("keyed_splice", 4),
+    ("keyed_splice", 6),
+    ("keyed_thetas", 3),
+    ("keyed_unfold", 0),
+    ("sleepy_jumper", 0),
+}
+
+
+def copied(arguments: tuple[Any, ...]) -> list[Any]:
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in arguments]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_fits(name: str) -> None:
+    getattr(native, name)(*copied(CALLS[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [(name, k) for name, call in CALLS.items() for k, value in enumerate(call) if isinstance(value, np.ndarray)],
+)
+def test_a_shape_that_does_not_fit_is_refused(name: str, place: int) -> None:
+    """Every array in turn is one longer, one shorter, and empty, along its last axis."""
+    refused = 0
+    for change in (1, -1, -CALLS[name][place].shape[-1]):
+        arguments = copied(CALLS[name])
+        array = arguments[place]
+        arguments[place] = np.zeros((*array.shape[:-1], array.shape[-1] + change), array.dtype)
+        try:
+            getattr(native, name)(*arguments)
+        except ValueError:
+            refused += 1
+    assert refused == 3 or (refused and (name, place) in FREE)
+
+
+FORGED: list[tuple[str, int, Any, str]] = [
+    ("difference", 0, np.array([0.0, 0.0, 3.0]), "place in the ring"),
+    ("difference", 0, np.array([0.0, 0.0, -1.0]), "place in the ring"),
+    ("difference", 0, np.array([0.0, 0.0, math.nan]), "place in the ring"),
+    ("cautious", 0, np.array([0.0, 0.0, 1.0, 1.0]), "part of the ring"),
+    ("cautious", 0, np.array([0.0, 0.0, -1.0, 1.0]), "part of the ring"),
+    ("cautious", 0, np.array([0.0, 0.0, 0.0, 5.0]), "part of the ring"),
+    ("cautious", 0, np.array([0.0, 0.0, 1e300, 1.1e300]), "part of the ring"),
+    ("cautious", 0, np.array([0.0, 0.0, 0.0, math.nan]), "part of the ring"),
+    ("keyed_sequence", 0, np.array([0, 2, 1]), "bounds must not decrease"),
+    ("keyed_sequence", 0, np.array([0, 1, 3]), "bounds must lie within"),
+    ("keyed_sequence", 0, np.array([-1, 1, 2]), "bounds must lie within"),
+    ("keyed_sequence", 9, np.array([0, 17]), "used must be"),
+    ("keyed_sequence", 9, np.array([-1, 0]), "used must be"),
+    ("keyed_unfold", 0, np.array([0, 5, 2]), "bounds must not decrease"),
+    ("keyed_rank_bins", 4, np.array([0.0, 3.0]), "numbers of bins"),
+    ("keyed_rank_bins", 4, np.array([0.0, -1.0]), "numbers of bins"),
+    ("keyed_rank_bins", 4, np.array([0.0, math.nan]), "numbers of bins"),
+    ("keyed_rank_bins", 2, np.array([-1, 1]), "lo and hi"),
+    ("keyed_rank_bins", 3, np.array([1, 3]), "lo and hi"),
+    ("keyed_rank_scores", 2, np.array([0, 4]), "room for its events"),
+    ("keyed_rank_scores", 2, np.array([-1, 2]), "room for its events"),
+    ("keyed_rank_scores", 3, np.array([0, 2]), "room for its events"),
+    ("keyed_rank_scores", 3, np.array([-1, 0]), "room for its events"),
+    ("keyed_rank_scores", 3, np.array([2**63 - 1, 0]), "room for its events"),
+    ("keyed_thetas", 1, np.array([0, 3]), "lo and hi"),
+    ("keyed_settle", 4, np.array([1, 2**62]), "lo and hi"),
+    ("keyed_simple_jumper", 2, np.array([2, 2]), "lo and hi"),
+    ("keyed_lift", 1, np.array([0, 2**63 - 1]), "within the column"),
+    ("keyed_lift", 2, np.array([2, -3]), "within the column"),
+    ("keyed_lift", 3, np.array([1, 2]), "places must be"),
+    ("keyed_lift", 3, np.array([1, -1]), "places must be"),
+    ("keyed_lift", 4, np.array([0, 4]), "room in out"),
+    ("keyed_splice", 1, np.array([4, 2]), "within their columns"),
+    ("keyed_splice", 2, np.array([-1, 1]), "numbers of rows"),
+    ("keyed_splice", 4, np.array([2]), "within their columns"),
+    ("keyed_splice", 5, np.array([2, -1]), "within their columns"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "value", "law"), FORGED)
+def test_a_number_that_leads_outside_is_refused(name: str, place: int, value: Any, law: str) -> None:
+    arguments = copied(CALLS[name])
+    arguments[place] = value
+    with pytest.raises(ValueError, match=law):
+        getattr(native, name)(*arguments)
+
+
+def test_rows_that_find_no_room_are_refused() -> None:
+    arguments = copied(UNFOLD)
+    arguments[4] = np.full(2, 2**64 - 2, np.uint64)  # two gaps of two rows each, and two events
+    assert native.keyed_unfold(*copied(tuple(arguments))) == 6
+    arguments[6:] = [array[:5].copy() for array in arguments[6:]]
+    with pytest.raises(ValueError, match="room for all rows"):
+        native.keyed_unfold(*arguments)
+
+
+@pytest.mark.parametrize("p", [-1.0, -1e300, 1e300, math.inf, -math.inf, math.nan, 0.0])
+def test_no_p_leads_outside_of_a_histogram(p: float) -> None:
+    counts = np.zeros(4)
+    native.histogram(counts[1:3].copy(), p, None)
+    inner = counts[1:3]
+    native.histogram(inner, p, None)
+    assert counts[0] == counts[3] == 0.0
+    assert counts.sum() == 1.0
