@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.banks import Betas
+from exchangeable.bets.beta import grid
 from exchangeable.bets.learner import Learner, State, check_within
 from exchangeable.protocols import Floats
 
@@ -34,7 +34,8 @@ class Watchful(Learner):
     """
 
     def __init__(self) -> None:
-        _, shapes, norm = Betas([1.0], 15, 2.5).fixed
+        table = grid(15, 2.5)
+        shapes, norm = table[0, :15].copy(), table[1:, :15].copy()
         counts = norm.size, 3 * len(EPSILONS) * len(MIXED), 2 * len(WIDTHS) * len(STEPPED)
         weights = np.concatenate([np.full(n, share / n) for n, share in zip(counts, SHARES, strict=True)])
         self._fixed = weights, shapes, norm, EPSILONS, MIXED, WIDTHS, STEPPED

@@ -8,11 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from exchangeable.kernels import (
-        adaptive,
-        beta,
-        blend,
-        jackson,
-        mixture,
         nearest,
         neighbours,
         plugin,
@@ -22,11 +17,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "adaptive",
-    "beta",
-    "blend",
-    "jackson",
-    "mixture",
     "nearest",
     "neighbours",
     "plugin",
