@@ -70,7 +70,7 @@ class Tree(Learner):
 
 
 def check_tree(nodes: Floats, smooth: bool) -> None:
-    """Check the nodes of a tree from a snapshot: counts, and odds ``b 2^(800 k)`` that are what the counts make them."""
+    """Check the nodes of a tree from a snapshot: counts, and the odds ``b 2^(800 k)`` that the counts imply."""
     left, b, k = nodes.T
     check_counts("counts", left)
     check_within("b", b, 2.0**-400, 2.0**400)
