@@ -247,6 +247,8 @@ def _period(period: float) -> float:
 
 
 def _one(log_value: Any) -> float:
+    if type(log_value) is float and not math.isnan(log_value):  # nearly always: single steps are quick
+        return log_value
     try:
         value = float(log_value) if isinstance(log_value, (float, int, np.floating, np.integer)) else math.nan
     except OverflowError:

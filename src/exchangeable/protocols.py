@@ -176,6 +176,8 @@ def one_p(p: Any) -> float:
     >>> one_p(0.5)
     0.5
     """
+    if type(p) is float and 0.0 < p <= 1.0:  # nearly always: single steps are quick
+        return p
     try:
         value = math.nan if isinstance(p, (str, bytes, complex, np.complexfloating)) else float(p)
     except (OverflowError, TypeError, ValueError):
