@@ -36,11 +36,13 @@ class Learner(ABC):
 
     def _step(self, p: float) -> float:
         """Bet on one p, then learn it: the log density at p."""
-        return _single(self, self._state, p)
+        gain: float = self._play(self._state, p, None)
+        return gain
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p; changes nothing."""
-        return _single(self, copied(self._state), one_p(p))
+        gain: float = self._play(copied(self._state), one_p(p), None)
+        return gain
 
     def update(self, p: float) -> None:
         """Learn p."""
@@ -52,16 +54,6 @@ class Learner(ABC):
         gains = np.empty(len(values))
         self._play(self._state, values, gains)
         return gains
-
-
-def _single(bet: Learner, state: State, p: float) -> float:
-    """One step. Bets whose loops take arrays only (their ``gains`` is never None) get arrays of one."""
-    if bet._play.__annotations__["gains"] == "Floats":
-        gains = np.empty(1)
-        bet._play(state, np.array([p]), gains)
-        return float(gains[0])
-    gain: float = bet._play(state, p, None)
-    return gain
 
 
 def step(bet: Bet, p: float) -> float:

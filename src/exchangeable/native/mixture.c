@@ -106,14 +106,6 @@ static double mixture_half_eta_squared(double mu) {
     return mu * mu * total;
 }
 
-/* exp(z^2) erfc(z) for z >= 0. */
-static double mixture_erfcx(double z) {
-    if (z < 10.0) return ex_erfcx(z);
-    double total = 1.0;
-    for (int k = 16; k > 0; k--) total = 1.0 - (k - 0.5) / (z * z) * total;
-    return total / (z * sqrt(PI));
-}
-
 /* sum_k c_k(eta) s^-k for so many k and powers of eta. */
 static inline double mixture_terms(double s, double eta, int levels, int terms) {
     double total = 0.0;
@@ -158,7 +150,7 @@ static double mixture_log_value(double n, double a, double carry) {
         }
         return value;
     }
-    return mixture_log_stirling(s) + ex_log(0.5 * mixture_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
+    return mixture_log_stirling(s) + ex_log(0.5 * ex_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
 }
 
 /* log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
