@@ -31,8 +31,8 @@ from exchangeable.protocols import Alarm, Bet, Floats, Measure, Rank, Ranks, in_
 
 try:
     from river import base
-except ImportError as error:
-    raise ImportError("river adapters need river: pip install 'exchangeable[river]'") from error
+except ImportError as _missing:
+    raise ImportError("river adapters need river: pip install 'exchangeable[river]'") from _missing
 
 __all__ = ["ExchangeabilityDetector", "LabelledDetector", "MultivariateDetector"]
 
@@ -63,7 +63,7 @@ class _Detector:
         self.seed = seed
         drift, self._warner = _alarms(alpha, period, warning)
         ranking = self._ranking(copy.deepcopy(measure))
-        self.monitor = Monitor(ranking, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart")
+        self.monitor: Monitor = Monitor(ranking, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart")
         self._drift_detected = False
         self._warning_detected = False
 

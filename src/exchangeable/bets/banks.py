@@ -41,8 +41,8 @@ class Kernels(Bank):
     """The bets `Kernel` of every order with every forgetting. O(sum of the orders x forgettings)."""
 
     def __init__(self, orders: Sequence[int], forgetting: Sequence[float]) -> None:
-        self.columns = len(orders) * len(forgetting)
-        self.fixed = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
+        self.columns: int = len(orders) * len(forgetting)
+        self.fixed: tuple[Any, ...] = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
 
     def fresh(self) -> State:
         """No sums."""
@@ -64,8 +64,8 @@ class Markovs(Bank):
     """The bets `Markov` of every order with every forgetting. O(sum of the squared orders x forgettings)."""
 
     def __init__(self, orders: Sequence[int], forgetting: Sequence[float]) -> None:
-        self.columns = len(orders) * len(forgetting)
-        self.fixed = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
+        self.columns: int = len(orders) * len(forgetting)
+        self.fixed: tuple[Any, ...] = kernels.jackson.weights(orders), np.array(orders, np.int64), np.array(forgetting)
 
     def fresh(self) -> State:
         """No last p-value, no sums."""
@@ -91,10 +91,10 @@ class Betas(Bank):
     def __init__(self, rates: Sequence[float], size: int, reach: float) -> None:
         from scipy.special import beta  # heavy, so only when needed
 
-        self.columns = len(rates)
+        self.columns: int = len(rates)
         steps = np.linspace(-1.0, 1.0, size)
         shapes = np.exp(reach * steps * np.abs(steps))
-        self.fixed = np.array(rates), shapes, 1.0 / beta(shapes[:, np.newaxis], shapes[np.newaxis, :])
+        self.fixed: tuple[Any, ...] = np.array(rates), shapes, 1.0 / beta(shapes[:, np.newaxis], shapes[np.newaxis, :])
 
     def fresh(self) -> State:
         """Even shares."""

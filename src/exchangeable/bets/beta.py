@@ -24,7 +24,8 @@ class Beta(FromBank):
     """
 
     def __init__(self, switching: float = 0.001, *, size: int = 15, reach: float = 2.5) -> None:
-        self.switching = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
-        self.size = whole("size", size, 2, 200)
-        self.reach = in_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")  # so that every density at every p is a number
+        self.switching: float = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.size: int = whole("size", size, 2, 200)
+        # the reach is bounded so that every density at every p is a number
+        self.reach: float = in_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")
         super().__init__(Betas([self.switching], self.size, self.reach))

@@ -21,8 +21,8 @@ class Kernel(FromBank):
     """
 
     def __init__(self, order: int = 16, forgetting: float = 1.0) -> None:
-        self.order = whole("order", order, 2, 1024)
-        self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
+        self.order: int = whole("order", order, 2, 1024)
+        self.forgetting: float = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         super().__init__(Kernels([self.order], [self.forgetting]))
 
 
@@ -40,6 +40,6 @@ class Markov(FromBank):
     """
 
     def __init__(self, order: int = 8, forgetting: float = 1.0) -> None:
-        self.order = whole("order", order, 2, 256)
-        self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
+        self.order: int = whole("order", order, 2, 256)
+        self.forgetting: float = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         super().__init__(Markovs([self.order], [self.forgetting]))

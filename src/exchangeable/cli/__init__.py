@@ -12,7 +12,7 @@ from exchangeable.results.verdict import NAMED, SHIFTS, Verdict, capital, words
 
 __all__ = ["NAMED", "READINGS", "SHIFTS", "Choice", "Verdict", "app", "capital", "main", "words"]
 
-for command in (
+for _command in (
     demo.demo,
     test.test,
     watch.watch,
@@ -23,7 +23,7 @@ for command in (
     fetch.fetch,
     reproduce.reproduce,
 ):
-    app.command(help=flowed(command.__doc__))(command)
+    app.command(help=flowed(_command.__doc__))(_command)
 app.add_typer(token.commands, name="token")
 app.add_typer(alert.commands, name="alert")
 app.add_typer(spark.commands, name="spark")

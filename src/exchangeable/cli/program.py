@@ -15,7 +15,7 @@ import exchangeable as ex
 from exchangeable.cli.failures import INTERRUPTED, REJECTED, UNDECIDED, USAGE, Failure, RejectedError
 from exchangeable.cli.output import write
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
