@@ -38,7 +38,7 @@ class Martingale:
         if isinstance(bet, type) or not isinstance(bet, Bet):
             raise ValueError(f"bet must have log_density, update and extend, got {bet!r}")
         self.bet = bet
-        self.n = 0
+        self.n: int = 0
         self._sum = np.zeros(2)
 
     @property
