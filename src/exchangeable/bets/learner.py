@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +28,12 @@ class Learner(ABC):
     def __repr__(self) -> str:
         return called(self)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy that learns by itself; the parameters never change and are shared."""
+        twin = copy.copy(self)
+        twin._state = copied(self._state)
+        return twin
+
     @abstractmethod
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
         """Bet on each p, put the log density into gains, then let the state learn p.
@@ -36,11 +43,13 @@ class Learner(ABC):
 
     def _step(self, p: float) -> float:
         """Bet on one p, then learn it: the log density at p."""
-        return _single(self, self._state, p)
+        gain: float = self._play(self._state, p, None)
+        return gain
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p; changes nothing."""
-        return _single(self, copied(self._state), one_p(p))
+        gain: float = self._play(copied(self._state), one_p(p), None)
+        return gain
 
     def update(self, p: float) -> None:
         """Learn p."""
@@ -52,16 +61,6 @@ class Learner(ABC):
         gains = np.empty(len(values))
         self._play(self._state, values, gains)
         return gains
-
-
-def _single(bet: Learner, state: State, p: float) -> float:
-    """One step. Bets whose loops take arrays only (their ``gains`` is never None) get arrays of one."""
-    if bet._play.__annotations__["gains"] == "Floats":
-        gains = np.empty(1)
-        bet._play(state, np.array([p]), gains)
-        return float(gains[0])
-    gain: float = bet._play(state, p, None)
-    return gain
 
 
 def step(bet: Bet, p: float) -> float:
