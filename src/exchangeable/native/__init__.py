@@ -8,8 +8,8 @@ from __future__ import annotations
 
 try:
     from exchangeable.native._native import *  # noqa: F403 (typed in _native.pyi)
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         "the compiled part of exchangeable is missing, or was built for another platform; install exchangeable again "
         "(from a clone: pip install .)"
-    ) from error
+    ) from _error
