@@ -134,7 +134,7 @@ static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tab
     for (int r = 0; r < ADAPTIVE_BETAS; r++)
         f[64 + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
                                        ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
-    f[70] = ex_exp(mixture_step(state->mixture, p) - unit);
+    f[70] = ex_exp(mixture_step(state->mixture, log_p) - unit);
     f[71] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, p, true));
     f[72] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, p, true));
     for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;

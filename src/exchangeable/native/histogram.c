@@ -9,10 +9,11 @@ static void histogram_path(double *counts, int64_t bins, const double *p, int64_
     for (int64_t i = 0; i < steps; i++) {
         double place = p[i] * B; /* no p, whatever it is, leads outside the counts */
         int64_t b = place >= B ? bins - 1 : place > 0.0 ? (int64_t)place : 0;
-        out[i] = ex_log(B * (counts[b] + 0.5) / (n + 0.5 * B));
+        out[i] = B * (counts[b] + 0.5) / (n + 0.5 * B);
         counts[b] += 1.0;
         n += 1.0;
     }
+    for (int64_t i = 0; i < steps; i++) out[i] = ex_log(out[i]); /* several at once */
 }
 
 /* histogram(counts, p, out) */

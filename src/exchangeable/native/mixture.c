@@ -99,21 +99,21 @@ static double mixture_kummer(double s, double a) {
 
 /* mu - log1p(mu) without cancellation. */
 static double mixture_half_eta_squared(double mu) {
-    if (fabs(mu) > 0.1) return mu - ex_log1p(mu);
-    double total = 0.0;
-#pragma GCC unroll 17
-    for (int k = 18; k > 1; k--) total = 1.0 / k - mu * total;
-    return mu * mu * total;
+    static const double SERIES[] = {
+        1.0 / 2,   -1.0 / 3, 1.0 / 4,   -1.0 / 5, 1.0 / 6,   -1.0 / 7, 1.0 / 8,   -1.0 / 9, 1.0 / 10,
+        -1.0 / 11, 1.0 / 12, -1.0 / 13, 1.0 / 14, -1.0 / 15, 1.0 / 16, -1.0 / 17, 1.0 / 18,
+    };
+    return fabs(mu) > 0.1 ? mu - ex_log1p(mu) : mu * mu * ex_polynomial(SERIES, 17, mu);
 }
 
 /* sum_k c_k(eta) s^-k for so many k and powers of eta. */
 static inline double mixture_terms(double s, double eta, int levels, int terms) {
-    double total = 0.0;
+    double total = 0.0, inverse = 1.0 / s;
     for (int k = levels - 1; k >= 0; k--) {
         double row = 0.0;
 #pragma GCC unroll 26
         for (int i = terms - 1; i >= 0; i--) row = row * eta + MIXTURE_COEFFICIENTS[k][i];
-        total = total / s + row;
+        total = total * inverse + row;
     }
     return total;
 }
@@ -132,25 +132,26 @@ static double mixture_log_stirling(double s) {
     return 0.5 * ex_log(2.0 * PI / s) + (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r / 1680.0))) / s;
 }
 
+/* log S_n by Temme's expansion, with mu = a/s - 1.
+ *
+ * With z = |eta| sqrt(s/2), e^{z^2} times the smaller one of P and Q = 1 - P is erfcx(z)/2 + correction(|eta|) above
+ * a = s, and erfcx(z)/2 - correction(-|eta|) below.
+ */
+static double mixture_central(double s, double mu) {
+    double half = mixture_half_eta_squared(mu), stirling = mixture_log_stirling(s);
+    double z = sqrt(s * half), eta = sqrt(2.0 * half);
+    if (!(mu > 0.0)) return stirling + ex_log(0.5 * ex_erfcx(z) - mixture_correction(s, -eta));
+    double value = s * half + stirling;
+    if (!(z < 6.5)) return value; /* Q < 1e-19 */
+    return value + ex_log1p(-ex_exp(-s * half) * (0.5 * ex_erfcx(z) + mixture_correction(s, eta)));
+}
+
 /* log S_n of the simple mixture after n p-values with -sum ln p = a + carry. */
 static double mixture_log_value(double n, double a, double carry) {
     double s = n + 1.0;
-    if (s < MIXTURE_SMALL) {
-        if (a < s + 200.0) return mixture_kummer(s, a + carry);
-        return a + carry + ex_lgamma(s) - s * ex_log(a);
-    }
-    if (a < 0.5 * s) return mixture_kummer(s, a + carry);
-    double mu = ((a - s) + carry) / s, half = mixture_half_eta_squared(mu);
-    double z = sqrt(s * half); /* |eta| sqrt(s/2) */
-    if (mu > 0.0) {
-        double value = s * half + mixture_log_stirling(s);
-        if (z < 6.5) { /* beyond, Q < 1e-19 */
-            double q = 0.5 * ex_erfc(z) + ex_exp(-s * half) * mixture_correction(s, sqrt(2.0 * half));
-            value += ex_log1p(-q);
-        }
-        return value;
-    }
-    return mixture_log_stirling(s) + ex_log(0.5 * ex_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
+    if (s < MIXTURE_SMALL && a >= s + 200.0) return a + carry + ex_lgamma(s) - s * ex_log(a);
+    if (s < MIXTURE_SMALL || a < 0.5 * s) return mixture_kummer(s, a + carry);
+    return mixture_central(s, ((a - s) + carry) / s);
 }
 
 /* log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
@@ -181,19 +182,21 @@ static inline double mixture_learn(double *state, Sum a, double value) {
     return gain;
 }
 
-static inline double mixture_step(double *state, double p) {
-    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
+static inline double mixture_step(double *state, double log_p) {
+    Sum a = sum_add((Sum){state[1], state[2]}, -log_p);
     return mixture_learn(state, a, mixture_log_value(state[0] + 1.0, a.total, a.carry));
 }
 
 static void mixture_extend(double *state, const double *p, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, p[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = ex_log(p[i]); /* several at once */
+    for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, out[i]);
 }
 
 static void mixture_gamma_extend(double *state, double shape, double rate, const double *p, int64_t n, double *out) {
     double fixed = mixture_gamma_fixed(shape, rate);
+    for (int64_t i = 0; i < n; i++) out[i] = ex_log(p[i]); /* several at once */
     for (int64_t i = 0; i < n; i++) {
-        Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p[i]));
+        Sum a = sum_add((Sum){state[1], state[2]}, -out[i]);
         double value = mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate, fixed);
         out[i] = mixture_learn(state, a, value);
     }
