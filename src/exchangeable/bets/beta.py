@@ -44,9 +44,11 @@ class Beta(Learner):
     """
 
     def __init__(self, switching: float = 0.001, *, size: int = 15, reach: float = 2.5) -> None:
-        self.switching = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
-        self.size = whole("size", size, 2, 200)
-        self.reach = in_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")  # so that every density at every p is a number
+        self.switching: float = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.size: int = whole("size", size, 2, 200)
+        self.reach: float = in_interval(
+            "reach", reach, 0.0, 2.9, "(0, 2.9]"
+        )  # so that every density at every p is a number
         weights = np.zeros_like(grid(self.size, self.reach)[1:])
         weights[:, : self.size] = 1.0 / self.size**2
         self._state = weights, np.ones(1)  # and their sum

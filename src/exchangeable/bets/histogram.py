@@ -23,7 +23,7 @@ class Histogram(Learner):
     """
 
     def __init__(self, bins: int = 10) -> None:
-        self.bins = whole("bins", bins, 1, 10**8)
+        self.bins: int = whole("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
@@ -51,7 +51,7 @@ class Tree(Learner):
     """
 
     def __init__(self, depth: int = 10, *, prior: str = "rough") -> None:
-        self.depth = whole("depth", depth, 1, 24)
+        self.depth: int = whole("depth", depth, 1, 24)
         if prior not in ("rough", "smooth"):
             raise ValueError(f"prior must be 'rough' or 'smooth', got {prior!r}")
         self.prior = prior

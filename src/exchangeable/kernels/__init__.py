@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         neighbours,
         plugin,
         pools,
-        summation,
         sweep,
     )
 
@@ -21,7 +20,6 @@ __all__ = [
     "neighbours",
     "plugin",
     "pools",
-    "summation",
     "sweep",
 ]
 

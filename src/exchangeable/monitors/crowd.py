@@ -96,12 +96,12 @@ class Monitors:
         most: int = 4096,
         extra: str = "",
     ) -> None:
-        self.recipe = recipes.admitted(recipe)
-        self.seed = draw_seed() if seed is None else whole("seed", seed, 0, 2**64 - 1)
+        self.recipe: Monitor = recipes.admitted(recipe)
+        self.seed: int = draw_seed() if seed is None else whole("seed", seed, 0, 2**64 - 1)
         if not isinstance(contiguous, bool):
             raise ValueError(f"contiguous must be True or False, got {shown(contiguous)}")
         self.contiguous = contiguous
-        self.most = whole("most", most, 2, MOST)
+        self.most: int = whole("most", most, 2, MOST)
         if not isinstance(extra, str):
             raise ValueError(f"extra must be text, got {shown(extra)}")
         self.extra = extra

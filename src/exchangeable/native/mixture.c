@@ -101,27 +101,28 @@ static double mixture_kummer(double s, double a) {
 static double mixture_half_eta_squared(double mu) {
     if (fabs(mu) > 0.1) return mu - ex_log1p(mu);
     double total = 0.0;
+#pragma GCC unroll 17
     for (int k = 18; k > 1; k--) total = 1.0 / k - mu * total;
     return mu * mu * total;
 }
 
-/* exp(z^2) erfc(z) for z >= 0. */
-static double mixture_erfcx(double z) {
-    if (z < 10.0) return ex_erfcx(z);
-    double total = 1.0;
-    for (int k = 16; k > 0; k--) total = 1.0 - (k - 0.5) / (z * z) * total;
-    return total / (z * sqrt(PI));
+/* sum_k c_k(eta) s^-k for so many k and powers of eta. */
+static inline double mixture_terms(double s, double eta, int levels, int terms) {
+    double total = 0.0;
+    for (int k = levels - 1; k >= 0; k--) {
+        double row = 0.0;
+#pragma GCC unroll 26
+        for (int i = terms - 1; i >= 0; i--) row = row * eta + MIXTURE_COEFFICIENTS[k][i];
+        total = total / s + row;
+    }
+    return total;
 }
 
 /* sum_k c_k(eta) s^-k / sqrt(2 pi s), with as many terms as the last bit of a double needs. */
 static double mixture_correction(double s, double eta) {
-    int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3, terms = fabs(eta) > 0.1 ? MIXTURE_TERMS : 12;
-    double total = 0.0;
-    for (int k = levels - 1; k >= 0; k--) {
-        double row = 0.0;
-        for (int i = terms - 1; i >= 0; i--) row = row * eta + MIXTURE_COEFFICIENTS[k][i];
-        total = total / s + row;
-    }
+    int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3;
+    bool near = fabs(eta) <= 0.1;
+    double total = near ? mixture_terms(s, eta, levels, 12) : mixture_terms(s, eta, levels, MIXTURE_TERMS);
     return total / sqrt(2.0 * PI * s);
 }
 
@@ -149,7 +150,7 @@ static double mixture_log_value(double n, double a, double carry) {
         }
         return value;
     }
-    return mixture_log_stirling(s) + ex_log(0.5 * mixture_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
+    return mixture_log_stirling(s) + ex_log(0.5 * ex_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
 }
 
 /* log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
@@ -160,11 +161,16 @@ static double mixture_log_value(double n, double a, double carry) {
  *
  *     b ln c - lnG(b) - c + (lnG(s) - s ln s + s) + s (y - ln(1 + y)) .
  */
-static double mixture_gamma_log_value(double n, double a, double shape, double rate) {
+static double mixture_gamma_log_value(double n, double a, double shape, double rate, double fixed) {
     double s = n + shape, y = ((a - s) + rate) / s;
     double stirling = s >= MIXTURE_SMALL ? mixture_log_stirling(s) : ex_lgamma(s) - s * ex_log(s) + s;
     double half = y > -0.5 ? mixture_half_eta_squared(y) : y - ex_log((a + rate) / s); /* 1 + y before rounding */
-    return shape * ex_log(rate) - ex_lgamma(shape) - rate + stirling + s * half;
+    return fixed + stirling + s * half;
+}
+
+/* The part that does not depend on the p-values: b ln c - lnG(b) - c. */
+static double mixture_gamma_fixed(double shape, double rate) {
+    return shape * ex_log(rate) - ex_lgamma(shape) - rate;
 }
 
 /* Bet on p, then learn it: log S_{n+1} - log S_n. state = (n, -sum ln p, its carry, log S_n). */
@@ -180,17 +186,17 @@ static inline double mixture_step(double *state, double p) {
     return mixture_learn(state, a, mixture_log_value(state[0] + 1.0, a.total, a.carry));
 }
 
-static inline double mixture_gamma_step(double *state, double shape, double rate, double p) {
-    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
-    return mixture_learn(state, a, mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate));
-}
-
 static void mixture_extend(double *state, const double *p, int64_t n, double *out) {
     for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, p[i]);
 }
 
 static void mixture_gamma_extend(double *state, double shape, double rate, const double *p, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = mixture_gamma_step(state, shape, rate, p[i]);
+    double fixed = mixture_gamma_fixed(shape, rate);
+    for (int64_t i = 0; i < n; i++) {
+        Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p[i]));
+        double value = mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate, fixed);
+        out[i] = mixture_learn(state, a, value);
+    }
 }
 
 /* power(epsilon, p, out): ln epsilon + (epsilon - 1) ln p */
@@ -229,7 +235,8 @@ static const char *simple_mixture_log_value(const Arg *in, Arg *out) {
 
 /* gamma_mixture_log_value(n, a, shape, rate) -> number */
 static const char *gamma_mixture_log_value(const Arg *in, Arg *out) {
-    out[0].real = mixture_gamma_log_value(in[0].real, in[1].real, in[2].real, in[3].real);
+    double shape = in[2].real, rate = in[3].real;
+    out[0].real = mixture_gamma_log_value(in[0].real, in[1].real, shape, rate, mixture_gamma_fixed(shape, rate));
     return NULL;
 }
 

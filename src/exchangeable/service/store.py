@@ -207,7 +207,7 @@ class Store:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).resolve()  # one file has one lock, whatever links lead to it
+        self.path: Path = Path(path).resolve()  # one file has one lock, whatever links lead to it
         self._lock = _locked(self.path)
         try:
             self._writer = open_database(self.path)

@@ -33,7 +33,7 @@ class StateFile:
 
     def __init__(self, path: Path, configuration: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
         self.path = path
-        self.configuration = dict(configuration)
+        self.configuration: dict[str, Any] = dict(configuration)
         self.free = free
         self._places: dict[str, Place] = {}
 
