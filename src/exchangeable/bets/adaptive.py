@@ -58,7 +58,7 @@ class Adaptive(Learner):
 
     def _check_state(self) -> None:
         """Check a state from a snapshot."""
-        part = parts(*self._state)
+        part = parts(self._state[0])
         check_sums(part["sums"], part["sums"][0])
         check_within("cosines", part["last"], -1.001, 1.001)
         for pairs in part["pairs"]:
@@ -68,8 +68,8 @@ class Adaptive(Learner):
         check_mixture(part["mixture"])
         check_tree(part["rough"], False)
         check_tree(part["smooth"], True)
-        _check_blend(*part["bayes"], part["totals"][6], COLUMNS)
-        _check_blend(*part["parts"], part["totals"][8], 3)
+        _check_blend(part["bayes"], part["totals"][6], COLUMNS)
+        _check_blend(part["parts"], part["totals"][8], 3)
         check_weights(part["fixed"][np.newaxis], part["totals"][7], COLUMNS)
 
 
@@ -80,7 +80,8 @@ def parts(state: Floats) -> dict[str, Floats]:
     return {name: piece.reshape(shape) for piece, (name, shape) in zip(pieces, PARTS.items(), strict=True)}
 
 
-def _check_blend(log_shares: Floats, shares: Floats, products: Floats, total: float, count: int) -> None:
+def _check_blend(blend: Floats, total: float, count: int) -> None:
+    log_shares, shares, products = blend
     check_shares("shares", shares)
     check_within("products", products, 2.0**-300, 2.0**300)
     if not (np.abs(np.exp(log_shares) - shares) <= 1e-6).all() or shares[count:].any():

@@ -66,11 +66,11 @@ class Tree(Learner):
 
     def _check_state(self) -> None:
         """Check a state from a snapshot."""
-        check_tree(*self._state, self.prior == "smooth")
+        check_tree(self._state[0], self.prior == "smooth")
 
 
 def check_tree(nodes: Floats, smooth: bool) -> None:
-    """Check the nodes of a tree from a snapshot: counts, and the odds ``b 2^(800 k)`` that the counts imply."""
+    """Check the nodes of a tree from a snapshot: counts, and odds ``b 2^(800 k)``, which follow from the counts."""
     left, b, k = nodes.T
     check_counts("counts", left)
     check_within("b", b, 2.0**-400, 2.0**400)

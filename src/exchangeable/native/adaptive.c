@@ -127,16 +127,16 @@ static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tab
                                       double log_q, double cosine, double sine, double unit, double *f) {
     double cosines[KERNEL_TERMS], heights[ADAPTIVE_SIZE * BETA_LANES];
     jackson_cosines(cosine, sine, KERNEL_TERMS, cosines);
-    kernel_bank_step(state->sums, tables->kernels, cosines, f);
-    markov_bank_step(state->last, state->pairs, tables->markovs, cosines, f + 54);
     double top = beta_heights(tables->grid[0], ADAPTIVE_SIZE, BETA_LANES, p, log_p, log_q, heights) - unit;
     double factor = top != 0.0 ? ex_exp(top) : 1.0;
+    f[70] = ex_exp(mixture_step(state->mixture, log_p) - unit); /* while what was just stored reaches the cache */
+    f[71] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, p, true));
+    f[72] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, p, true));
     for (int r = 0; r < ADAPTIVE_BETAS; r++)
         f[64 + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
                                        ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
-    f[70] = ex_exp(mixture_step(state->mixture, log_p) - unit);
-    f[71] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, p, true));
-    f[72] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, p, true));
+    kernel_bank_step(state->sums, tables->kernels, cosines, f);
+    markov_bank_step(state->last, state->pairs, tables->markovs, cosines, f + 54);
     for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;
     if (unit > 0.0) {
         double rest = ex_exp(-unit);

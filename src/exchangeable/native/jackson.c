@@ -132,32 +132,30 @@ static const double MARKOV_FORGETTING[MARKOV_FORGETTINGS] = {1.0, 0.99};
  * which have these rows; then learn the cosines.
  */
 static inline void markov_rows(double (*sums)[MARKOV_TERMS], int column, const double *last,
-                               const double (*weighted)[MARKOV_TERMS], Lanes forgetting, Lanes cosines, int from, int to,
+                               const double (*weights)[MARKOV_TERMS], Lanes forgetting, Lanes cosines, int from, int to,
                                int width, Lanes *folded) {
 #pragma GCC unroll 1
     for (int j = from; j < to; j++) {
-        Lanes row = lanes_load(sums[j] + column);
-        lanes_store(sums[j] + column, lanes_add(lanes_mul(forgetting, row), lanes_mul(lanes_fill(last[j]), cosines)));
+        Lanes row = lanes_load(sums[j] + column), q = lanes_fill(last[j]);
+        lanes_store(sums[j] + column, lanes_add(lanes_mul(forgetting, row), lanes_mul(q, cosines)));
         for (int o = 0; o < width; o++)
-            folded[o] = lanes_add(folded[o], lanes_mul(lanes_fill(weighted[o][j]), row));
+            folded[o] = lanes_add(folded[o], lanes_mul(lanes_mul(lanes_fill(weights[o][j]), q), row));
     }
 }
 
 /* jackson_markov_step for each forgetting and order: 10 densities. Orders after the first have at most eight terms. */
 static inline void markov_bank_step(double *last, double (*sums)[MARKOV_TERMS][MARKOV_TERMS],
                                     const double (*weights)[MARKOV_TERMS], const double *cosines, double *out) {
-    double weighted[MARKOV_ORDERS][MARKOV_TERMS], above[16], below[16];
+    double above[16], below[16];
     Lanes low = lanes_load(cosines), high = lanes_load(cosines + LANES), zero = lanes_fill(0.0);
-    for (int o = 0; o < MARKOV_ORDERS; o++)
-        for (int j = 0; j < MARKOV_TERMS; j++) weighted[o][j] = weights[o][j] * last[j];
     for (int f = 0; f < MARKOV_FORGETTINGS; f++) {
         Lanes forgetting = lanes_fill(MARKOV_FORGETTING[f]), folded[5] = {zero, zero, zero, zero, zero}, more = zero;
-        markov_rows(sums[f], LANES, last, weighted, forgetting, high, 0, 16, 1, &more);
-        markov_rows(sums[f], 0, last, weighted, forgetting, low, 0, 2, 5, folded);
-        markov_rows(sums[f], 0, last, weighted, forgetting, low, 2, 3, 4, folded);
-        markov_rows(sums[f], 0, last, weighted, forgetting, low, 3, 4, 3, folded);
-        markov_rows(sums[f], 0, last, weighted, forgetting, low, 4, 8, 2, folded);
-        markov_rows(sums[f], 0, last, weighted, forgetting, low, 8, 16, 1, folded);
+        markov_rows(sums[f], LANES, last, weights, forgetting, high, 0, 16, 1, &more);
+        markov_rows(sums[f], 0, last, weights, forgetting, low, 0, 2, 5, folded);
+        markov_rows(sums[f], 0, last, weights, forgetting, low, 2, 3, 4, folded);
+        markov_rows(sums[f], 0, last, weights, forgetting, low, 3, 4, 3, folded);
+        markov_rows(sums[f], 0, last, weights, forgetting, low, 4, 8, 2, folded);
+        markov_rows(sums[f], 0, last, weights, forgetting, low, 8, 16, 1, folded);
         for (int o = 0; o < MARKOV_ORDERS; o++) {
             Lanes sum = lanes_mul(lanes_mul(lanes_load(weights[o]), low), folded[o]);
             if (o == 0) sum = lanes_add(sum, lanes_mul(lanes_mul(lanes_load(weights[0] + LANES), high), more));
