@@ -16,11 +16,11 @@ from exchangeable.protocols import Floats, in_interval, whole
 def grid(size: int, reach: float) -> Floats:
     """The shapes a, as row 0, and then 1/B(a_j, a_k) in row j + 1; rows are padded to sixteens, with zeros.
 
-    >>> grid(3, 2.0)[:, :3].round(3)
-    array([[ 0.135,  1.   ,  7.389],
-           [ 0.07 ,  0.135,  0.173],
-           [ 0.135,  1.   ,  7.389],
-           [ 0.173,  7.389, 25888.0]])
+    >>> grid(3, 0.7)[:, :3].round(3)
+    array([[0.497, 1.   , 2.014],
+           [0.315, 0.497, 0.746],
+           [0.497, 1.   , 2.014],
+           [0.746, 2.014, 6.139]])
     """
     table = np.empty((size + 1, -(-size // 16) * 16))
     native.beta_grid(size, reach, table)

@@ -18,18 +18,24 @@ static const double BETA_LEAST = 0x1p-200, BETA_MOST = 0x1p200; /* where the sum
 
 static inline int64_t beta_padded(int64_t size) { return (size + BETA_LANES - 1) / BETA_LANES * BETA_LANES; }
 
+/* Gamma(x) for 0 < x < 100, as Gamma(1 + t) (1 + t) ... (n - 1 + t) with x = n + t: more exact than exp(lgamma(x)). */
+static double beta_gamma(double x) {
+    double n = floor(x), t = x - n, value = ex_exp(ex_lgamma(1.0 + t));
+    for (double k = 1.0; k < n; k += 1.0) value *= k + t;
+    return n > 0.0 ? value : value / x;
+}
+
 static void beta_grid_of(int64_t size, double reach, double *out) {
     int64_t width = beta_padded(size);
-    double log_gamma[BETA_LARGEST];
+    double gamma[BETA_LARGEST];
     for (int64_t k = 0; k < width; k++) {
         double t = (2.0 * (double)k - (double)(size - 1)) / (double)(size - 1);
         out[k] = k < size ? ex_exp(reach * t * fabs(t)) : 1.0;
-        if (k < size) log_gamma[k] = ex_lgamma(out[k]);
+        if (k < size) gamma[k] = beta_gamma(out[k]);
     }
     for (int64_t j = 0; j < size; j++)
         for (int64_t k = 0; k < width; k++)
-            out[(j + 1) * width + k] =
-                k < size ? ex_exp(ex_lgamma(out[j] + out[k]) - (log_gamma[j] + log_gamma[k])) : 0.0;
+            out[(j + 1) * width + k] = k < size ? beta_gamma(out[j] + out[k]) / (gamma[j] * gamma[k]) : 0.0;
 }
 
 /* x^(a - 1) for each shape a; if x is very small relative to the largest, whose log is returned, else 0. */
