@@ -84,7 +84,8 @@ def _check_blend(blend: Floats, total: float, count: int) -> None:
     log_shares, shares, products = blend
     check_shares("shares", shares)
     check_within("products", products, 2.0**-300, 2.0**300)
-    if not (np.abs(np.exp(log_shares) - shares) <= 1e-6).all() or shares[count:].any():
+    agree = np.abs(np.exp(log_shares) - shares) <= 1e-6
+    if not agree.all() or shares[count:].any() or (log_shares[count:] != -math.inf).any():
         raise ValueError("log shares must be the logarithms of the shares, got others")
     if not abs(shares @ products / total - 1.0) <= 1e-6:
         raise ValueError("total must be that of the shares times the products, got another")

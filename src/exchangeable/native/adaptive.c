@@ -81,7 +81,7 @@ static inline double fixed_share_step(double *shares, double *total, const doubl
     const double stay = 1.0 - PORTFOLIO_SHARE;
     double moved = PORTFOLIO_SHARE / (stay * PORTFOLIO_COLUMNS) * *total, last[LANES];
     for (int k = 0; k < LANES; k++) last[k] = PORTFOLIO_PADDED - LANES + k < PORTFOLIO_COLUMNS ? moved : 0.0;
-    Lanes sum = lanes_fill(0.0), all = lanes_fill(moved), some = lanes_load(last);
+    Lanes sum = lanes_fill(0.0), all = lanes_fill(moved), some = lanes_of(last);
     for (int64_t k = 0; k < PORTFOLIO_PADDED; k += LANES) {
         Lanes to_each = k < PORTFOLIO_PADDED - LANES ? all : some;
         Lanes share = lanes_mul(lanes_add(lanes_load(shares + k), to_each), lanes_load(densities + k));

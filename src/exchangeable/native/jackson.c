@@ -23,15 +23,15 @@ static void jackson_weights_of(int64_t order, double *out, int64_t size) {
  * and then all eight rotated by 8 pi p.
  */
 static inline void jackson_cosines(double cosine, double sine, int64_t terms, double *out) {
-    double c[LANES] = {1.0, cosine}, s[LANES] = {0.0, sine};
-    for (int k = 2; k < LANES; k++) { /* k = i + j */
-        int i = k < 4 ? k - 1 : k - 4, j = k - i;
-        double other_c = j == 4 ? c[2] * c[2] - s[2] * s[2] : c[j], other_s = j == 4 ? 2.0 * c[2] * s[2] : s[j];
-        c[k] = c[i] * other_c - s[i] * other_s;
-        s[k] = s[i] * other_c + c[i] * other_s;
+    double c[LANES] = {1.0, cosine, cosine * cosine - sine * sine}, s[LANES] = {0.0, sine, 2.0 * cosine * sine};
+    c[3] = c[2] * cosine - s[2] * sine, s[3] = s[2] * cosine + c[2] * sine;
+    c[4] = c[2] * c[2] - s[2] * s[2], s[4] = 2.0 * c[2] * s[2];
+    for (int k = 1; k < 4; k++) {
+        c[4 + k] = c[k] * c[4] - s[k] * s[4];
+        s[4 + k] = s[k] * c[4] + c[k] * s[4];
     }
     Lanes turn_c = lanes_fill(c[4] * c[4] - s[4] * s[4]), turn_s = lanes_fill(2.0 * c[4] * s[4]);
-    Lanes all_c = lanes_load(c), all_s = lanes_load(s);
+    Lanes all_c = lanes_of(c), all_s = lanes_of(s);
     for (int64_t k = 0; k < terms; k += LANES) {
         lanes_store(out + k, all_c);
         Lanes next = lanes_sub(lanes_mul(all_c, turn_c), lanes_mul(all_s, turn_s));

@@ -35,6 +35,14 @@ typedef struct {
     return out
 
 static inline Lanes lanes_load(const double *from) { LANES_EACH(Lanes, ((const VectorAt *)from)[i]); }
+/* The same of numbers that have just been computed, which need not pass through memory. */
+static inline Lanes lanes_of(const double *x) {
+#ifdef __AVX__
+    return (Lanes){{{x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]}}};
+#else
+    return (Lanes){{{x[0], x[1]}, {x[2], x[3]}, {x[4], x[5]}, {x[6], x[7]}}};
+#endif
+}
 static inline void lanes_store(double *to, Lanes a) {
     for (int i = 0; i < LANES_VECTORS; i++) ((VectorAt *)to)[i] = a.part[i];
 }
@@ -43,6 +51,12 @@ static inline Lanes lanes_add(Lanes a, Lanes b) { LANES_EACH(Lanes, a.part[i] + 
 static inline Lanes lanes_sub(Lanes a, Lanes b) { LANES_EACH(Lanes, a.part[i] - b.part[i]); }
 static inline Lanes lanes_mul(Lanes a, Lanes b) { LANES_EACH(Lanes, a.part[i] * b.part[i]); }
 static inline Lanes lanes_div(Lanes a, Lanes b) { LANES_EACH(Lanes, a.part[i] / b.part[i]); }
+
+/* 1, x, x^2, ..., x^7 */
+static inline Lanes lanes_powers(double x) {
+    double square = x * x, cube = square * x, fourth = square * square;
+    return lanes_of((double[LANES]){1.0, x, square, cube, fourth, fourth * x, fourth * square, fourth * cube});
+}
 
 static inline LanesMask lanes_less(Lanes a, Lanes b) { LANES_EACH(LanesMask, a.part[i] < b.part[i]); }
 static inline LanesMask lanes_or(LanesMask a, LanesMask b) { LANES_EACH(LanesMask, a.part[i] | b.part[i]); }

@@ -20,7 +20,7 @@ static const double MIXTURE_SMALL = 100.0; /* below it Kummer's series takes at 
 
 /* Taylor coefficients of c_k(eta): exact rationals, rounded once (DLMF 8.12.8 to 8.12.10). tests/test_bets.py computes
  * them again. */
-static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][MIXTURE_TERMS] = {
+static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][4 * LANES] = {
     {-0.3333333333333333, 0.08333333333333333, -0.014814814814814815, 0.0011574074074074073, 0.0003527336860670194,
      -0.0001787551440329218, 3.919263178522438e-05, -2.185448510679992e-06, -1.85406221071516e-06,
      8.296711340953087e-07, -1.7665952736826078e-07, 6.707853543401498e-09, 1.0261809784240309e-08,
@@ -97,39 +97,42 @@ static double mixture_kummer(double s, double a) {
     return ex_log(total);
 }
 
-/* mu - log1p(mu) without cancellation. */
+/* mu - log1p(mu) without cancellation: near 0 by sum_{k>1} (-mu)^k / k. */
 static double mixture_half_eta_squared(double mu) {
-    static const double SERIES[] = {
-        1.0 / 2,   -1.0 / 3, 1.0 / 4,   -1.0 / 5, 1.0 / 6,   -1.0 / 7, 1.0 / 8,   -1.0 / 9, 1.0 / 10,
-        -1.0 / 11, 1.0 / 12, -1.0 / 13, 1.0 / 14, -1.0 / 15, 1.0 / 16, -1.0 / 17, 1.0 / 18,
-    };
-    return fabs(mu) > 0.1 ? mu - ex_log1p(mu) : mu * mu * ex_polynomial(SERIES, 17, mu);
+    static const double FIRST[LANES] = {1.0 / 2, 1.0 / 3, 1.0 / 4, 1.0 / 5, 1.0 / 6, 1.0 / 7, 1.0 / 8, 1.0 / 9};
+    static const double NEXT[LANES] = {1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13, 1.0 / 14, 1.0 / 15, 1.0 / 16, 1.0 / 17};
+    if (fabs(mu) > 0.1) return mu - ex_log1p(mu);
+    double square = mu * mu, fourth = square * square;
+    Lanes terms = lanes_add(lanes_load(FIRST), lanes_mul(lanes_fill(fourth * fourth), lanes_load(NEXT)));
+    return square * lanes_sum(lanes_mul(lanes_powers(-mu), terms));
 }
 
-/* sum_k c_k(eta) s^-k for so many k and powers of eta. */
-static inline double mixture_terms(double s, double eta, int levels, int terms) {
-    double total = 0.0, inverse = 1.0 / s;
-    for (int k = levels - 1; k >= 0; k--) {
-        double row = 0.0;
-#pragma GCC unroll 26
-        for (int i = terms - 1; i >= 0; i--) row = row * eta + MIXTURE_COEFFICIENTS[k][i];
-        total = total * inverse + row;
+/* sum_k c_k(eta) s^-k: the coefficients of eight powers of eta side by side, in `blocks` blocks. */
+static inline double mixture_terms(double inverse, double eta, int levels, int blocks) {
+    double square = eta * eta, fourth = square * square;
+    Lanes r = lanes_fill(inverse), eighth = lanes_fill(fourth * fourth), total = lanes_fill(0.0);
+    for (int b = blocks - 1; b >= 0; b--) {
+        Lanes sum = lanes_load(MIXTURE_COEFFICIENTS[levels - 1] + b * LANES);
+        for (int k = levels - 2; k >= 0; k--)
+            sum = lanes_add(lanes_mul(sum, r), lanes_load(MIXTURE_COEFFICIENTS[k] + b * LANES));
+        total = lanes_add(lanes_mul(total, eighth), sum);
     }
-    return total;
+    return lanes_sum(lanes_mul(total, lanes_powers(eta)));
 }
 
 /* sum_k c_k(eta) s^-k / sqrt(2 pi s), with as many terms as the last bit of a double needs. */
 static double mixture_correction(double s, double eta) {
     int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3;
-    bool near = fabs(eta) <= 0.1;
-    double total = near ? mixture_terms(s, eta, levels, 12) : mixture_terms(s, eta, levels, MIXTURE_TERMS);
+    double inverse = 1.0 / s;
+    double total = fabs(eta) <= 0.1 ? mixture_terms(inverse, eta, levels, 2) : mixture_terms(inverse, eta, levels, 4);
     return total / sqrt(2.0 * PI * s);
 }
 
 /* lnGamma(s) - s ln s + s for s >= 100. */
 static double mixture_log_stirling(double s) {
-    double r = 1.0 / (s * s);
-    return 0.5 * ex_log(2.0 * PI / s) + (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r / 1680.0))) / s;
+    double inverse = 1.0 / s, r = inverse * inverse;
+    double series = 1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0)));
+    return 0.5 * ex_log(2.0 * PI * inverse) + series * inverse;
 }
 
 /* log S_n by Temme's expansion, with mu = a/s - 1.
@@ -247,7 +250,8 @@ static const char *gamma_mixture_log_value(const Arg *in, Arg *out) {
 static const char *mixture_coefficients(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(in[0].size == MIXTURE_LEVELS * MIXTURE_TERMS, "out must have the size of the table");
-    memcpy(float64s(&in[0]), MIXTURE_COEFFICIENTS, sizeof MIXTURE_COEFFICIENTS);
+    for (int k = 0; k < MIXTURE_LEVELS; k++)
+        memcpy(float64s(&in[0]) + k * MIXTURE_TERMS, MIXTURE_COEFFICIENTS[k], MIXTURE_TERMS * sizeof(double));
     return NULL;
 }
 
