@@ -45,6 +45,7 @@ style: $(VENV)/.check
 types: $(VENV)/.check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/verify_types.py
 
 doctest: $(VENV)/.test $(NATIVE)
 	$(BIN)/python -m pytest -p no:cacheprovider --doctest-modules --doctest-glob=README.md src README.md

@@ -47,7 +47,7 @@ print(json.dumps(found))
 """
 
 
-REST = "The rest is Python, NumPy, numba and the compiled code.\n"
+REST = "The rest is Python, NumPy and the compiled code.\n"
 
 
 def shortest(work: Callable[[], object], repeats: int = 5) -> float:

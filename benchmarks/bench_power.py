@@ -190,7 +190,7 @@ def main(folder: str | None = None) -> str:
         print(f"the paper's data is left out: {error}", flush=True)
         paper = []
     parts = [
-        heading("Power", "make power", ("numpy", "scipy", "numba")),
+        heading("Power", "make power", ("numpy", "scipy")),
         f"log10 of the final capital after n = {N:,} steps, mean of {SEEDS} seeds. *Level*: Adaptive is within 5 % or "
         "3 decades of the best single bet. *Ahead*: it beats them all, and is in bold.\n",
         summary(known + unseen + paper),

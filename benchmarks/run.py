@@ -18,7 +18,7 @@ from workloads import processor
 
 
 def heading() -> str:
-    names = ("numpy", "scipy", "numba", "MAPIE", "online-cp")
+    names = ("numpy", "scipy", "MAPIE", "online-cp")
     libraries = ", ".join(f"{name} {version(name)}" for name in names)
     return (
         "# Benchmarks\n\nWritten by `make bench`, never by hand. Ratios compare two measurements of the same run;"

@@ -15,7 +15,7 @@ from workloads import processor
 
 
 def heading() -> str:
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "numba"))
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy"))
     return (
         "# Benchmarks on Apache Spark\n\nWritten by `make spark`, never by hand. Ratios compare two measurements of the"
         " same run; absolute times are of a shared machine.\n\n"

@@ -360,7 +360,7 @@ def _peer_row(c: Counted) -> list[str]:
 
 
 def document(found: Ours, entered: Entries, counted: Sequence[Counted], seconds: float) -> str:
-    libraries = ["exchangeable", "numpy", "numba", *(name for name in peers.LIBRARIES if peers.version(name))]
+    libraries = ["exchangeable", "numpy", *(name for name in peers.LIBRARIES if peers.version(name))]
     return "\n".join(
         [
             heading("Certificate of validity", "make validity", libraries) + f"It took {seconds / 60.0:.1f} minutes.\n",

@@ -91,18 +91,22 @@ def _beta(switching: float, size: int, reach: float) -> BetCase:
     )
 
 
+SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)  # of the Beta bets of Adaptive
+
+
 def _adaptive_beyond(history: Sequence[float]) -> float:
     """From the parts that are not bounded, in proportion to their shares of the next bet."""
     bet = bets.Adaptive()
     bet.extend(history)
-    _, linear, _, _, shares, log_parts = bet._state[-1]
-    switched = (1.0 - adaptive.SHARE) * shares + adaptive.SHARE / len(shares)
-    weights = math.exp(log_parts[0]) * linear + math.exp(log_parts[1]) * switched
-    sharp = weights[-3 - len(adaptive.SWITCHING) : -3]  # of the Beta bets
-    outside = [_beta_outside(history, switching) for switching in adaptive.SWITCHING]
+    part = adaptive.parts(*bet._state)
+    blended, switched = part["bayes"][1] * part["bayes"][2], part["fixed"] / part["fixed"].sum()
+    shares = part["parts"][1] * part["parts"][2] / (part["parts"][1] @ part["parts"][2])
+    weights = shares[0] * blended / blended.sum() + shares[1] * (0.999 * switched + 0.001 / adaptive.COLUMNS)
+    sharp, mixture = weights[64:70], weights[70]
+    outside = [_beta_outside(history, switching) for switching in SWITCHING]
     middle = math.exp(-0.5 * NEAR_ONE)
-    others = math.exp(bet.log_density(middle)) - sharp @ [_beta_at(history, s, middle) for s in adaptive.SWITCHING]
-    return float(sharp @ outside + weights[-3] * _mixture_beyond(history) - math.expm1(-NEAR_ONE) * others)
+    others = math.exp(bet.log_density(middle)) - sharp @ [_beta_at(history, s, middle) for s in SWITCHING]
+    return float(sharp @ outside + mixture * _mixture_beyond(history) - math.expm1(-NEAR_ONE) * others)
 
 
 def _beta_at(history: Sequence[float], switching: float, p: float) -> float:

@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 
 import contracts
 import naive
-from exchangeable import Martingale, kernels, native
+from exchangeable import Martingale, native
 from exchangeable.bets import Plugin, Power, SimpleMixture, SleepyJumper
 
 Floats = NDArray[np.float64]

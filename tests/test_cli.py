@@ -60,7 +60,7 @@ def test_the_help_page_names_everything(run: Run) -> None:
         assert name in said
 
 
-HEAVY = ("numba", "scipy", "pyarrow", "matplotlib", "sklearn", "pandas")
+HEAVY = ("scipy", "pyarrow", "matplotlib", "sklearn", "pandas")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["test", "--help"], ["--version"]])

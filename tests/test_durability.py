@@ -842,11 +842,16 @@ def test_a_newer_database_is_refused_untouched(tmp_path: Path, loaded: Loaded) -
     assert path.read_bytes() == before
 
 
-VERSION_1 = Path(__file__).parent / "data" / "service-1.sql"  # made by running this file; a release stays as it was
+VERSION_1 = Path(__file__).parent / "data" / "service-1.sql"  # of version 0.1
 OLD: dict[str, dict[str, Any]] = {
     "value": {"bet": {"kind": "simple-mixture"}, "seed": 3},
     "p-values": {"measure": {"kind": "p-values"}, "bet": {"kind": "simple-jumper"}, "on_alarm": "restart"},
-    "late": {"measure": {"kind": "nearest-neighbour"}, "bet": {"kind": "simple-jumper"}, "labels": {"wait": 50}},
+    "late": {
+        "measure": {"kind": "nearest-neighbour"},
+        "bet": {"kind": "simple-jumper"},
+        "labels": {"most": 50},
+        "seed": 0,
+    },
 }
 
 
@@ -882,8 +887,8 @@ def post_labels(server: Server, start: int, stop: int) -> Reply:
     return server.ask("POST", "/v1/streams/late/labels", text.encode(), kind=NDJSON)
 
 
-def make_version_1(folder: Path) -> None:
-    """A database that was in use when its server was killed: snapshots behind the steps, observations that wait."""
+def database_in_use(folder: Path) -> str:
+    """As SQL, when its server was killed: snapshots behind the steps, observations that wait."""
     server = Server(folder / "old.db", "snapshot_every = 100\n")
     with server:
         for name, configuration in OLD.items():
@@ -893,8 +898,8 @@ def make_version_1(folder: Path) -> None:
         assert post_labels(server, 0, 24).status == 200
         server.end(signal.SIGKILL)
     with closing(sqlite3.connect(server.db)) as connection:
-        text = "\n".join(connection.iterdump())
-    VERSION_1.write_text(f"{text}\nPRAGMA application_id = {store.APPLICATION};\nPRAGMA user_version = 1;\n", "utf-8")
+        lines = [*connection.iterdump(), f"PRAGMA application_id = {store.APPLICATION};"]
+    return "\n".join([*lines, f"PRAGMA user_version = {len(store.MIGRATIONS)};", ""])
 
 
 def schema(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
@@ -907,17 +912,24 @@ def schema(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     )
 
 
-def test_a_database_of_the_first_version_is_brought_forward(tmp_path: Path, loaded: Loaded) -> None:
-    """It has the tables of a new one then, and every stream goes on as the library does."""
+def restored(path: Path, text: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(text)
+    return connection
+
+
+def version_1(path: Path) -> sqlite3.Connection:
+    return restored(path, VERSION_1.read_text("utf-8"))
+
+
+def test_a_database_that_was_in_use_goes_on_elsewhere(tmp_path: Path, loaded: Loaded) -> None:
+    """From a dump, as a file in ``data`` keeps it for later releases; every stream goes on as the library does."""
     path = tmp_path / "service.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(VERSION_1.read_text("utf-8"))
+    restored(path, database_in_use(tmp_path)).close()
     with Quick(loaded, path) as server:
         assert post_labels(server, 24, 30).status == 200
-        for name in OLD:
-            wanted = {**OLD[name], "labels": {"most": 50} if name == "late" else {}}  # the wait was a count of these
-            again = server.ask("PUT", f"/v1/streams/{name}", wanted)
-            assert (again.status, again.body["configuration"]["labels"]["wait"]) == (200, "forever")
+        for name, configuration in OLD.items():
+            assert server.ask("PUT", f"/v1/streams/{name}", configuration).status == 200
             monitor, (x, y) = old_monitor(name), old_data(name)
             taken = 30 if name == "late" else 150
             monitor.extend(x[:taken], y[:taken])
@@ -929,18 +941,37 @@ def test_a_database_of_the_first_version_is_brought_forward(tmp_path: Path, load
                 assert post_labels(server, 30, len(x)).status == 200
             assert server.ask("GET", f"/v1/streams/{name}").body["state"] == state(monitor)
         assert server.end() == 0
-    with closing(sqlite3.connect(path)) as old, closing(store.open_database(tmp_path / "new.db")) as new:
+
+
+def test_a_database_from_before_the_compiled_kernels_is_refused_untouched(tmp_path: Path, loaded: Loaded) -> None:
+    path = tmp_path / "service.db"
+    version_1(path).close()
+    before = path.read_bytes()
+    (tmp_path / "log").mkdir()
+    said = refused(loaded, path, tmp_path / "log")
+    law = f"database must have schema version {store.OLDEST} or newer, got version 1 in {str(path)!r}"
+    assert (
+        said.strip()
+        == f"{law}: it was written before exchangeable 0.2, which can export its history; start with a new database"
+    )
+    assert path.read_bytes() == before
+
+
+def test_the_tables_of_the_first_version_are_brought_forward(tmp_path: Path) -> None:
+    with closing(version_1(tmp_path / "old.db")) as old, closing(store.open_database(tmp_path / "new.db")) as new:
+        assert store.migrate(old) == len(store.MIGRATIONS)
         assert schema(old) == schema(new)
         assert old.execute("PRAGMA user_version").fetchone() == (len(store.MIGRATIONS),)
+        texts = old.execute("SELECT name, configuration FROM streams").fetchall()
+    labels = {name: json.loads(text)["labels"] for name, text in texts}
+    assert labels["late"] == {"wait": "forever", "clock": "client", "most": 50}  # the wait was a count of these
 
 
 def test_observations_left_out_by_count_are_remembered(tmp_path: Path) -> None:
     """The first version left out what stood first when too many waited, which lets traffic decide."""
-    path = tmp_path / "service.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(VERSION_1.read_text("utf-8"))
+    with closing(version_1(tmp_path / "old.db")) as connection:
         connection.execute("UPDATE streams SET expired = 7 WHERE name = 'late'")
-    with closing(store.open_database(path)) as connection:
+        store.migrate(connection)
         rows = connection.execute("SELECT name, expired, left_out, state FROM streams ORDER BY name").fetchall()
     states = {name: (expired, json.loads(left_out), json.loads(text)) for name, expired, left_out, text in rows}
     expired, left_out, state_ = states["late"]
@@ -956,6 +987,7 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
         connection.execute("ALTER TABLE marks RENAME COLUMN kind TO sort")
 
     path = tmp_path / "old.db"
+    monkeypatch.setattr(store, "OLDEST", 1)
     monkeypatch.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
     with closing(store.open_database(path)) as connection:
         connection.execute("INSERT INTO marks (stream, n, kind, time) VALUES (1, 2, 'alarm', 3.0)")
@@ -970,6 +1002,7 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "old.db"
+    monkeypatch.setattr(store, "OLDEST", 1)
     monkeypatch.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
     store.open_database(path).close()
     before = path.read_bytes()
@@ -1056,10 +1089,3 @@ def test_clock_jumps_do_not_matter(tmp_path: Path) -> None:
     finally:
         if server.runs():
             server.end(signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as made:
-        make_version_1(Path(made))

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
-from exchangeable import kernels, snapshot
+from exchangeable import snapshot
 from exchangeable.service import history
 from exchangeable.service.configuration import Configuration, configuration
 from exchangeable.service.engine import Engine
@@ -246,22 +246,3 @@ def test_a_group_that_fails_half_way_leaves_nothing_begun(place: Place, monkeypa
     assert [outcome(future) for future in asked] == ["storage", "storage"]
     assert place.engine.bet("b").result(60)["n"] == 0
     assert place.engine.observe("a", batch([0.5], 1)).result(60)["accepted"] == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_replay_needs_no_loops_but_those_that_are_compiled(tmp_path: Path, kind: dict[str, Any]) -> None:
-    """A read-only array would be another type to the compiler: the first restart would take a minute, not a second."""
-
-    def compiled() -> int:
-        found = [vars(getattr(kernels, name)).values() for name in kernels.__all__]
-        return sum(len(loop.signatures) for loops in found for loop in loops if hasattr(loop, "signatures"))
-
-    place = Place(tmp_path / "s.db", Settings())
-    place.engine.create("a", configuration(kind)).result(60)
-    place.engine.observe("a", batch([0.25, 0.5, 0.75], 1)).result(60)
-    place.end(gracefully=False)
-    before = compiled()
-    place.begin()
-    assert place.engine.observe("a", batch([0.5], 4)).result(60)["state"]["n"] == 4
-    place.end(gracefully=True)
-    assert compiled() == before

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -10,6 +13,9 @@ import pytest
 
 import naive
 from exchangeable import Martingale, bets, native
+from exchangeable.bets import adaptive
+from exchangeable.bets.beta import grid
+from exchangeable.bets.kernel import weights
 from exchangeable.protocols import Bet
 
 RNG = np.random.default_rng(11)
@@ -175,6 +181,13 @@ def test_beta(switching: float, size: int, reach: float) -> None:
     np.testing.assert_allclose(bets.Beta(switching, size=size, reach=reach).extend(P), expected, rtol=0, atol=1e-11)
 
 
+def test_beta_for_long() -> None:
+    """The weights grow by two thirds a step, and are brought back by powers of two."""
+    p = np.concatenate([np.full(600, 0.3), np.full(600, 0.9), P])
+    expected = naive.beta(p, 0.3, 15, 2.5)[0]
+    np.testing.assert_allclose(bets.Beta(0.3).extend(p), expected, rtol=0, atol=1e-11)
+
+
 def test_the_density_of_beta_at_one_is_the_mean_over_what_rounds_to_one() -> None:
     for a, b in ((0.3, 0.2), (1.0, 0.08), (2.0, 3.0)):
         with mpmath.workdps(30):
@@ -226,6 +239,173 @@ def test_adaptive_recovers_a_share_that_had_vanished() -> None:
     p = np.where(np.arange(6000) < 3000, draws**30, 1.0 - draws**30 * (1.0 - 2.0**-53))
     ours, expected = Martingale(bets.Adaptive()).extend(p), Martingale(adaptive_by_definition()).extend(p)
     np.testing.assert_allclose(ours, expected, rtol=1e-11, atol=0)
+
+
+DRAWN = np.random.default_rng(12).random((2, 600))
+HARD = np.concatenate([np.full(900, 0.3), np.ones(900), np.full(300, 5e-324), 1e-30 ** DRAWN[0], 1.0 - DRAWN[1]])
+LEARNERS: dict[str, Callable[[], Any]] = {
+    "Kernel": lambda: bets.Kernel(12, 0.9),
+    "Markov": lambda: bets.Markov(5, 1.0),
+    "Beta": lambda: bets.Beta(0.3, size=9),
+    "Beta(all move)": lambda: bets.Beta(1.0, size=5),
+    "Tree": lambda: bets.Tree(5),
+    "Tree(smooth)": lambda: bets.Tree(5, prior="smooth"),
+    "Adaptive": bets.Adaptive,
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_state_that_arises_passes_the_check_of_a_snapshot(name: str) -> None:
+    bet = LEARNERS[name]()
+    bet._check_state()
+    for part in np.split(HARD, range(100, len(HARD), 100)):
+        bet.extend(part)
+        bet._check_state()
+
+
+FORGED: list[tuple[str, int, tuple[Any, ...], float, str]] = [
+    ("Kernel", 0, (3,), 1e9, "sums must be of cosines"),
+    ("Kernel", 0, (0,), -1.0, "sums must lie in"),
+    ("Markov", 0, (3,), 2.0, "cosines must lie in"),
+    ("Markov", 1, (2, 3), 1e9, "sums must be of cosines"),
+    ("Beta", 0, (2, 3), 0.5, "weights must be numbers of at least 0 that sum to 1"),
+    ("Beta", 0, (2, 3), -1e-9, "weights must be numbers of at least 0 that sum to 1"),
+    ("Beta", 0, (2, 12), 1e-9, "weights must be 0 in the padding"),
+    ("Beta", 1, (0,), 0.0, "total must lie in"),
+    ("Tree", 0, (3, 0), -1.0, "counts must be whole numbers"),
+    ("Tree", 0, (3, 0), 7.0, "counts and odds must be"),
+    ("Tree", 0, (0, 0), 1e6, "counts and odds must be"),
+    ("Tree", 0, (3, 1), 1.5, "counts and odds must be"),
+    ("Tree", 0, (3, 1), 0.0, "b must lie in"),
+    ("Tree", 0, (3, 2), 1.0, "counts and odds must be"),
+    ("Tree", 0, (3, 2), 0.5, "counts and odds must be"),
+    ("Tree", 0, (0, 2), math.inf, "k must lie in"),
+]
+
+
+def forged(name: str, number: int, at: tuple[Any, ...], value: float) -> Any:
+    bet = LEARNERS[name]()
+    bet.extend(P[:200])
+    bet._state[number][at] = value
+    return bet
+
+
+@pytest.mark.parametrize(("name", "number", "at", "value", "law"), FORGED)
+def test_a_forged_state_is_refused(name: str, number: int, at: tuple[Any, ...], value: float, law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        forged(name, number, at, value)._check_state()
+
+
+ALTERED: list[tuple[str, tuple[Any, ...], float, str]] = [
+    ("sums", (3, 2), 1e9, "sums must be of cosines"),
+    ("pairs", (1, 3, 2), 1e9, "sums must be of cosines"),
+    ("last", (3,), 2.0, "cosines must lie in"),
+    ("grids", (5, 3, 2), 2.0**150, "weights must be numbers of at least 0 that sum to 1"),
+    ("grids", (5, 3, 15), 1e-9, "weights must be 0 in the padding"),
+    ("bayes", (0, 3), 0.0, "log shares must be the logarithms of the shares"),
+    ("bayes", (1, 3), 0.5, "shares must be numbers of at least 0 that sum to 1"),
+    ("bayes", (2, 3), 0.0, "products must lie in"),
+    ("bayes", (2, slice(None)), 1.5, "total must be that of the shares"),
+    ("bayes", (1, 74), 1e-7, "log shares must be the logarithms of the shares"),
+    ("bayes", (0, 74), -20.0, "log shares must be the logarithms of the shares"),
+    ("fixed", (3,), 2.0**150, "weights must be numbers of at least 0 that sum to 1"),
+    ("parts", (1, 0), 0.9, "shares must be numbers of at least 0 that sum to 1"),
+    ("totals", (2,), 0.0, "total must lie in"),
+    ("totals", (6,), 0.0, "total must be that of the shares"),
+    ("totals", (7,), -1.0, "total must lie in"),
+    ("totals", (8,), 9.0, "total must be that of the shares"),
+    ("mixture", (0,), 0.5, "n must be whole numbers"),
+    ("rough", (1, 0), 201.0, "counts and odds must be"),
+    ("smooth", (1, 1), 1e100, "counts and odds must be"),
+]
+
+
+@pytest.mark.parametrize(("part", "at", "value", "law"), ALTERED)
+def test_a_forged_state_of_adaptive_is_refused(part: str, at: tuple[Any, ...], value: float, law: str) -> None:
+    bet = bets.Adaptive()
+    bet.extend(P[:200])
+    bet._check_state()
+    adaptive.parts(bet._state[0])[part][at] = value
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=law):
+        bet._check_state()
+
+
+def test_the_parts_of_adaptive_are_those_of_the_struct() -> None:
+    bet = bets.Adaptive()
+    assert sum(part.size for part in adaptive.parts(bet._state[0]).values()) == native.ADAPTIVE_STATE
+    assert 8 * native.ADAPTIVE_STATE < 55_000
+    bet.extend(P)
+    part = adaptive.parts(bet._state[0])
+    assert part["sums"][0, 0] == part["mixture"][0] == part["rough"][0, 0] == part["smooth"][0, 0] == len(P)
+    assert part["pairs"][0, 0, 0] == len(P) - 1
+    assert part["last"][0] == 1.0
+    assert part["last"][1] == pytest.approx(math.cos(math.pi * P[-1]), abs=1e-15)
+    np.testing.assert_allclose(part["totals"][:6], part["grids"].sum(axis=(1, 2)), rtol=1e-13)
+    np.testing.assert_allclose(part["totals"][7], part["fixed"].sum(), rtol=1e-13)
+
+
+def test_what_never_changes_is_shared() -> None:
+    assert adaptive._tables() is adaptive._tables()
+    for table in (adaptive._tables(), weights(8), grid(15, 2.5)):
+        assert not table.flags.writeable
+    before = adaptive._fresh().copy()
+    bets.Adaptive().extend(P)
+    assert (adaptive._fresh() == before).all()
+
+
+@pytest.mark.parametrize("order", [2, 3, 8, 9, 64, 1024])
+def test_the_weights_are_those_of_jackson(order: int) -> None:
+    with mpmath.workdps(30):
+        turn = mpmath.pi / (order + 1)
+        expected = [
+            2 * ((order - k + 1) * mpmath.cos(k * turn) + mpmath.sin(k * turn) * mpmath.cot(turn)) / (order + 1)
+            for k in range(order)
+        ]
+    expected[0] = mpmath.mpf(1)
+    np.testing.assert_allclose(weights(order)[:order], np.array(expected, float), rtol=0, atol=4e-15)
+    assert not weights(order)[order:].any()
+
+
+@pytest.mark.parametrize(("size", "reach"), [(2, 2.9), (15, 2.5), (33, 2.9), (16, 0.1)])
+def test_the_grid_is_that_of_beta(size: int, reach: float) -> None:
+    table = grid(size, reach)
+    steps = [mpmath.mpf(2 * k - size + 1) / (size - 1) for k in range(size)]
+    with mpmath.workdps(30):
+        shapes = [mpmath.exp(mpmath.mpf(reach) * t * abs(t)) for t in steps]
+        norms = [[float(1 / mpmath.beta(a, b)) for b in shapes] for a in shapes]
+    np.testing.assert_allclose(table[0, :size], np.array(shapes, float), rtol=1e-15)
+    np.testing.assert_allclose(table[1:, :size], norms, rtol=5e-14)
+    assert (table[0, size:] == 1.0).all()
+    assert not table[1:, size:].any()
+
+
+def test_odds_of_a_tree_beyond_the_numbers() -> None:
+    """Twice 2,000 equal p-values make the odds of being split larger than any double, and smaller than any again."""
+    p = np.concatenate([np.full(2000, 0.3), np.full(1500, 0.8), 1.0 - DRAWN[0, :500]])
+    bet = bets.Tree(3)
+    path = np.cumsum(bet.extend(p))
+    assert bet._state[0][:, 2].max() > 1.0
+    for n in (1000, 2000, 2500, 3500, 4000):
+        assert path[n - 1] == pytest.approx(naive.tree(p[:n].tolist(), 3), rel=1e-12)
+
+
+def test_a_tree_that_is_not_split() -> None:
+    """Where no interval has to be split, odds fall below every double, and come back."""
+    p = (np.arange(6000) * 0.6180339887498949) % 1.0
+    bet = bets.Tree(11, prior="rough")
+    path = np.cumsum(bet.extend(np.concatenate([np.maximum(p, 1e-9), np.full(50, 0.3)])))
+    bet._check_state()
+    assert path[5999] > -1.0
+    assert path[-1] > path[5999] + 10.0
+
+
+def test_log_density_of_a_tree_learns_nothing() -> None:
+    bet = bets.Tree(6)
+    bet.extend(P)
+    before = bet._state[0].copy()
+    for p in (5e-324, 0.3, 1.0):
+        assert bet.log_density(p) == copy.deepcopy(bet).extend([p])[0]
+    assert (bet._state[0] == before).all()
 
 
 def test_watchful() -> None:

@@ -11,17 +11,22 @@ import pytest
 
 from exchangeable import native
 from exchangeable.bets import (
+    Adaptive,
+    Beta,
     Blend,
     Cautious,
     CompositeJumper,
     GammaMixture,
     Histogram,
     Idle,
+    Kernel,
+    Markov,
     Power,
     SimpleJumper,
     SimpleMixture,
     SleepyJumper,
     Switching,
+    Tree,
     Watchful,
 )
 from exchangeable.bets.learner import step
@@ -29,17 +34,23 @@ from exchangeable.martingale import Martingale
 from exchangeable.protocols import Floats
 
 BETS: dict[str, Callable[[], Any]] = {
+    "adaptive": Adaptive,
+    "beta": lambda: Beta(0.1, size=4),
     "blend": lambda: Blend([SimpleMixture(), Histogram(), Idle()], [0.5, 0.5, 0.0]),
     "cautious": lambda: Cautious(SimpleMixture(), factor=2.0, window=5),
     "composite-jumper": CompositeJumper,
     "gamma-mixture": lambda: GammaMixture(2.0, 0.5),
     "histogram": lambda: Histogram(7),
     "idle": Idle,
+    "kernel": lambda: Kernel(12, 0.9),
+    "markov": lambda: Markov(5, 0.9),
     "power": lambda: Power(0.3),
     "simple-jumper": SimpleJumper,
     "simple-mixture": SimpleMixture,
     "sleepy-jumper": lambda: SleepyJumper(grid=9),
     "switching": lambda: Switching([Power(0.5), SimpleJumper()], 0.1),
+    "tree": lambda: Tree(5),
+    "tree-smooth": lambda: Tree(5, prior="smooth"),
     "watchful": Watchful,
 }
 P = np.concatenate([1.0 - np.random.default_rng(0).random(60), [1e-300, 5e-324, 1.0, 1.0 - 2.0**-53]])
@@ -117,7 +128,12 @@ SETTLE: tuple[Any, ...] = (
 )
 # of each kernel a call that it takes
 CALLS: dict[str, tuple[Any, ...]] = {
+    "adaptive": (floats(native.ADAPTIVE_STATE), floats(native.ADAPTIVE_TABLES), floats(3), floats(3)),
+    "adaptive_fresh": (floats(native.ADAPTIVE_STATE),),
+    "adaptive_tables": (floats(native.ADAPTIVE_TABLES),),
     "accumulate": (floats(2), floats(3), floats(3)),
+    "beta": (floats(3, 16), floats(1), floats(4, 16), 0.1, floats(3), floats(3)),
+    "beta_grid": (3, 1.0, floats(4, 16)),
     "blend": (floats(2), floats(3, 2), floats(3)),
     "cautious": (np.array([0.0, 0.0, 0.0, 1.0]), floats(2, 4), 1.0, floats(3), floats(3)),
     "composite_jumper": (floats(20), floats(3), floats(3)),
@@ -125,6 +141,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "difference": (np.zeros(3), floats(3), 2.0, floats(3), floats(3)),
     "gamma_mixture": (floats(4), 1.0, 1.0, floats(3), floats(3)),
     "histogram": (floats(2), floats(3), floats(3)),
+    "jackson_weights": (9, floats(16)),
+    "kernel": (floats(16), floats(16), 0.9, floats(3), floats(3)),
     "keyed_accumulate": (floats(2, 4), *RANGES, floats(2), floats(2)),
     "keyed_composite_jumper": (floats(2, 20), *RANGES, floats(2), floats(2)),
     "keyed_cusum": (floats(2, 2), *RANGES, floats(2), floats(2)),
@@ -148,6 +166,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     ),
     "keyed_thetas": (integers(2, 11), *RANGES, floats(2)),
     "keyed_unfold": UNFOLD,
+    "markov": (floats(16), floats(9, 16), floats(16), 0.9, floats(3), floats(3)),
     "mixture_coefficients": (np.empty((native.MIXTURE_LEVELS, native.MIXTURE_TERMS)),),
     "power": (0.5, floats(3), floats(3)),
     "shiryaev_roberts": (floats(2), floats(3), floats(3)),
@@ -155,6 +174,9 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "simple_mixture": (floats(4), floats(3), floats(3)),
     "sleepy_jumper": (floats(5), 0.1, 0.1, floats(3), floats(3)),
     "switching": (floats(2), 0.1, floats(3, 2), floats(3)),
+    "tree": (floats(8, 3), 3, False, floats(3), floats(3)),
+    "tree_at": (floats(8, 3), 3, True, 0.5),
+    "tree_log_odds": (floats(8, 3), 3, True, floats(8)),
     "watchful": (*WATCHFUL, floats(3), floats(3)),
 }
 # arguments without a partner: of these a longer one, or a shorter one that is not empty, may fit too
@@ -205,6 +227,21 @@ def test_a_shape_that_does_not_fit_is_refused(name: str, place: int) -> None:
 
 
 FORGED: list[tuple[str, int, Any, str]] = [
+    ("beta_grid", 0, 1, "size must be from 2 to 200"),
+    ("beta_grid", 0, 201, "size must be from 2 to 200"),
+    ("beta", 0, floats(48), "weights must have 2 to 200 rows"),
+    ("jackson_weights", 0, 0, "order must be from 1"),
+    ("jackson_weights", 0, 2**62, "order must be from 1"),
+    ("jackson_weights", 0, 17, "weights must be as many"),
+    ("kernel", 0, floats(1032), "sums must have 8 to 1024"),
+    ("markov", 1, floats(17, 16), "last must be as many"),
+    ("markov", 1, floats(8, 16), "last must be as many"),
+    ("markov", 1, floats(144), "last must be as many"),
+    ("tree", 1, 0, "depth must be from 1"),
+    ("tree", 1, -1, "depth must be from 1"),
+    ("tree", 1, 4, "nodes must have"),
+    ("tree_at", 1, 25, "depth must be from 1"),
+    ("tree_at", 1, 64, "depth must be from 1"),
     ("difference", 0, np.array([0.0, 0.0, 3.0]), "place in the ring"),
     ("difference", 0, np.array([0.0, 0.0, -1.0]), "place in the ring"),
     ("difference", 0, np.array([0.0, 0.0, math.nan]), "place in the ring"),
@@ -259,6 +296,14 @@ def test_rows_that_find_no_room_are_refused() -> None:
     arguments[6:] = [array[:5].copy() for array in arguments[6:]]
     with pytest.raises(ValueError, match="room for all rows"):
         native.keyed_unfold(*arguments)
+
+
+@pytest.mark.parametrize("p", [-1.0, -1e300, 1e300, math.inf, -math.inf, math.nan, 0.0])
+def test_no_p_leads_outside_of_a_tree(p: float) -> None:
+    nodes = np.tile([0.0, 1.0, 0.0], (10, 1))
+    native.tree(nodes[1:9], 3, False, p, None)
+    assert nodes[[0, 9]].tolist() == [[0.0, 1.0, 0.0]] * 2
+    assert nodes[1, 0] == 1.0
 
 
 @pytest.mark.parametrize("p", [-1.0, -1e300, 1e300, math.inf, -math.inf, math.nan, 0.0])

@@ -118,7 +118,7 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
     assert done(tmp_path, "serve", "--port", 99999)[0] == 2
 
 
-HEAVY = ("numba", "scipy", "pyarrow", "fastapi", "uvicorn", "httpx2", "exchangeable.service")
+HEAVY = ("scipy", "pyarrow", "fastapi", "uvicorn", "httpx2", "exchangeable.service")
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def test_streams_of_an_older_release_join_in_the_order_of_creation(tmp_path: Pat
         connection.executescript(VERSION_1.read_text("utf-8"))
         connection.execute("DELETE FROM streams WHERE id = ?", (deleted,))
         names = connection.execute("SELECT id, name FROM streams ORDER BY created").fetchall()
-    with closing(store.open_database(path)) as connection:
+        store.migrate(connection)
         assert connection.execute("SELECT joined, name FROM fleet ORDER BY joined").fetchall() == names
     with served(path) as server:
         reply = look(server)

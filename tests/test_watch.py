@@ -581,6 +581,22 @@ def test_a_damaged_state_is_refused(run: Run, tmp_path: Path, keep: int) -> None
     assert " s" in done.err
 
 
+@pytest.mark.parametrize(
+    ("version", "cure"),
+    [(1, "it was written before exchangeable 0.2, begin with another --state"), (99, "it is of a newer release")],
+)
+def test_a_state_of_another_version_is_refused(run: Run, tmp_path: Path, version: int, cure: str) -> None:
+    write(tmp_path / "x", stream(20))
+    assert run("watch", "x", "--state", "s").code == 0
+    head, _, body = (tmp_path / "s").read_bytes().partition(b"\n")
+    changed = json.dumps({**json.loads(head), "version": version}).encode() + b"\n" + body
+    (tmp_path / "s").write_bytes(changed)
+    done = run("watch", "x", "--state", "s")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.endswith(f"s must be of version 2, got {version}: {cure}\n")
+    assert (tmp_path / "s").read_bytes() == changed
+
+
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with live("--state", "s", cwd=tmp_path) as process:
         process.say("1\n")

@@ -37,7 +37,7 @@ class Ville:
     """
 
     def __init__(self, alpha: float = 0.01) -> None:
-        self.alpha = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
+        self.alpha: float = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
         if self.alpha < SMALLEST:
             raise ValueError(f"alpha must be at least {SMALLEST:g}, got {alpha}")
 
@@ -80,7 +80,7 @@ class _Watching(ABC):
     """What alarms for watching without end have in common: a statistic of the increments, and a period."""
 
     _state: tuple[Floats, ...]
-    n = 0  # values read
+    n: int = 0  # values read
     period: float
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ class Cusum(_Watching):
     """
 
     def __init__(self, period: float = 10_000.0) -> None:
-        self.period = _period(period)
+        self.period: float = _period(period)
         self._state = (np.zeros(2),)
 
     @property
@@ -173,7 +173,7 @@ class ShiryaevRoberts(_Watching):
     """
 
     def __init__(self, period: float = 10_000.0) -> None:
-        self.period = _period(period)
+        self.period: float = _period(period)
         self._state = (np.array([0.0, -math.inf]),)  # psi_0 = 0
 
     @property
@@ -203,9 +203,9 @@ class Difference(_Watching):
     """
 
     def __init__(self, period: float = 10_000.0, *, window: int = 100, bound: float = 2.0) -> None:
-        self.period = _period(period)
-        self.window = whole("window", window, 1, 10**8)
-        self.bound = in_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
+        self.period: float = _period(period)
+        self.window: int = whole("window", window, 1, 10**8)
+        self.bound: float = in_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
         most = self.window * (self.bound - 1.0)
         if most < self.threshold:
             raise ValueError(
@@ -247,6 +247,8 @@ def _period(period: float) -> float:
 
 
 def _one(log_value: Any) -> float:
+    if type(log_value) is float and not math.isnan(log_value):  # nearly always: single steps are quick
+        return log_value
     try:
         value = float(log_value) if isinstance(log_value, (float, int, np.floating, np.integer)) else math.nan
     except OverflowError:

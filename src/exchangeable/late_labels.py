@@ -209,9 +209,9 @@ class LateLabels:
         if not isinstance(monitor, Monitor):
             raise ValueError(f"monitor must be a Monitor, got {monitor!r:.80}")
         self.monitor = monitor
-        self.wait = _duration(wait)
-        self.most = whole("most", most, 1, MOST)
-        self.left_out = LeftOut()
+        self.wait: float = _duration(wait)
+        self.most: int = whole("most", most, 1, MOST)
+        self.left_out: LeftOut = LeftOut()
         self._latest: float | None = None
         self._queue: OrderedDict[str | int, _Waiting] = OrderedDict()
         self._tested: OrderedDict[str | int, None] = OrderedDict()  # the latest, so that none is tested twice

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from exchangeable import native
 from exchangeable.bets.learner import step
-from exchangeable.protocols import Bet, Floats, many_p, one_p
+from exchangeable.protocols import Bet, Floats, has_role, many_p, one_p
 
 DIGITS = 12  # digits of an amount: its logarithm determines no more
 SAFE = 700.0  # exp(SAFE) and exp(-SAFE) are normal float64 numbers
@@ -35,10 +35,10 @@ class Martingale:
     """
 
     def __init__(self, bet: Bet) -> None:
-        if isinstance(bet, type) or not isinstance(bet, Bet):
+        if not has_role(bet, Bet):
             raise ValueError(f"bet must have log_density, update and extend, got {bet!r}")
         self.bet = bet
-        self.n = 0
+        self.n: int = 0
         self._sum = np.zeros(2)
 
     @property

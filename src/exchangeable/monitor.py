@@ -92,7 +92,7 @@ class Monitor:
         measure = NearestNeighbour() if measure is None else measure
         self.pvalues = _stage(measure, seed, start)
         self.alarm: Alarm = Ville() if alarm is None else _own(alarm)
-        self.martingale = Martingale(default_bet(self.alarm) if bet is None else bet)
+        self.martingale: Martingale = Martingale(default_bet(self.alarm) if bet is None else bet)
         advice = bet_advice(self.martingale.bet, self.alarm)
         if advice is not None:
             warnings.warn(advice, BetWarning, stacklevel=2)

@@ -120,13 +120,27 @@ class Alarm(Protocol):
         ...
 
 
+METHODS = {Measure: ("update", "extend"), Bet: ("log_density", "update", "extend"), Alarm: ("update",)}
+
+
+def has_role(thing: object, role: type) -> bool:
+    """Whether it is an object with the methods of `Measure`, `Bet` or `Alarm`.
+
+    >>> from exchangeable import bets
+    >>> has_role(bets.Idle(), Bet), has_role(bets.Idle, Bet)
+    (True, False)
+    """
+    return not isinstance(thing, type) and all(callable(getattr(thing, name, None)) for name in METHODS[role])
+
+
 def is_measure(thing: object) -> bool:
     """Whether it is a measure: bets and alarms too have ``update`` and ``extend``, but take no labels.
 
     >>> is_measure("a measure")
     False
     """
-    return isinstance(thing, Measure) and not isinstance(thing, (type, Bet)) and _takes(thing.update, 2)
+    measure = has_role(thing, Measure) and not has_role(thing, Bet)
+    return measure and _takes(thing.update, 2)  # type: ignore[attr-defined]
 
 
 def is_alarm(thing: object) -> bool:
@@ -135,8 +149,8 @@ def is_alarm(thing: object) -> bool:
     >>> is_alarm("an alarm")
     False
     """
-    lawful = isinstance(thing, Alarm) and not isinstance(thing, (type, Bet))
-    return lawful and _takes(thing.update, 1) and not _takes(thing.update, 2)  # type: ignore[attr-defined]
+    alarm = has_role(thing, Alarm) and not has_role(thing, Bet)
+    return alarm and _takes(thing.update, 1) and not _takes(thing.update, 2)  # type: ignore[attr-defined]
 
 
 def _takes(method: Callable[..., object], arguments: int) -> bool:
@@ -176,6 +190,8 @@ def one_p(p: Any) -> float:
     >>> one_p(0.5)
     0.5
     """
+    if type(p) is float and 0.0 < p <= 1.0:  # nearly always: single steps are quick
+        return p
     try:
         value = math.nan if isinstance(p, (str, bytes, complex, np.complexfloating)) else float(p)
     except (OverflowError, TypeError, ValueError):

@@ -81,9 +81,9 @@ class PValues:
         if not _ranks(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
-        self.seed = draw_seed() if seed is None else _seed(seed)
-        self.stream = _stream(stream)
-        self.n = whole("start", start, 0, FURTHEST)
+        self.seed: int = draw_seed() if seed is None else _seed(seed)
+        self.stream: int = _stream(stream)
+        self.n: int = whole("start", start, 0, FURTHEST)
 
     def __repr__(self) -> str:
         return f"PValues({self.measure!r}, seed={self.seed})"
@@ -117,7 +117,7 @@ class Given:
     seed = 0  # nothing is random
 
     def __init__(self, *, start: int = 0) -> None:
-        self.n = whole("start", start, 0, FURTHEST)
+        self.n: int = whole("start", start, 0, FURTHEST)
 
     def update(self, x: Any, y: Any = None) -> float:
         """Take one p-value and return it."""

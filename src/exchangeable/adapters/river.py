@@ -62,7 +62,7 @@ class _Detector:
         self.seed = seed
         drift, self._warner = _alarms(alpha, period, warning)
         ranking = self._ranking(copy.deepcopy(measure))
-        self.monitor = Monitor(ranking, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart")
+        self.monitor: Monitor = Monitor(ranking, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart")
         self._drift_detected = False
         self._warning_detected = False
 

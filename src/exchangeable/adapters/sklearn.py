@@ -8,6 +8,7 @@ import sys
 import warnings
 from array import array
 from collections.abc import Hashable
+from decimal import Decimal
 from functools import partial
 from typing import Any, Self
 
@@ -130,7 +131,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self._kind = None if measure is not None else _kind(labels)
         if self._kind is not None:
             measure = _by_labels(self._kind, self.n_features_in_)
-        self.monitor_ = Monitor(measure, bet, Ville(self.alpha), seed=self.seed)
+        self.monitor_: Monitor = Monitor(measure, bet, Ville(self.alpha), seed=self.seed)
         self._p, self._log_values = array("d"), array("d")
 
     def _check_kind(self, labels: NDArray[Any] | None) -> None:
@@ -146,13 +147,14 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         monitor = self.monitor_
         self._p.frombytes(path.p.tobytes())
         self._log_values.frombytes(path.log_value.tobytes())
-        self.n_samples_seen_ = len(self._p)
-        self.rejected_ = monitor.alarm_at is not None
-        self.rejected_at_, self.changepoint_ = monitor.alarm_at, monitor.changepoint
-        self.log10_martingale_ = monitor.martingale.log_value / math.log(10.0)
-        self.log10_max_ = monitor.log_max / math.log(10.0)
-        self.e_value_ = amount(monitor.martingale.log_value)
-        self.anytime_p_ = monitor.anytime_p
+        self.n_samples_seen_: int = len(self._p)
+        self.rejected_: bool = monitor.alarm_at is not None
+        self.rejected_at_: int | None = monitor.alarm_at
+        self.changepoint_: int | None = monitor.changepoint
+        self.log10_martingale_: float = monitor.martingale.log_value / math.log(10.0)
+        self.log10_max_: float = monitor.log_max / math.log(10.0)
+        self.e_value_: float | Decimal = amount(monitor.martingale.log_value)
+        self.anytime_p_: float | Decimal = monitor.anytime_p
 
 
 def frozen(

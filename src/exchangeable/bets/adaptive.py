@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 import numpy as np
 
-from exchangeable import kernels
-from exchangeable.bets.banks import Bank, Betas, Kernels, Markovs
-from exchangeable.bets.histogram import Tree, check_tree
-from exchangeable.bets.learner import Learner, State, check_counts, check_shares, check_within
-from exchangeable.bets.power import SimpleMixture, check_mixture
+from exchangeable import native
+from exchangeable.bets.beta import check_weights
+from exchangeable.bets.histogram import check_tree
+from exchangeable.bets.kernel import check_sums
+from exchangeable.bets.learner import Learner, State, check_shares, check_within
+from exchangeable.bets.power import check_mixture
 from exchangeable.protocols import Floats
 
-ORDERS = (2, 3, 4, 6, 8, 12, 16, 32, 64)
-FORGETTING = (1.0, 0.999, 0.99, 0.98, 0.95, 0.9)
-MARKOV_ORDERS = (2, 3, 4, 8, 16)
-MARKOV_FORGETTING = (1.0, 0.99)
-SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)
-DEPTHS = (10, 6)  # of the rough and the smooth tree
-SHARE = 1e-3
-WEIGHTS = (0.4, 0.35, 0.25)  # of the Bayes blend, of fixed share, and of idleness
+PARTS = {  # of the state, in the order of the struct in native/adaptive.c
+    "sums": (64, 8),  # Jackson kernels: of cosines, for each forgetting
+    "pairs": (2, 16, 16),  # Markov kernels: for each forgetting, of products of cosines
+    "last": (16,),  # and the cosines of the last p-value
+    "grids": (6, 15, 16),  # Beta grids: weights for each switching rate
+    "bayes": (3, 80),  # Bayes blend: log shares, shares, products of densities since
+    "fixed": (80,),  # fixed share: shares
+    "parts": (3, 8),  # the blend, the fixed share and idleness: as bayes
+    "totals": (9,),  # of the grids, of bayes, fixed and parts
+    "mixture": (4,),
+    "rough": (2**10, 3),
+    "smooth": (2**6, 3),
+}
+COLUMNS = 73
 
 
 class Adaptive(Learner):
@@ -32,7 +42,7 @@ class Adaptive(Learner):
       share 0.001), and 0.25 stays idle, so that log10 S never falls below -0.61.
 
     The same as ``Blend([Blend(bets), Switching(bets), Idle()], [0.40, 0.35, 0.25])``, in less time. O(1) time a step
-    and memory (0.1 MB).
+    and memory (49 kB).
 
     >>> bool(Adaptive().extend(np.full(50, 0.9)).sum() > 20.0)
     True
@@ -41,39 +51,57 @@ class Adaptive(Learner):
     """
 
     def __init__(self) -> None:
-        banks: list[Bank] = [
-            Kernels(ORDERS, FORGETTING),
-            Markovs(MARKOV_ORDERS, MARKOV_FORGETTING),
-            Betas(SWITCHING, 15, 2.5),
-        ]
-        bets = SimpleMixture(), Tree(DEPTHS[0]), Tree(DEPTHS[1], prior="smooth")
-        columns = sum(bank.columns for bank in banks) + len(bets)
-        self._fixed = tuple(bank.fixed for bank in banks)
-        self._state = (*(bank.fresh() for bank in banks), *(bet._state for bet in bets), _even(columns))
+        self._state = (_fresh().copy(),)
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.adaptive.play(state, self._fixed, DEPTHS, SHARE, p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.adaptive(state[0], _tables(), p, gains)
 
     def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        sums, chains, betas, mixed, rough, smooth, (log_shares, linear, products, steps, shares, log_parts) = (
-            self._state
-        )
-        for bank, state in ((Kernels, sums), (Markovs, chains), (Betas, betas)):
-            bank.check(state)
-        check_mixture(*mixed)
-        for tree in (rough, smooth):
-            check_tree(*tree)
-        for name, part in (("shares", np.exp(log_shares)), ("shares", shares), ("parts", np.exp(log_parts))):
-            check_shares(name, part)
-        check_counts("steps", steps[:1])
-        check_within("steps", steps[:1], 0, kernels.blend.EVERY - 1)
-        check_within("products", products, 1e-200, 1e200)
-        if not (np.abs(np.exp(log_shares + np.log(products) - steps[1]) - linear) <= 1e-6).all():
-            raise ValueError("linear must be the shares as their bets have changed them, got others")
+        """Check a state from a snapshot."""
+        part = parts(self._state[0])
+        check_sums(part["sums"], part["sums"][0])
+        check_within("cosines", part["last"], -1.001, 1.001)
+        for pairs in part["pairs"]:
+            check_sums(pairs, pairs[0, 0])
+        for weights, total in zip(part["grids"], part["totals"], strict=False):
+            check_weights(weights, total, 15)
+        check_mixture(part["mixture"])
+        check_tree(part["rough"], False)
+        check_tree(part["smooth"], True)
+        _check_blend(part["bayes"], part["totals"][6], COLUMNS)
+        _check_blend(part["parts"], part["totals"][8], 3)
+        check_weights(part["fixed"][np.newaxis], part["totals"][7], COLUMNS)
 
 
-def _even(columns: int) -> State:
-    """Of the Bayes blend: log shares, shares, products, steps; of the fixed share: shares; log shares of the parts."""
-    even = np.full(columns, 1.0 / columns)
-    return np.log(even), even, np.ones(columns), np.zeros(2), even.copy(), np.log(WEIGHTS)
+def parts(state: Floats) -> dict[str, Floats]:
+    """The parts of the state of `Adaptive`, as views."""
+    ends = np.cumsum([math.prod(shape) for shape in PARTS.values()])
+    pieces = np.split(state, ends[:-1])
+    return {name: piece.reshape(shape) for piece, (name, shape) in zip(pieces, PARTS.items(), strict=True)}
+
+
+def _check_blend(blend: Floats, total: float, count: int) -> None:
+    log_shares, shares, products = blend
+    check_shares("shares", shares)
+    check_within("products", products, 2.0**-300, 2.0**300)
+    agree = np.abs(np.exp(log_shares) - shares) <= 1e-6
+    if not agree.all() or shares[count:].any() or (log_shares[count:] != -math.inf).any():
+        raise ValueError("log shares must be the logarithms of the shares, got others")
+    if not abs(shares @ products / total - 1.0) <= 1e-6:
+        raise ValueError("total must be that of the shares times the products, got another")
+
+
+@cache
+def _fresh() -> Floats:
+    state = np.empty(native.ADAPTIVE_STATE)
+    native.adaptive_fresh(state)
+    return state
+
+
+@cache
+def _tables() -> Floats:
+    """What never changes, and all share: weights of the Jackson kernels, and the Beta grid."""
+    tables = np.empty(native.ADAPTIVE_TABLES)
+    native.adaptive_tables(tables)
+    tables.flags.writeable = False
+    return tables

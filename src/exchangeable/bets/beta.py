@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
-from exchangeable.bets.banks import Betas, FromBank
-from exchangeable.protocols import in_interval, whole
+import numpy as np
+
+from exchangeable import native
+from exchangeable.bets.learner import Learner, State, check_shares, check_within
+from exchangeable.protocols import Floats, in_interval, whole
 
 
-class Beta(FromBank):
+@lru_cache(maxsize=64)
+def grid(size: int, reach: float) -> Floats:
+    """The shapes a, as row 0, and then 1/B(a_j, a_k) in row j + 1; rows are padded to sixteens, with zeros.
+
+    >>> grid(3, 0.7)[:, :3].round(3)
+    array([[0.497, 1.   , 2.014],
+           [0.315, 0.497, 0.746],
+           [0.497, 1.   , 2.014],
+           [0.746, 2.014, 6.139]])
+    """
+    table = np.empty((size + 1, -(-size // 16) * 16))
+    native.beta_grid(size, reach, table)
+    table.flags.writeable = False
+    return table
+
+
+class Beta(Learner):
     """Bets a mixture of Beta densities whose weights may change: for p-values that gather at an end, at both, between.
 
         w_k <- ((1 - s) w_k + s/m) Beta(p; a_k, b_k) ,   s = switching, m = size^2
@@ -24,7 +44,27 @@ class Beta(FromBank):
     """
 
     def __init__(self, switching: float = 0.001, *, size: int = 15, reach: float = 2.5) -> None:
-        self.switching = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
-        self.size = whole("size", size, 2, 200)
-        self.reach = in_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")  # so that every density at every p is a number
-        super().__init__(Betas([self.switching], self.size, self.reach))
+        self.switching: float = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.size: int = whole("size", size, 2, 200)
+        self.reach: float = in_interval(
+            "reach", reach, 0.0, 2.9, "(0, 2.9]"
+        )  # so that every density at every p is a number
+        weights = np.zeros_like(grid(self.size, self.reach)[1:])
+        weights[:, : self.size] = 1.0 / self.size**2
+        self._state = weights, np.ones(1)  # and their sum
+
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.beta(state[0], state[1], grid(self.size, self.reach), self.switching, p, gains)
+
+    def _check_state(self) -> None:
+        """Check a state from a snapshot."""
+        weights, total = self._state
+        check_weights(weights, total[0], self.size)
+
+
+def check_weights(weights: Floats, total: float, size: int) -> None:
+    """Check the weights of a grid from a snapshot: they sum to their total, and the padding has none."""
+    check_within("total", np.asarray(total), 2.0**-200, 2.0**200)
+    check_shares("weights", weights / total)
+    if weights[:, size:].any():
+        raise ValueError("weights must be 0 in the padding, got others")

@@ -71,8 +71,10 @@ class Blend(_Mixture):
     """
 
     def __init__(self, bets: Sequence[Bet], weights: Sequence[float] | None = None) -> None:
-        self.bets = _several(bets)
-        self.weights = [1.0 / len(self.bets)] * len(self.bets) if weights is None else _weights(weights, len(self.bets))
+        self.bets: list[Bet] = _several(bets)
+        self.weights: list[float] = (
+            [1.0 / len(self.bets)] * len(self.bets) if weights is None else _weights(weights, len(self.bets))
+        )
         with np.errstate(divide="ignore"):
             self._shares = np.log(self.weights)  # in logs
 
@@ -102,8 +104,8 @@ class Switching(_Mixture):
     """
 
     def __init__(self, bets: Sequence[Bet], share: float = 0.001) -> None:
-        self.bets = _several(bets)
-        self.share = in_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.bets: list[Bet] = _several(bets)
+        self.share: float = in_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
 
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
@@ -128,9 +130,9 @@ class Cautious:
     """
 
     def __init__(self, bet: Bet, *, factor: float = 100.0, window: int = 5000) -> None:
-        self.bet = _several([bet])[0]
-        self.factor = in_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
-        self.window = whole("window", window, 1, 10**8)
+        self.bet: Bet = _several([bet])[0]
+        self.factor: float = in_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
+        self.window: int = whole("window", window, 1, 10**8)
         self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, first and last of the ring
         self._ring = np.zeros((2, self.window + 1))
 

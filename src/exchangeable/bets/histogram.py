@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from exchangeable import kernels, native
+from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
 from exchangeable.protocols import Floats, one_p, whole
 
@@ -23,7 +23,7 @@ class Histogram(Learner):
     """
 
     def __init__(self, bins: int = 10) -> None:
-        self.bins = whole("bins", bins, 1, 10**8)
+        self.bins: int = whole("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
@@ -51,31 +51,32 @@ class Tree(Learner):
     """
 
     def __init__(self, depth: int = 10, *, prior: str = "rough") -> None:
-        self.depth = whole("depth", depth, 1, 24)
+        self.depth: int = whole("depth", depth, 1, 24)
         if prior not in ("rough", "smooth"):
             raise ValueError(f"prior must be 'rough' or 'smooth', got {prior!r}")
         self.prior = prior
-        self._state = tuple(np.zeros(2 ** (self.depth + 1)) for _ in range(3))  # counts, log KT, log W of the nodes
+        self._state = (np.tile([0.0, 1.0, 0.0], (2**self.depth, 1)),)
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p: along one path from the root, without a copy of the tree."""
-        return float(kernels.blend.tree_step(*self._state, self.depth, self.prior == "smooth", one_p(p), False))
+        return native.tree_at(self._state[0], self.depth, self.prior == "smooth", one_p(p))
 
-    def _play(self, state: State, p: Floats, gains: Floats) -> None:
-        kernels.blend.tree(*state, self.depth, self.prior == "smooth", p, gains)
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.tree(state[0], self.depth, self.prior == "smooth", p, gains)
 
     def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        check_tree(*self._state)
+        """Check a state from a snapshot."""
+        check_tree(self._state[0], self.prior == "smooth")
 
 
-def check_tree(counts: Floats, log_own: Floats, log_mixed: Floats) -> None:
-    """Admit the state of a tree from a snapshot: every node is what its halves make it."""
-    check_counts("counts", counts)
-    check_within("log KT", log_own, -1e15, 1e15)
-    check_within("log W", log_mixed, -1.0, 1e15)
-    inner = slice(1, len(counts) // 2)
-    split = log_own[inner] + (log_mixed[2::2] + log_mixed[3::2])
-    wrong = np.abs(np.logaddexp(split, 0.0) - math.log(2.0) - log_mixed[inner]) > 1e-6 * (1.0 + np.abs(split))
-    if wrong.any() or (counts[inner] != counts[2::2] + counts[3::2]).any():
-        raise ValueError("counts and log W must be at every node what its halves make them, got others")
+def check_tree(nodes: Floats, smooth: bool) -> None:
+    """Check the nodes of a tree from a snapshot: counts, and odds ``b 2^(800 k)``, which follow from the counts."""
+    left, b, k = nodes.T
+    check_counts("counts", left)
+    check_within("b", b, 2.0**-400, 2.0**400)
+    check_within("k", k, -(2.0**53), 2.0**53)
+    logs = np.empty(len(nodes))
+    agree = native.tree_log_odds(nodes, len(nodes).bit_length() - 1, smooth, logs)
+    odds = np.log(b) + (800.0 * math.log(2.0)) * k
+    if not agree or (k != np.floor(k)).any() or not (np.abs(odds - logs) <= 1e-6 * (1.0 + np.abs(logs))).all():
+        raise ValueError("counts and odds must be at every node what its halves make them, got others")

@@ -30,9 +30,9 @@ class SleepyJumper(Learner):
     """
 
     def __init__(self, *, waking: float = 0.01, jumping: float = 0.001, grid: int = 100) -> None:
-        self.waking = in_interval("waking", waking, 0.0, 1.0, "(0, 1]")
-        self.jumping = in_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
-        self.grid = whole("grid", grid, 1, 10**6)
+        self.waking: float = in_interval("waking", waking, 0.0, 1.0, "(0, 1]")
+        self.jumping: float = in_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
+        self.grid: int = whole("grid", grid, 1, 10**6)
         self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
@@ -56,7 +56,7 @@ class SimpleJumper(Learner):
     """
 
     def __init__(self, rate: float = 0.01) -> None:
-        self.rate = in_interval("rate", rate, 0.0, 1.0, "(0, 1]")
+        self.rate: float = in_interval("rate", rate, 0.0, 1.0, "(0, 1]")
         self._state = (np.full(3, 1.0 / 3.0),)
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:

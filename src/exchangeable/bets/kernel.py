@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from exchangeable.bets.banks import FromBank, Kernels, Markovs
-from exchangeable.protocols import in_interval, whole
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from exchangeable import native
+from exchangeable.bets.learner import Learner, State, check_within
+from exchangeable.protocols import Floats, in_interval, whole
 
 
-class Kernel(FromBank):
+@cache
+def weights(order: int) -> Floats:
+    """The weights of cos(k pi x) cos(k pi y) in the Jackson kernel of this order, padded with zeros to eights.
+
+    >>> weights(3).round(3)
+    array([1.   , 1.414, 0.5  , 0.   , 0.   , 0.   , 0.   , 0.   ])
+    """
+    table = np.empty(-(-order // 8) * 8)
+    native.jackson_weights(order, table)
+    table.flags.writeable = False
+    return table
+
+
+class Kernel(Learner):
     """Bets a density estimate with the Jackson kernel: smooth, nonnegative, integral exactly one, and it may forget.
 
         f(p) = (1 + sum_i lam^(n-i) K_J(p, p_i)) / (1 + sum_i lam^(n-i)) ,   lam = forgetting
@@ -21,12 +40,20 @@ class Kernel(FromBank):
     """
 
     def __init__(self, order: int = 16, forgetting: float = 1.0) -> None:
-        self.order = whole("order", order, 2, 1024)
-        self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
-        super().__init__(Kernels([self.order], [self.forgetting]))
+        self.order: int = whole("order", order, 2, 1024)
+        self.forgetting: float = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
+        self._state = (np.zeros(len(weights(self.order))),)  # sums of cosines
+
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.kernel(state[0], weights(self.order), self.forgetting, p, gains)
+
+    def _check_state(self) -> None:
+        """Check a state from a snapshot: no sum of cosines exceeds the sum of as many ones."""
+        (sums,) = self._state
+        check_sums(sums, sums[0])
 
 
-class Markov(FromBank):
+class Markov(Learner):
     """Bets the density of p_n given p_{n-1}: finds serial dependence that each p-value alone does not show.
 
         f(p | q) = (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1}))
@@ -40,6 +67,23 @@ class Markov(FromBank):
     """
 
     def __init__(self, order: int = 8, forgetting: float = 1.0) -> None:
-        self.order = whole("order", order, 2, 256)
-        self.forgetting = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
-        super().__init__(Markovs([self.order], [self.forgetting]))
+        self.order: int = whole("order", order, 2, 256)
+        self.forgetting: float = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
+        terms = len(weights(self.order))
+        self._state = np.zeros(terms), np.zeros((self.order, terms))  # cosines of the last p-value, sums of products
+
+    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.markov(state[0], state[1], weights(self.order), self.forgetting, p, gains)
+
+    def _check_state(self) -> None:
+        """Check a state from a snapshot: cosines, and no sum of products of them exceeds the sum of as many ones."""
+        last, sums = self._state
+        check_within("cosines", last, -1.001, 1.001)
+        check_sums(sums, sums[0, 0])
+
+
+def check_sums(sums: Floats, mass: Any) -> None:
+    """Check sums of cosines from a snapshot against the sums of as many ones."""
+    check_within("sums", np.asarray(mass), 0.0, 2.0**53)
+    if not (np.abs(sums) <= 1.001 * mass).all():
+        raise ValueError("sums must be of cosines, got larger ones")

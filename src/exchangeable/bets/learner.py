@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +27,12 @@ class Learner(ABC):
 
     def __repr__(self) -> str:
         return called(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A copy that learns by itself; the parameters never change and are shared."""
+        twin = copy.copy(self)
+        twin._state = copied(self._state)
+        return twin
 
     @abstractmethod
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> Any:

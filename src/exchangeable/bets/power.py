@@ -24,7 +24,7 @@ class Power:
     """
 
     def __init__(self, epsilon: float) -> None:
-        self.epsilon = in_interval("epsilon", epsilon, 0.0, 1e6, "(0, 1e6]")
+        self.epsilon: float = in_interval("epsilon", epsilon, 0.0, 1e6, "(0, 1e6]")
 
     def __repr__(self) -> str:
         return called(self)
@@ -100,8 +100,8 @@ class GammaMixture(Learner):
     """
 
     def __init__(self, shape: float = 1.0, rate: float = 1.0) -> None:
-        self.shape = in_interval("shape", shape, 0.0, 1e6, "(0, 1e6]")
-        self.rate = in_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
+        self.shape: float = in_interval("shape", shape, 0.0, 1e6, "(0, 1e6]")
+        self.rate: float = in_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.banks import Betas
+from exchangeable.bets.beta import grid
 from exchangeable.bets.learner import Learner, State, check_within
 from exchangeable.protocols import Floats
 
 EPSILONS, MIXED = np.array([0.1, 0.3, 0.6]), np.array([0.02, 0.05, 0.1, 0.2, 0.5])
 WIDTHS, STEPPED = np.array([1 / 64, 1 / 32, 1 / 8, 3 / 16, 3 / 8]), np.array([0.1, 0.3])
+SIZE, REACH = 15, 2.5  # of the Beta grid
+COUNTS = SIZE**2, 3 * len(EPSILONS) * len(MIXED), 2 * len(WIDTHS) * len(STEPPED)
 SHARES = (0.4, 0.4, 0.2)  # of the Beta densities, of the tails, of the steps
 
 
@@ -34,16 +38,20 @@ class Watchful(Learner):
     """
 
     def __init__(self) -> None:
-        _, shapes, norm = Betas([1.0], 15, 2.5).fixed
-        counts = norm.size, 3 * len(EPSILONS) * len(MIXED), 2 * len(WIDTHS) * len(STEPPED)
-        weights = np.concatenate([np.full(n, share / n) for n, share in zip(counts, SHARES, strict=True)])
-        self._fixed = weights, shapes, norm, EPSILONS, MIXED, WIDTHS, STEPPED
-        self._state = np.zeros(len(weights)), np.zeros(2)
+        self._state = np.zeros(sum(COUNTS)), np.zeros(2)
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
-        return native.watchful(state[0], state[1], *self._fixed, p, gains)
+        return native.watchful(state[0], state[1], *_tables(), EPSILONS, MIXED, WIDTHS, STEPPED, p, gains)
 
     def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
+        """Check a state from a snapshot."""
         for part in self._state:
             check_within("sums and scale", part, 0.0, 1e300)
+
+
+@cache
+def _tables() -> tuple[Floats, Floats, Floats]:
+    """What never changes: the weights of all densities, and the shapes and norms of the Beta densities."""
+    table = grid(SIZE, REACH)
+    weights = np.concatenate([np.full(n, share / n) for n, share in zip(COUNTS, SHARES, strict=True)])
+    return weights, table[0, :SIZE].copy(), table[1:, :SIZE].copy()

@@ -13,7 +13,7 @@ from exchangeable.cli.options import Format
 from exchangeable.cli.output import shown, write
 from exchangeable.cli.service import installed, settings_in
 
-commands = typer.Typer(no_args_is_help=True, help="See whether alerts arrive.")
+commands: typer.Typer = typer.Typer(no_args_is_help=True, help="See whether alerts arrive.")
 
 
 @commands.callback()

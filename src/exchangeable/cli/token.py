@@ -17,7 +17,9 @@ from exchangeable.cli.service import DATABASE, Database, installed, opened
 if TYPE_CHECKING:
     from exchangeable.service.access import Token
 
-commands = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens: who may speak to the server.")
+commands: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Make, list and revoke tokens: who may speak to the server."
+)
 
 
 class Scope(StrEnum):

@@ -8,30 +8,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from exchangeable.kernels import (
-        adaptive,
-        beta,
-        blend,
-        jackson,
-        mixture,
         nearest,
         neighbours,
         plugin,
         pools,
-        summation,
         sweep,
     )
 
 __all__ = [
-    "adaptive",
-    "beta",
-    "blend",
-    "jackson",
-    "mixture",
     "nearest",
     "neighbours",
     "plugin",
     "pools",
-    "summation",
     "sweep",
 ]
 

@@ -48,7 +48,7 @@ class Conditional:
             raise ValueError(
                 "measure must not be NearestResidual: labels that are numbers leave no others to rank among"
             )
-        self.n = 0
+        self.n: int = 0
         self._within: Any = measure
         if not (hasattr(measure, "update_within") and hasattr(measure, "extend_within")):
             self._within = _Pools(measure) if isinstance(measure, Scored) else _Copies(measure)

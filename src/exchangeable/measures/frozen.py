@@ -85,12 +85,12 @@ class Frozen(Scored):
             raise ValueError(f"residual must be 'absolute' or 'signed', got {residual!r}")
         self.score = score
         self.residual = residual
-        self.scale = in_interval("scale", scale, 0.0, LARGEST_SCALE, f"(0, {LARGEST_SCALE:g}]")
-        self.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
+        self.scale: float = in_interval("scale", scale, 0.0, LARGEST_SCALE, f"(0, {LARGEST_SCALE:g}]")
+        self.bins: int | None = None if bins is None else whole("bins", bins, 2, MOST_BINS)
         kind = _kind(score)
         self._kind = f"{residual} residual" if kind == "regressor" else kind
         self._compared: list[bool] = []  # not empty once rows have been scored together and alone; copies share it
-        self.edges = self._edges(reference)
+        self.edges: Floats | None = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frozen:

@@ -31,8 +31,8 @@ class Neighbours(ABC):
     _tagged = False
 
     def __init__(self, k: int) -> None:
-        self.k = whole("k", k, 1, MOST)
-        self.n = 0
+        self.k: int = whole("k", k, 1, MOST)
+        self.n: int = 0
         self._rows = Rows(0, 0, sides=self._sides, k=self.k, tagged=self._tagged)
 
     def __repr__(self) -> str:

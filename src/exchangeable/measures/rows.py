@@ -34,20 +34,22 @@ class Rows:
     """
 
     def __init__(self, capacity: int, width: int, *, sides: int, k: int, tagged: bool) -> None:
-        self.sides, self.k, self.tagged = sides, k, tagged
+        self.sides = sides
+        self.k = k
+        self.tagged = tagged
         self.torn = False  # whether an interrupt may have left the neighbours half updated
-        self.centred_at = 0
-        self.scale = 1.0
-        self.centre = np.zeros(width)
+        self.centred_at: int = 0
+        self.scale: float = 1.0
+        self.centre: Floats = np.zeros(width)
         self.codes: dict[Hashable, int] = {}
-        self.X = np.empty((capacity, width))
-        self.F = np.empty((capacity, width), np.float32)
-        self.label = np.empty(capacity, np.float64 if tagged else np.int32)
-        self.low = np.empty(capacity, np.float32)
-        self.alpha = np.empty(capacity)
-        self.near = np.empty((sides, capacity, k))
-        self.tags = np.empty((sides, capacity, k if tagged else 0))
-        self.ceil = np.empty((sides, capacity), np.float32)
+        self.X: Floats = np.empty((capacity, width))
+        self.F: NDArray[np.float32] = np.empty((capacity, width), np.float32)
+        self.label: NDArray[Any] = np.empty(capacity, np.float64 if tagged else np.int32)
+        self.low: NDArray[np.float32] = np.empty(capacity, np.float32)
+        self.alpha: Floats = np.empty(capacity)
+        self.near: Floats = np.empty((sides, capacity, k))
+        self.tags: Floats = np.empty((sides, capacity, k if tagged else 0))
+        self.ceil: NDArray[np.float32] = np.empty((sides, capacity), np.float32)
 
     def with_room(self, n: int, width: int) -> Rows:
         """Itself, or a copy with at least twice the room."""

@@ -259,9 +259,9 @@ class Tiles:
     """
 
     def __init__(self, n: int, size: int) -> None:
-        self.n = whole("n", n, 0, MOST)
-        self.size = whole("size", size, 1, MOST)
-        self.round = 0
+        self.n: int = whole("n", n, 0, MOST)
+        self.size: int = whole("size", size, 1, MOST)
+        self.round: int = 0
         self._born, self._near = np.full((2, self.n, 2), math.inf)
         self._falls = joined([])
 

@@ -69,7 +69,7 @@ class Monitors:
     Time: for the bets that have a loop for many streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`)
     2 microseconds a key and 1 an event; for others 20 to 300 a key. Memory of a key, with `CompositeJumper` and
     `Ville`: 282 bytes, those of the key itself, and its pool: of `Frozen` 8 bytes a bin, stored in 1, 2 or 4; of
-    `Value` 16 a distinct number, stored in 9 or more. `Watchful` takes 2.5 kB, `Adaptive` 73 kB, and `Plugin` 3 MB.
+    `Value` 16 a distinct number, stored in 9 or more. `Watchful` takes 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
     in ``monitors.seed``, shown in the ``repr``, and stored with the state. The recipe's own seed is ignored.
@@ -96,12 +96,12 @@ class Monitors:
         most: int = 4096,
         extra: str = "",
     ) -> None:
-        self.recipe = recipes.admitted(recipe)
-        self.seed = draw_seed() if seed is None else whole("seed", seed, 0, 2**64 - 1)
+        self.recipe: Monitor = recipes.admitted(recipe)
+        self.seed: int = draw_seed() if seed is None else whole("seed", seed, 0, 2**64 - 1)
         if not isinstance(contiguous, bool):
             raise ValueError(f"contiguous must be True or False, got {shown(contiguous)}")
         self.contiguous = contiguous
-        self.most = whole("most", most, 2, MOST)
+        self.most: int = whole("most", most, 2, MOST)
         if not isinstance(extra, str):
             raise ValueError(f"extra must be text, got {shown(extra)}")
         self.extra = extra

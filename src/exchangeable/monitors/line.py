@@ -18,9 +18,9 @@ class Line:
     """What `Monitor` does to the numbers of one stream, for many streams, in the rows of a table each."""
 
     def __init__(self, recipe: Monitor) -> None:
-        self.bet = Player(recipe.martingale.bet)
-        self.alarm = Player(recipe.alarm)
-        self.restart = recipe.on_alarm == "restart"
+        self.bet: Player = Player(recipe.martingale.bet)
+        self.alarm: Player = Player(recipe.alarm)
+        self.restart: bool = recipe.on_alarm == "restart"
 
     def extend(self, rows: Columns, lo: Integers, hi: Integers, x: Floats) -> Steps:
         """Bet on ``x[lo[t]:hi[t]]`` in row t, which learns; what comes after the end of a test is not bet on.

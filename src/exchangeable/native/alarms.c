@@ -50,8 +50,8 @@ static void difference_path(double *state, double *ring, int64_t window, double 
             double summand = (gain < log_bound ? ex_exp(gain) : bound) - 1.0;
             sum += summand - ring[place];
             ring[place] = summand;
-            place = (place + 1) % window;
-            if (place == 0) {
+            if (++place == window) {
+                place = 0;
                 sum = 0.0;
                 for (int64_t k = 0; k < window; k++) sum += ring[k];
             }

@@ -36,18 +36,19 @@ static void sleepy_jumper_path(double *weights, int64_t grid, double waking, dou
  *
  *     w_e <- ((1 - rate) w_e + rate/3) f_e(p) / f(p) ,   f(p) = sum_e ((1 - rate) w_e + rate/3) f_e(p)
  */
-static inline double simple_jumper_step(double *weights, double rate, double p) {
+static inline double simple_jumper_density(double *weights, double rate, double p) {
     double total = 0.0;
     for (int k = 0; k < SIMPLE_JUMPER; k++) {
         weights[k] = ((1.0 - rate) * weights[k] + rate / 3.0) * (1.0 + (k - 1.0) * (p - 0.5));
         total += weights[k];
     }
     for (int k = 0; k < SIMPLE_JUMPER; k++) weights[k] /= total;
-    return ex_log(total);
+    return total;
 }
 
 static void simple_jumper_path(double *weights, double rate, const double *p, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = simple_jumper_step(weights, rate, p[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = simple_jumper_density(weights, rate, p[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = ex_log(out[i]); /* several at once */
 }
 
 /* The composite jumper: simple jumpers of several rates, blended. A state is their log shares, then their weights. */
@@ -58,7 +59,8 @@ static void composite_jumper_path(double *state, const double *p, int64_t n, dou
     double gains[COMPOSITE_JUMPERS];
     for (int64_t i = 0; i < n; i++) {
         for (int k = 0; k < COMPOSITE_JUMPERS; k++)
-            gains[k] = simple_jumper_step(state + COMPOSITE_JUMPERS + SIMPLE_JUMPER * k, COMPOSITE_RATES[k], p[i]);
+            gains[k] = simple_jumper_density(state + COMPOSITE_JUMPERS + SIMPLE_JUMPER * k, COMPOSITE_RATES[k], p[i]);
+        for (int k = 0; k < COMPOSITE_JUMPERS; k++) gains[k] = ex_log(gains[k]);
         out[i] = blend_step(state, gains, COMPOSITE_JUMPERS);
     }
 }

@@ -5,6 +5,7 @@
  */
 #include "native.h"
 #include "elementary.h"
+#include "lanes.h"
 
 #include "elementary.c"
 #include "summation.c"

@@ -20,7 +20,7 @@ static const double MIXTURE_SMALL = 100.0; /* below it Kummer's series takes at 
 
 /* Taylor coefficients of c_k(eta): exact rationals, rounded once (DLMF 8.12.8 to 8.12.10). tests/test_bets.py computes
  * them again. */
-static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][MIXTURE_TERMS] = {
+static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][4 * LANES] = {
     {-0.3333333333333333, 0.08333333333333333, -0.014814814814814815, 0.0011574074074074073, 0.0003527336860670194,
      -0.0001787551440329218, 3.919263178522438e-05, -2.185448510679992e-06, -1.85406221071516e-06,
      8.296711340953087e-07, -1.7665952736826078e-07, 6.707853543401498e-09, 1.0261809784240309e-08,
@@ -97,59 +97,64 @@ static double mixture_kummer(double s, double a) {
     return ex_log(total);
 }
 
-/* mu - log1p(mu) without cancellation. */
+/* mu - log1p(mu) without cancellation: near 0 by sum_{k>1} (-mu)^k / k. */
 static double mixture_half_eta_squared(double mu) {
+    static const double FIRST[LANES] = {1.0 / 2, 1.0 / 3, 1.0 / 4, 1.0 / 5, 1.0 / 6, 1.0 / 7, 1.0 / 8, 1.0 / 9};
+    static const double NEXT[LANES] = {1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13, 1.0 / 14, 1.0 / 15, 1.0 / 16, 1.0 / 17};
     if (fabs(mu) > 0.1) return mu - ex_log1p(mu);
-    double total = 0.0;
-    for (int k = 18; k > 1; k--) total = 1.0 / k - mu * total;
-    return mu * mu * total;
+    double square = mu * mu, fourth = square * square;
+    Lanes terms = lanes_add(lanes_load(FIRST), lanes_mul(lanes_fill(fourth * fourth), lanes_load(NEXT)));
+    return square * lanes_sum(lanes_mul(lanes_powers(-mu), terms));
 }
 
-/* exp(z^2) erfc(z) for z >= 0. */
-static double mixture_erfcx(double z) {
-    if (z < 10.0) return ex_erfcx(z);
-    double total = 1.0;
-    for (int k = 16; k > 0; k--) total = 1.0 - (k - 0.5) / (z * z) * total;
-    return total / (z * sqrt(PI));
+/* sum_k c_k(eta) s^-k: the coefficients of eight powers of eta side by side, in `blocks` blocks. */
+static inline double mixture_terms(double inverse, double eta, int levels, int blocks) {
+    double square = eta * eta, fourth = square * square;
+    Lanes r = lanes_fill(inverse), eighth = lanes_fill(fourth * fourth), total = lanes_fill(0.0);
+    for (int b = blocks - 1; b >= 0; b--) {
+        Lanes sum = lanes_load(MIXTURE_COEFFICIENTS[levels - 1] + b * LANES);
+        for (int k = levels - 2; k >= 0; k--)
+            sum = lanes_add(lanes_mul(sum, r), lanes_load(MIXTURE_COEFFICIENTS[k] + b * LANES));
+        total = lanes_add(lanes_mul(total, eighth), sum);
+    }
+    return lanes_sum(lanes_mul(total, lanes_powers(eta)));
 }
 
 /* sum_k c_k(eta) s^-k / sqrt(2 pi s), with as many terms as the last bit of a double needs. */
 static double mixture_correction(double s, double eta) {
-    int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3, terms = fabs(eta) > 0.1 ? MIXTURE_TERMS : 12;
-    double total = 0.0;
-    for (int k = levels - 1; k >= 0; k--) {
-        double row = 0.0;
-        for (int i = terms - 1; i >= 0; i--) row = row * eta + MIXTURE_COEFFICIENTS[k][i];
-        total = total / s + row;
-    }
+    int levels = s < 1e4 ? MIXTURE_LEVELS : s < 1e6 ? 5 : 3;
+    double inverse = 1.0 / s;
+    double total = fabs(eta) <= 0.1 ? mixture_terms(inverse, eta, levels, 2) : mixture_terms(inverse, eta, levels, 4);
     return total / sqrt(2.0 * PI * s);
 }
 
 /* lnGamma(s) - s ln s + s for s >= 100. */
 static double mixture_log_stirling(double s) {
-    double r = 1.0 / (s * s);
-    return 0.5 * ex_log(2.0 * PI / s) + (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r / 1680.0))) / s;
+    double inverse = 1.0 / s, r = inverse * inverse;
+    double series = 1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0)));
+    return 0.5 * ex_log(2.0 * PI * inverse) + series * inverse;
+}
+
+/* log S_n by Temme's expansion, with mu = a/s - 1.
+ *
+ * With z = |eta| sqrt(s/2), e^{z^2} times the smaller one of P and Q = 1 - P is erfcx(z)/2 + correction(|eta|) above
+ * a = s, and erfcx(z)/2 - correction(-|eta|) below.
+ */
+static double mixture_central(double s, double mu) {
+    double half = mixture_half_eta_squared(mu), stirling = mixture_log_stirling(s);
+    double z = sqrt(s * half), eta = sqrt(2.0 * half);
+    if (!(mu > 0.0)) return stirling + ex_log(0.5 * ex_erfcx(z) - mixture_correction(s, -eta));
+    double value = s * half + stirling;
+    if (!(z < 6.5)) return value; /* Q < 1e-19 */
+    return value + ex_log1p(-ex_exp(-s * half) * (0.5 * ex_erfcx(z) + mixture_correction(s, eta)));
 }
 
 /* log S_n of the simple mixture after n p-values with -sum ln p = a + carry. */
 static double mixture_log_value(double n, double a, double carry) {
     double s = n + 1.0;
-    if (s < MIXTURE_SMALL) {
-        if (a < s + 200.0) return mixture_kummer(s, a + carry);
-        return a + carry + ex_lgamma(s) - s * ex_log(a);
-    }
-    if (a < 0.5 * s) return mixture_kummer(s, a + carry);
-    double mu = ((a - s) + carry) / s, half = mixture_half_eta_squared(mu);
-    double z = sqrt(s * half); /* |eta| sqrt(s/2) */
-    if (mu > 0.0) {
-        double value = s * half + mixture_log_stirling(s);
-        if (z < 6.5) { /* beyond, Q < 1e-19 */
-            double q = 0.5 * ex_erfc(z) + ex_exp(-s * half) * mixture_correction(s, sqrt(2.0 * half));
-            value += ex_log1p(-q);
-        }
-        return value;
-    }
-    return mixture_log_stirling(s) + ex_log(0.5 * mixture_erfcx(z) - mixture_correction(s, -sqrt(2.0 * half)));
+    if (s < MIXTURE_SMALL && a >= s + 200.0) return a + carry + ex_lgamma(s) - s * ex_log(a);
+    if (s < MIXTURE_SMALL || a < 0.5 * s) return mixture_kummer(s, a + carry);
+    return mixture_central(s, ((a - s) + carry) / s);
 }
 
 /* log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
@@ -160,11 +165,16 @@ static double mixture_log_value(double n, double a, double carry) {
  *
  *     b ln c - lnG(b) - c + (lnG(s) - s ln s + s) + s (y - ln(1 + y)) .
  */
-static double mixture_gamma_log_value(double n, double a, double shape, double rate) {
+static double mixture_gamma_log_value(double n, double a, double shape, double rate, double fixed) {
     double s = n + shape, y = ((a - s) + rate) / s;
     double stirling = s >= MIXTURE_SMALL ? mixture_log_stirling(s) : ex_lgamma(s) - s * ex_log(s) + s;
     double half = y > -0.5 ? mixture_half_eta_squared(y) : y - ex_log((a + rate) / s); /* 1 + y before rounding */
-    return shape * ex_log(rate) - ex_lgamma(shape) - rate + stirling + s * half;
+    return fixed + stirling + s * half;
+}
+
+/* The part that does not depend on the p-values: b ln c - lnG(b) - c. */
+static double mixture_gamma_fixed(double shape, double rate) {
+    return shape * ex_log(rate) - ex_lgamma(shape) - rate;
 }
 
 /* Bet on p, then learn it: log S_{n+1} - log S_n. state = (n, -sum ln p, its carry, log S_n). */
@@ -175,22 +185,24 @@ static inline double mixture_learn(double *state, Sum a, double value) {
     return gain;
 }
 
-static inline double mixture_step(double *state, double p) {
-    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
+static inline double mixture_step(double *state, double log_p) {
+    Sum a = sum_add((Sum){state[1], state[2]}, -log_p);
     return mixture_learn(state, a, mixture_log_value(state[0] + 1.0, a.total, a.carry));
 }
 
-static inline double mixture_gamma_step(double *state, double shape, double rate, double p) {
-    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
-    return mixture_learn(state, a, mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate));
-}
-
 static void mixture_extend(double *state, const double *p, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, p[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = ex_log(p[i]); /* several at once */
+    for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, out[i]);
 }
 
 static void mixture_gamma_extend(double *state, double shape, double rate, const double *p, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = mixture_gamma_step(state, shape, rate, p[i]);
+    double fixed = mixture_gamma_fixed(shape, rate);
+    for (int64_t i = 0; i < n; i++) out[i] = ex_log(p[i]); /* several at once */
+    for (int64_t i = 0; i < n; i++) {
+        Sum a = sum_add((Sum){state[1], state[2]}, -out[i]);
+        double value = mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate, fixed);
+        out[i] = mixture_learn(state, a, value);
+    }
 }
 
 /* power(epsilon, p, out): ln epsilon + (epsilon - 1) ln p */
@@ -229,7 +241,8 @@ static const char *simple_mixture_log_value(const Arg *in, Arg *out) {
 
 /* gamma_mixture_log_value(n, a, shape, rate) -> number */
 static const char *gamma_mixture_log_value(const Arg *in, Arg *out) {
-    out[0].real = mixture_gamma_log_value(in[0].real, in[1].real, in[2].real, in[3].real);
+    double shape = in[2].real, rate = in[3].real;
+    out[0].real = mixture_gamma_log_value(in[0].real, in[1].real, shape, rate, mixture_gamma_fixed(shape, rate));
     return NULL;
 }
 
@@ -237,7 +250,8 @@ static const char *gamma_mixture_log_value(const Arg *in, Arg *out) {
 static const char *mixture_coefficients(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(in[0].size == MIXTURE_LEVELS * MIXTURE_TERMS, "out must have the size of the table");
-    memcpy(float64s(&in[0]), MIXTURE_COEFFICIENTS, sizeof MIXTURE_COEFFICIENTS);
+    for (int k = 0; k < MIXTURE_LEVELS; k++)
+        memcpy(float64s(&in[0]) + k * MIXTURE_TERMS, MIXTURE_COEFFICIENTS[k], MIXTURE_TERMS * sizeof(double));
     return NULL;
 }
 

@@ -54,7 +54,7 @@ PALETTE: Mapping[str, str] = MappingProxyType(  # as drawn, and the variable of 
         "#dddddd": "--xch-bars",
     }
 )
-STYLE = {
+STYLE: dict[str, Any] = {
     "axes.edgecolor": "#888888",
     "axes.labelcolor": MUTED,
     "axes.linewidth": 0.8,

@@ -94,10 +94,10 @@ class Result:
         self.table = table
         self.X = X  # scaled, if so
         self.given = given  # what the measure was given: X, one column of numbers, or scores
-        self.columns = list(columns)  # that have a say in the verdict
+        self.columns: list[Line] = list(columns)  # that have a say in the verdict
         whole = Line(WHOLE, "examples", 1.0 - sum(line.weight for line in columns), path.p, path.log_value)
-        self.lines = [whole, *columns]
-        self.path = _together(path, self.lines, monitor) if columns else path
+        self.lines: list[Line] = [whole, *columns]
+        self.path: Path = _together(path, self.lines, monitor) if columns else path
         self.monitor = monitor
         self.parts = parts
         self.start = start  # examples at the beginning that nothing was bet on

@@ -155,9 +155,11 @@ class Allow(SecurityBase):
     """The dependency of a route: this scope or more, else 401 or 403. Also the security scheme in OpenAPI."""
 
     def __init__(self, scope: str) -> None:
-        self.scope = _scopes([scope])[0]
+        self.scope: str = _scopes([scope])[0]
         self.scheme_name = "token"
-        self.model = HTTPBearer(description="A token made by `exchangeable token`; not needed while there is none.")
+        self.model: HTTPBearer = HTTPBearer(
+            description="A token made by `exchangeable token`; not needed while there is none."
+        )
 
     async def __call__(self, request: HTTPConnection) -> str | None:
         """The id of the token; None on an open server."""

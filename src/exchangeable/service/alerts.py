@@ -51,7 +51,7 @@ TEST = "TEST"  # no stream can have this name: the test alert must not end a rea
 Status = Literal["firing", "resolved"]
 STATUSES: tuple[Status, ...] = ("firing", "resolved")
 T = TypeVar("T")
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class Access(Protocol):
@@ -402,7 +402,7 @@ class Sender:
         resolve: Resolve = resolve,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self.webhooks = {webhook.name: webhook for webhook in webhooks}
+        self.webhooks: dict[str, Webhook] = {webhook.name: webhook for webhook in webhooks}
         self.external_url = external_url
         self.attempts = attempts
         self.first = first

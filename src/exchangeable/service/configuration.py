@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
@@ -34,7 +34,7 @@ Kept = Literal[
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class OfNumbers(_Part):
@@ -183,7 +183,11 @@ class Configuration(_Part):
         return MEASURES[self.measure.kind]()
 
 
-REPEATEDLY = {"cusum": alarms.Cusum, "shiryaev-roberts": alarms.ShiryaevRoberts, "difference": alarms.Difference}
+REPEATEDLY: dict[str, type[alarms.Cusum | alarms.ShiryaevRoberts | alarms.Difference]] = {
+    "cusum": alarms.Cusum,
+    "shiryaev-roberts": alarms.ShiryaevRoberts,
+    "difference": alarms.Difference,
+}
 
 
 def configuration(given: Any, *, cap: int = 50_000, waiting: int = 100_000, reference: int = 100_000) -> Configuration:

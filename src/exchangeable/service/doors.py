@@ -27,7 +27,7 @@ from exchangeable.service.problems import Problem
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from exchangeable.service.settings import Settings
+    from exchangeable.service.settings import Limits, Settings
 
 __all__ = ["POLICY", "Doors", "bindable", "exposed"]
 LOG = logging.getLogger("exchangeable.service")
@@ -68,10 +68,10 @@ class Doors:
     ) -> None:
         self.app = app
         self.refused = refused
-        self.hosts = LOCAL | settings.trusted
-        self.origin = _origin(settings.external_url or "")
-        self.limits = settings.limits
-        self.policies = {path: policy.encode("ascii") for path, policy in (policies or {}).items()}
+        self.hosts: frozenset[str] = LOCAL | settings.trusted
+        self.origin: tuple[str, int | None] | None = _origin(settings.external_url or "")
+        self.limits: Limits = settings.limits
+        self.policies: dict[str, bytes] = {path: policy.encode("ascii") for path, policy in (policies or {}).items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request and its response."""

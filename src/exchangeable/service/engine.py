@@ -39,7 +39,7 @@ from exchangeable.service.store import APPLICATION, PER_STREAM, Store
 from exchangeable.service.waiting import Label, Ready, Waiting, server_clock
 from exchangeable.service.wire import Batch
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 MOST_THREADS = 8
 WIDE = 8  # numbers that count as one row in the queue
 ROOM = 1 << 20  # bytes that the disk must have before the server is ready again
@@ -90,7 +90,7 @@ class Engine:
         self.publish = publish
         self.failing: Problem | None = None  # what the last commit met, if it failed
         with store.read() as connection:
-            self.clock = server_clock(connection)
+            self.clock: Callable[[], float] = server_clock(connection)
         self.commit_seconds: Callable[[float], None] = lambda seconds: None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lives: OrderedDict[str, Live] = OrderedDict()
@@ -99,7 +99,8 @@ class Engine:
         self._ahead: dict[str, Admitted] = {}
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS), "exchangeable-bets")
         self._queued = threading.Lock()
-        self.queued_rows = self.queued_requests = 0
+        self.queued_rows: int = 0
+        self.queued_requests: int = 0
         self._stopping = self._ended = False
         self._probe: Future[None] | None = None
         self._thread = threading.Thread(target=self._run, name="exchangeable-engine", daemon=True)

@@ -60,9 +60,9 @@ class Reader:
     def __init__(self, name: str | None) -> None:
         self.name = name  # of the stream; None: all
         self.events: deque[Steps] = deque()
-        self.lagging = False
-        self.wake = asyncio.Event()
-        self.checked = 0.0  # when the reader's token was last looked at
+        self.lagging: bool = False
+        self.wake: asyncio.Event = asyncio.Event()
+        self.checked: float = 0.0  # when the reader's token was last looked at
 
     def take(self, event: Steps, newest: dict[str, list[Any]]) -> None:
         """Keep an event, or, if the reader is slow, only that there was one."""
@@ -105,7 +105,7 @@ class Feed:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.closed = False
+        self.closed: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._readers: dict[str | None, set[Reader]] = {}
 

@@ -21,7 +21,7 @@ from exchangeable.service import history
 from exchangeable.service.configuration import Configuration, Once, stored
 from exchangeable.service.problems import Problem
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 COMPARED = ("n", "p", "log10_martingale", "log10_max", "alarm", "alarm_at", "changepoint")  # words may change
 BINS = 20  # of the histogram of p-values
 PART = 64 << 20  # bytes of a snapshot in one row

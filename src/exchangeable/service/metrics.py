@@ -195,19 +195,21 @@ class Metrics:
         queue: Callable[[], tuple[int, int]] = lambda: (0, 0),
         database_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        self.rejects = Counter("exchangeable_rejects", "Requests refused, by reason.", ["reason"], registry=None)
-        self.ingest_seconds = Histogram(
+        self.rejects: Counter = Counter(
+            "exchangeable_rejects", "Requests refused, by reason.", ["reason"], registry=None
+        )
+        self.ingest_seconds: Histogram = Histogram(
             "exchangeable_ingest_seconds",
             "Time from a request with observations or labels to its commit.",
             buckets=SECONDS,
             registry=None,
         )
-        self.commit_seconds = Histogram(
+        self.commit_seconds: Histogram = Histogram(
             "exchangeable_commit_seconds", "Time of a transaction.", buckets=SECONDS, registry=None
         )
         for reason in REASONS:  # a counter that begins at 0 can be seen to rise
             self.rejects.labels(reason=reason)
-        self.registry = CollectorRegistry()  # reads nothing when a collector is registered
+        self.registry: CollectorRegistry = CollectorRegistry()  # reads nothing when a collector is registered
         self.registry.register(_Streams(read))
         self.registry.register(_Server(queue, database_bytes))
         self.registry.register(_Plain(self.rejects, self.ingest_seconds, self.commit_seconds))

@@ -21,7 +21,7 @@ from exchangeable.service.configuration import NAME, Configuration, configuratio
 from exchangeable.service.live import SAID, moment, summary, unknown
 from exchangeable.service.problems import Problem
 
-router = APIRouter()
+router: APIRouter = APIRouter()
 Name = Annotated[str, Path(pattern=NAME, description="1 to 64 of a-z, 0-9, '.', '_', '-'")]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -175,8 +175,8 @@ def _lines(one: dict[str, Any]) -> dict[str, Any]:
 
 
 NUMBER: dict[str, Any] = {"type": "number"}
-TEXT = {"type": "string", "maxLength": 256}
-OBSERVATION = {
+TEXT: dict[str, Any] = {"type": "string", "maxLength": 256}
+OBSERVATION: dict[str, Any] = {
     "type": "object",
     "required": ["seq", "x"],
     "additionalProperties": False,
@@ -188,7 +188,7 @@ OBSERVATION = {
         "time": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
     },
 }
-LABEL = {
+LABEL: dict[str, Any] = {
     "type": "object",
     "required": ["id"],
     "additionalProperties": False,

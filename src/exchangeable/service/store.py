@@ -101,8 +101,10 @@ def _late_labels(connection: sqlite3.Connection) -> None:
         )
 
 
+STATES = ""  # of exchangeable 0.2: the tables stay, the states in snapshots are those of the compiled kernels
 # Entry k leads from version k to k + 1.
-MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST, _late_labels, FLEET)
+MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST, _late_labels, FLEET, STATES)
+OLDEST = 4  # schema versions before this one hold states of exchangeable 0.1, which cannot be continued
 PER_STREAM = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
 
 
@@ -113,7 +115,8 @@ class StoreError(Exception):
 def open_database(path: Path | str) -> sqlite3.Connection:
     """A connection for writing; the file is made (for the owner's eyes only) or brought to the newest version.
 
-    A file that is no database of ours, that is damaged, or that a newer version has written, is refused unchanged.
+    A file that is no database of ours, that is damaged, or that a newer version or one before 0.2 has written, is
+    refused unchanged.
     """
     if str(path) != ":memory:":
         _make(Path(path))
@@ -160,6 +163,10 @@ def _ours(connection: sqlite3.Connection, path: Path | str) -> None:
     if version > len(MIGRATIONS):
         law = f"database must have schema version {len(MIGRATIONS)} or older"
         raise StoreError(f"{law}, got version {version} in {str(path)!r}: it was written by a newer release")
+    if tables and version < OLDEST:
+        law = f"database must have schema version {OLDEST} or newer"
+        cure = "it was written before exchangeable 0.2, which can export its history; start with a new database"
+        raise StoreError(f"{law}, got version {version} in {str(path)!r}: {cure}")
     if str(path) != ":memory:" and not _size(f"{path}-wal"):
         pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
         if _size(path) != pages * size:
@@ -200,7 +207,7 @@ class Store:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).resolve()  # one file has one lock, whatever links lead to it
+        self.path: Path = Path(path).resolve()  # one file has one lock, whatever links lead to it
         self._lock = _locked(self.path)
         try:
             self._writer = open_database(self.path)

@@ -16,6 +16,7 @@ import numpy as np
 from exchangeable.late_labels import LeftOut, check_near, decided, delay, seconds
 from exchangeable.measures.rows import LARGEST
 from exchangeable.protocols import Floats, Integers
+from exchangeable.service.configuration import Labels
 from exchangeable.service.live import Live
 from exchangeable.service.problems import Problem
 from exchangeable.service.wire import Batch, LateLabel
@@ -69,8 +70,9 @@ class Waiting:
     def __init__(self, connection: sqlite3.Connection, live: Live, now: float) -> None:
         self.connection = connection
         self.live = live
-        self.labels = live.configuration.labels
-        self.now = now if live.clock is None else max(now, live.clock)  # for the server's clock, which never goes back
+        self.labels: Labels = live.configuration.labels
+        # for the server's clock, which never goes back
+        self.now: float = now if live.clock is None else max(now, live.clock)
 
     # -------------------------------------------------------------- observations
 

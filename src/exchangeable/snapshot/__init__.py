@@ -2,7 +2,7 @@
 
 A snapshot is a ZIP archive in which nothing is compressed, so that ``unzip`` and ``numpy.load`` open it:
 
-    state.json     {"format": "exchangeable snapshot", "version": 2, "package": .., "arrays": [["float64", [2, 3]], ..],
+    state.json     {"format": "exchangeable snapshot", "version": 3, "package": .., "arrays": [["float64", [2, 3]], ..],
                     "state": ..}
     float64.npy    the arrays of this dtype in the order of the list, end to end (also float32, int64, int32, bool)
 

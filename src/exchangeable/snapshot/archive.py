@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from exchangeable.measures.rows import shown
 
-FORMAT, VERSION = "exchangeable snapshot", 2  # in version 1 NearestNeighbour had other scores; they are recomputed
+FORMAT, VERSION = "exchangeable snapshot", 3
+OLDEST = 3  # versions 1 and 2, of exchangeable 0.1, hold states that the compiled kernels cannot continue
 HEAD = {"arrays", "format", "package", "state", "version"}
 DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "bool": "|b1"}
 DIMENSIONS = 8  # the most of an array
@@ -128,12 +129,23 @@ def _head(text: bytes) -> dict[str, Any]:
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise ValueError(f"state.json must be of the format {FORMAT!r}, got {shown(head)}")
     version = head.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
-        by = f"{shown(version)}, written by exchangeable {shown(head.get('package'))}"
-        raise ValueError(f"version must be at most {VERSION} for this exchangeable to read it, got {by}")
+    if type(version) is not int or not OLDEST <= version <= VERSION:
+        raise ValueError(unreadable(version, head.get("package"), OLDEST, VERSION))
     if head.keys() != HEAD:
         raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {shown(sorted(head))}")
     return head
+
+
+def unreadable(version: Any, package: Any, oldest: int, newest: int) -> str:
+    """A sentence about a state of another format version, and what to do with it.
+
+    >>> print(unreadable(4, "0.3.0", 3, 3))
+    version must be 3 for this exchangeable to read it, got 4, written by exchangeable '0.3.0': use that one
+    """
+    wanted = f"{oldest}" if oldest == newest else f"from {oldest} to {newest}"
+    got = f"{shown(version)}, written by exchangeable {shown(package)}"
+    cure = "begin with a new state, or use that one" if type(version) is int and version < oldest else "use that one"
+    return f"version must be {wanted} for this exchangeable to read it, got {got}: {cure}"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -85,8 +85,6 @@ class Reader:
         held = {key: self.node(value, f"{where}.{key}", depth + 1) for key, value in content.items()}
         if kind is Frozen and held.get("score") is not None:
             return self._frozen(held, where)
-        if kind is Frozen:
-            held.setdefault("scale", 1.0)  # version 1 had none; scores without a model are not rounded
         return built(kind, held, where)
 
     def _frozen(self, held: dict[str, Any], where: str) -> Frozen:

@@ -47,7 +47,7 @@ class Bucket(StatefulProcessor):
     def __init__(self, monitors: Monitors, form: Form) -> None:
         self.fresh = monitors
         rows = pa.schema([field.with_type(large(field.type)) for field in form.rows])
-        self.form = form._replace(rows=rows)
+        self.form: Form = form._replace(rows=rows)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Once for each task."""

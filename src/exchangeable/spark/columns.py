@@ -137,9 +137,9 @@ class Source:
     """A frame whose columns are reached by place, so that any name will do: dots, backticks, twice the same."""
 
     def __init__(self, df: DataFrame) -> None:
-        self.fields = df.schema.fields
-        self.names = [field.name for field in self.fields]
-        self.frame = df.toDF(*(f"c{place}" for place in range(len(self.names))))
+        self.fields: list[T.StructField] = df.schema.fields
+        self.names: list[str] = [field.name for field in self.fields]
+        self.frame: DataFrame = df.toDF(*(f"c{place}" for place in range(len(self.names))))
 
     def find(self, role: str, name: str) -> tuple[Column, T.DataType]:
         """The column of this name, and its type."""

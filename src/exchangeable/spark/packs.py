@@ -196,7 +196,7 @@ class Unpacker:
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self.packed = pa.schema([field.with_type(large(field.type)) for field in schema])
+        self.packed: Any = pa.schema([field.with_type(large(field.type)) for field in schema])
 
     def unpacked(self, batches: Iterable[Any]) -> Iterator[Any]:
         """For ``mapInArrow``."""

@@ -62,9 +62,10 @@ class Stream:
     def __init__(self, key: Any) -> None:
         self.key = key
         self.monitor: Monitor | None = None
-        self.standing = Standing()
+        self.standing: Standing = Standing()
         self.refused = 0
-        self.test, self.tests = 1, 1  # the number of the latest test, and of that of the next example
+        self.test: int = 1  # the number of the latest test
+        self.tests: int = 1  # and of that of the next example
         self.width: int | None = None  # of its rows of features
         self.repeats = 0
         self.first_repeat: Any = None  # its order, an array of one
@@ -84,11 +85,11 @@ class Walker:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.crowd = Crowd.of(recipe)
+        self.crowd: Crowd | None = Crowd.of(recipe)
         self.stream: Stream | None = None
         self.last: tuple[Any, int] | None = None  # the latest key and order, where orders are whole numbers
         self.held: Held | None = None
-        self.keyless = 0
+        self.keyless: int = 0
         self.out: Any = None
 
     def take(self, batch: Any) -> Iterator[Any]:
@@ -316,7 +317,7 @@ class Crowd:
     def __init__(self, monitors: Monitors, measure: Any) -> None:
         self.monitors = monitors
         self.measure = measure
-        self.restarts = monitors.recipe.on_alarm == "restart"
+        self.restarts: bool = monitors.recipe.on_alarm == "restart"
 
     @classmethod
     def of(cls, recipe: Recipe) -> Crowd | None:

@@ -95,7 +95,7 @@ class Reader:
         self.labels = labels
         self.header = header
         self.label = label
-        self.features = None if features is None else list(features)
+        self.features: list[str] | None = None if features is None else list(features)
         self._tell = tell
         self.columns = self.features  # once they are known; who resumes sets them to what they were
         self._names: list[str] = []

@@ -63,8 +63,13 @@ class Watch:
         state: StateFile | None = None,
         save_every: float = 5.0,
     ) -> None:
-        self.monitor, self.reader, self.source, self.out = monitor, reader, source, out
-        self.shown, self.state, self.save_every = shown, state, save_every
+        self.monitor = monitor
+        self.reader = reader
+        self.source = source
+        self.out = out
+        self.shown = shown
+        self.state = state
+        self.save_every = save_every
         self._sounded = False
         self._saved, self._cost, self._unsaved = time.monotonic(), 0.0, False
 

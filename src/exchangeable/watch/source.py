@@ -34,6 +34,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.caught: int | None = None
+        self.wake: int = -1
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -79,7 +80,7 @@ class Source:
     """
 
     def __init__(self, path: str = "-", fd: int = 0) -> None:
-        self.path = None if path == "-" else os.path.realpath(path)
+        self.path: str | None = None if path == "-" else os.path.realpath(path)
         self._fd = fd if self.path is None else os.open(self.path, os.O_RDONLY)
         self._digest = hashlib.sha256()
         self._offset, self._line = 0, 0

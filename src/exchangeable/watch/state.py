@@ -14,7 +14,7 @@ from exchangeable.watch.lines import Reader, UsageError
 from exchangeable.watch.source import Place, Source, shown
 
 KIND = "exchangeable watch"
-VERSION = 1
+VERSION = 2  # version 1, of exchangeable 0.1, holds snapshots that cannot be continued
 LONGEST = 64 << 20  # bytes of the first line
 
 
@@ -33,7 +33,7 @@ class StateFile:
 
     def __init__(self, path: Path, configuration: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
         self.path = path
-        self.configuration = dict(configuration)
+        self.configuration: dict[str, Any] = dict(configuration)
         self.free = free
         self._places: dict[str, Place] = {}
 
@@ -85,8 +85,15 @@ class StateFile:
             known = False
         if not known:
             raise StateError(f"--state must be a file written by exchangeable watch, got {shown(self.path)}")
-        if record["version"] != VERSION:
-            raise StateError(f"{shown(self.path)} must be of version {VERSION}, got {record['version']}")
+        version = record.get("version")
+        if version != VERSION:
+            old = type(version) is int and version < VERSION
+            cure = (
+                "it was written before exchangeable 0.2, begin with another --state"
+                if old
+                else "it is of a newer release"
+            )
+            raise StateError(f"{shown(self.path)} must be of version {VERSION}, got {version}: {cure}")
         return dict(record)
 
     def _check(self, configuration: dict[str, Any]) -> None:

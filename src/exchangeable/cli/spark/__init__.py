@@ -8,6 +8,6 @@ from exchangeable.cli.program import flowed
 from exchangeable.cli.spark import monitor, pvalues, test
 
 __all__ = ["commands"]
-commands = typer.Typer(no_args_is_help=True, help="Many streams, or one huge table, on Apache Spark.")
-for command in (test.test, monitor.monitor, pvalues.pvalues):
-    commands.command(help=flowed(command.__doc__))(command)
+commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Many streams, or one huge table, on Apache Spark.")
+for _command in (test.test, monitor.monitor, pvalues.pvalues):
+    commands.command(help=flowed(_command.__doc__))(_command)
