@@ -29,7 +29,7 @@ LIBRARY = "_native.pyd" if sys.platform == "win32" else "_native.abi3.so"
 FLAGS = ["-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 X86 = {"x86_64", "amd64"}
-ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # else it compiles for this very processor
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-g0"]  # by default: this very processor, and debugging
 
 
 def compiler() -> list[str] | None:
