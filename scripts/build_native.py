@@ -112,7 +112,7 @@ def _linking() -> list[str]:
 def _run(command: Sequence[str], folder: Path) -> None:
     environment = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), **os.environ}  # zig asks for one where there is no home
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise SystemExit(f"the C compiler {command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:

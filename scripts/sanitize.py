@@ -24,7 +24,14 @@ PLACE = ROOT / "build" / "sanitize"
 FLAGS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 FILES = [
     *("test_elementary.py", "test_native.py", "test_native_bets.py", "test_contracts.py", "test_bets.py"),
-    *("test_more_bets.py", "test_alarms.py", "test_nearest.py", "test_neighbours.py", "test_frozen.py", "test_tiles.py"),
+    *(
+        "test_more_bets.py",
+        "test_alarms.py",
+        "test_nearest.py",
+        "test_neighbours.py",
+        "test_frozen.py",
+        "test_tiles.py",
+    ),
     *("test_pvalues.py", "test_monitors.py", "test_snapshot.py"),
 ]
 LONG = [  # leave out: they ask for numbers rather than for memory, or are repeated below

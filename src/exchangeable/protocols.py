@@ -120,7 +120,11 @@ class Alarm(Protocol):
         ...
 
 
-METHODS: dict[Any, tuple[str, ...]] = {Measure: ("update", "extend"), Bet: ("log_density", "update", "extend"), Alarm: ("update",)}
+METHODS: dict[Any, tuple[str, ...]] = {
+    Measure: ("update", "extend"),
+    Bet: ("log_density", "update", "extend"),
+    Alarm: ("update",),
+}
 
 
 def has_role(thing: object, role: Any) -> bool:
