@@ -184,10 +184,12 @@ static inline double mixture_learn(double *state, Sum a, double value) {
     return gain;
 }
 
-static inline double mixture_step(double *state, double p) {
-    Sum a = sum_add((Sum){state[1], state[2]}, -ex_log(p));
+static inline double mixture_log_step(double *state, double log_p) {
+    Sum a = sum_add((Sum){state[1], state[2]}, -log_p);
     return mixture_learn(state, a, mixture_log_value(state[0] + 1.0, a.total, a.carry));
 }
+
+static inline double mixture_step(double *state, double p) { return mixture_log_step(state, ex_log(p)); }
 
 static void mixture_extend(double *state, const double *p, int64_t n, double *out) {
     for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, p[i]);
