@@ -16,13 +16,9 @@ if TYPE_CHECKING:
         jackson,
         jumper,
         mixture,
-        nearest,
-        neighbours,
         philox,
         plugin,
-        pools,
         summation,
-        sweep,
         watchful,
     )
 
@@ -35,13 +31,9 @@ __all__ = [
     "jackson",
     "jumper",
     "mixture",
-    "nearest",
-    "neighbours",
     "philox",
     "plugin",
-    "pools",
     "summation",
-    "sweep",
     "watchful",
 ]
 
