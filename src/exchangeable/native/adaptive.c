@@ -155,16 +155,25 @@ static inline double adaptive_step(Adaptive *state, const AdaptiveTables *tables
     return ex_log(bayes_step(state->parts[0], LANES, &state->parts_total, parts)) + at.unit;
 }
 
-/* Up to 64 steps, whose elementary functions are computed together. */
-static void adaptive_block(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+typedef struct {
     double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK];
-    for (int64_t i = 0; i < n; i++) log_p[i] = ex_log(p[i]);
-    for (int64_t i = 0; i < n; i++) log_q[i] = beta_log_rest(p[i]);
-    for (int64_t i = 0; i < n; i++) cosine[i] = ex_cospi(p[i]);
-    for (int64_t i = 0; i < n; i++) sine[i] = ex_sinpi(p[i]);
+} AdaptiveBlock;
+
+/* The elementary functions of up to 64 steps together ("flatten": inline them, so that the loops become vectors). */
+__attribute__((flatten)) static void adaptive_functions(const double *p, int64_t n, AdaptiveBlock *out) {
+    for (int64_t i = 0; i < n; i++) out->log_p[i] = ex_log(p[i]);
+    for (int64_t i = 0; i < n; i++) out->log_q[i] = beta_log_rest(p[i]);
+    for (int64_t i = 0; i < n; i++) out->cosine[i] = ex_cospi(p[i]);
+    for (int64_t i = 0; i < n; i++) out->sine[i] = ex_sinpi(p[i]);
+}
+
+static void adaptive_block(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+    AdaptiveBlock of;
+    adaptive_functions(p, n, &of);
     for (int64_t i = 0; i < n; i++) {
         double unit = p[i] < ADAPTIVE_TINY ? ADAPTIVE_UNIT : 0.0;
-        gains[i] = adaptive_step(state, tables, (AdaptivePoint){p[i], log_p[i], log_q[i], cosine[i], sine[i], unit});
+        AdaptivePoint at = {p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i], unit};
+        gains[i] = adaptive_step(state, tables, at);
     }
 }
 

@@ -39,7 +39,8 @@ static void beta_grid_of(int64_t size, double reach, double *out) {
 }
 
 /* x^(a - 1) for each shape a; if x is very small relative to the largest, whose log is returned, else 0. */
-static inline double beta_powers(const double *shapes, int64_t width, double log_x, double *out) {
+__attribute__((flatten)) static inline double beta_powers(const double *shapes, int64_t width, double log_x,
+                                                          double *out) {
     double top = log_x < BETA_FAR ? (shapes[0] - 1.0) * log_x : 0.0;
     for (int64_t k = 0; k < width; k++) out[k] = ex_exp((shapes[k] - 1.0) * log_x - top);
     return top;
@@ -68,8 +69,10 @@ static inline double beta_log_rest(double p) { return p == 1.0 ? BETA_LOG_CELL :
 /* Multiply all weights and their total by a power of two that brings the total near one. */
 static void beta_rescale(double *weights, int64_t count, double *total) {
     int exponent;
-    *total = frexp(*total, &exponent);
-    for (int64_t k = 0; k < count; k++) weights[k] = ldexp(weights[k], -exponent);
+    frexp(*total, &exponent);
+    double factor = ldexp(1.0, exponent > 1000 ? -1000 : exponent < -1000 ? 1000 : -exponent);
+    *total *= factor;
+    for (int64_t k = 0; k < count; k++) weights[k] *= factor;
 }
 
 /* w <- (w + share of the total) height; the density: by how much the sum of the weights has grown. */
