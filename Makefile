@@ -3,6 +3,7 @@
 # make check   style, types, architecture, doctests, the documentation, and the wheel in an empty environment
 # make check-oldest  the tests that use each dependency, with the lowest versions that pyproject.toml admits
 # make check-newest  the same with the newest versions, and the core on every Python from 3.11 up that is here
+# make sanitize  the tests of the compiled loops, and forged snapshots, under AddressSanitizer and UndefinedBehaviorSanitizer (gcc)
 # make docs    the documentation as a site, into site/
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
 # make spark   the same on Apache Spark: writes benchmarks/SPARK.md
@@ -32,7 +33,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check check-oldest check-newest style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
+.PHONY: demo test check check-oldest check-newest sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -48,6 +49,9 @@ check-oldest: $(VENV)/.check
 
 check-newest: $(VENV)/.check
 	scripts/check-versions newest $(BIN)/uv $(PYTHONS)
+
+sanitize: $(VENV)/.test
+	$(BIN)/python scripts/sanitize.py
 
 style: $(VENV)/.check
 	$(BIN)/ruff check .
