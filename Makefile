@@ -1,6 +1,9 @@
 # make demo    set up a virtual environment, install, run the demo
 # make test    set up everything the tests need, run them all
 # make check   style, types, architecture, doctests, the documentation, and the wheel in an empty environment
+# make check-oldest  the tests that use each dependency, with the lowest versions that pyproject.toml admits
+# make check-newest  the same with the newest versions, and the core on every Python from 3.11 up that is here
+# make sanitize  the tests of the compiled loops, and forged snapshots, under AddressSanitizer and UndefinedBehaviorSanitizer (gcc)
 # make docs    the documentation as a site, into site/
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
 # make spark   the same on Apache Spark: writes benchmarks/SPARK.md
@@ -20,6 +23,9 @@ BENCH ?= .venv-bench
 BENCH_PYTHON ?= $(shell r="$$(pyenv root 2>/dev/null)/versions"; \
   for p in python3.13 python3.12 "$$r"/3.13*/bin/python "$$r"/3.12*/bin/python; do \
   "$$p" -c '' 2>/dev/null && echo "$$p" && exit; done; echo $(PYTHON))
+# one of each version from 3.11 up
+PYTHONS ?= $(shell r="$$(pyenv root 2>/dev/null)/versions"; for v in 3.11 3.12 3.13 3.14; do \
+  for p in python$$v "$$r"/$$v.*/bin/python; do "$$p" -c '' 2>/dev/null && echo "$$p" && break; done; done; true)
 DATA ?=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BIN := $(VENV)/bin
@@ -27,7 +33,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
+.PHONY: demo test check check-oldest check-newest sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -37,6 +43,15 @@ test: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: style types doctest docs wheel
+
+check-oldest: $(VENV)/.check
+	scripts/check-versions oldest $(BIN)/uv $(BIN)/python
+
+check-newest: $(VENV)/.check
+	scripts/check-versions newest $(BIN)/uv $(PYTHONS)
+
+sanitize: $(VENV)/.test
+	$(BIN)/python scripts/sanitize.py
 
 style: $(VENV)/.check
 	$(BIN)/ruff check .

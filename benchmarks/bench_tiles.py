@@ -184,8 +184,8 @@ def spark_section(measured: dict[str, Any], one: list[list[float]], two: list[li
     growth = " and ".join(f"{b[3] / a[3]:.1f}" for a, b in pairwise(two))
     text = (
         "\nFrom Parquet files to a frame of p-values; sorted, packed and sent to the workers in between; not the first"
-        " run of a session, which also starts the workers. The p-values are those of the library, compared in this run. Twice"
-        f" the rows are four times the work: from row to row the tiles took {growth} times as long on 2 cores.\n"
+        " run of a session, which also starts the workers. The p-values are those of the library, compared in this run."
+        f" Twice the rows are four times the work: from row to row the tiles took {growth} times as long on 2 cores.\n"
     )
     return f"### `spark.pvalues` on this machine, n x {WIDTH}\n\n" + table(columns, rows) + text
 

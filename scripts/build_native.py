@@ -29,7 +29,7 @@ LIBRARY = "_native.pyd" if sys.platform == "win32" else "_native.abi3.so"
 FLAGS = ["-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 X86 = {"x86_64", "amd64"}
-ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # else it compiles for this very processor
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-g0"]  # by default: this very processor, and debugging
 
 
 def compiler() -> list[str] | None:
@@ -112,7 +112,7 @@ def _linking() -> list[str]:
 def _run(command: Sequence[str], folder: Path) -> None:
     environment = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), **os.environ}  # zig asks for one where there is no home
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise SystemExit(f"the C compiler {command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:

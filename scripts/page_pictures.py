@@ -51,7 +51,7 @@ def main() -> None:
         log = Path(folder, "log")
         command = [sys.executable, "-m", "exchangeable", "serve", "--db", f"{folder}/streams.db", "--port", "0"]
         with log.open("w") as said:
-            server = subprocess.Popen(command, stderr=said)  # noqa: S603
+            server = subprocess.Popen(command, stderr=said)
         try:
             while not (found := re.search(r"http://\S+", log.read_text())) and server.poll() is None:
                 time.sleep(0.1)

@@ -3,8 +3,8 @@
     python tests/fuzz_snapshot.py SHARE [NAME ..]
 
 tries this share of all changes (1: all), of the named cases only if there are names, and says how they ended: refused
-when loaded, refused later, or gone on. Anything else, a crash or a wait of a minute above all, is a failure. With
-NUMBA_BOUNDSCHECK=1 and NUMBA_CACHE_DIR an empty folder, reading beyond an array is an IndexError and so a failure.
+when loaded, refused later, or gone on. Anything else, a crash or a wait of a minute above all, is a failure. Under
+``make sanitize``, reading beyond an array is a failure too.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from scipy.stats import binomtest, kstest
 import contracts
 import naive
 from contracts import CUTS, settled
-from exchangeable import Martingale, Monitor, PValues, kernels, thetas
+from exchangeable import Martingale, Monitor, PValues, native, thetas
 from exchangeable.bets import Plugin
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, Value
 from exchangeable.measures.pools import Pool, Scored
@@ -76,7 +76,7 @@ SHAPES: dict[str, Callable[[int], np.ndarray[Any, Any]]] = {
     "many ties": lambda n: np.round(np.random.default_rng(2).normal(size=n), 1),
     "some ties": lambda n: np.round(np.random.default_rng(3).normal(size=n), 3),
     "one value": lambda n: np.full(n, -7.0),
-    "exactly a node": lambda n: np.arange(n) % float(kernels.pools.WIDTH),
+    "exactly a node": lambda n: np.arange(n) % float(native.POOL_WIDTH),
     "blocks": lambda n: np.repeat(np.random.default_rng(4).permutation(n // 50), 50).astype(float),
 }
 
@@ -95,7 +95,7 @@ def test_ranks_in_a_tree_of_many_levels() -> None:
     scores = np.round(np.random.default_rng(5).normal(size=200_000), 5)
     measure = Value()
     greater, equal, _ = measure.extend(scores)
-    assert measure._pool._state[0][kernels.pools.HEIGHT] == 3
+    assert measure._pool._state[0][native.POOL_HEIGHT] == 3
     check_tree(measure._pool)
     for i in [*range(64, 200_000, 997), 199_999]:
         assert greater[i] == (scores[: i + 1] > scores[i]).sum()
@@ -103,7 +103,7 @@ def test_ranks_in_a_tree_of_many_levels() -> None:
 
 
 def check_tree(pool: Pool) -> None:
-    """The invariants of kernels/pools.py: order, counts, bounds, halves, depth."""
+    """The invariants of native/pools.c: order, counts, bounds, halves, depth."""
     head, size, score, count, child = pool._state
     seen: list[tuple[float, int]] = []
     nodes = 0
@@ -112,8 +112,8 @@ def check_tree(pool: Pool) -> None:
         nonlocal nodes
         nodes += 1
         width = int(size[node])
-        assert width <= kernels.pools.WIDTH
-        assert node == head[kernels.pools.ROOT] or width >= kernels.pools.WIDTH // 2
+        assert width <= native.POOL_WIDTH
+        assert node == head[native.POOL_ROOT] or width >= native.POOL_WIDTH // 2
         if level == 0:
             entries = score[node, :width]
             assert (np.diff(entries) > 0.0).all()
@@ -125,10 +125,10 @@ def check_tree(pool: Pool) -> None:
             assert below == count[node, :width].tolist()
         return int(count[node, :width].sum())
 
-    total = visit(int(head[kernels.pools.ROOT]), int(head[kernels.pools.HEIGHT]), -math.inf, math.inf)
+    total = visit(int(head[native.POOL_ROOT]), int(head[native.POOL_HEIGHT]), -math.inf, math.inf)
     assert total == pool.n == sum(times for _, times in seen)
     assert len(seen) == pool.distinct
-    assert nodes == head[kernels.pools.NODES] <= len(size)
+    assert nodes == head[native.POOL_NODES] <= len(size)
 
 
 @settled(30)
@@ -145,7 +145,7 @@ def test_room_is_enough_for_the_worst() -> None:
     for n in (63, 64, 65, 1000, 2048, 2049, 70_000, 200_000):
         pool = Pool()
         pool.add(np.arange(float(n)))
-        assert pool._state[0][kernels.pools.NODES] <= len(pool._state[1]) == kernels.pools.nodes_for(n)
+        assert pool._state[0][native.POOL_NODES] <= len(pool._state[1]) == native.pool_nodes(n)
 
 
 def test_memory_is_that_of_distinct_scores() -> None:

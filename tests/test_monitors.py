@@ -741,7 +741,7 @@ def test_it_is_an_archive_of_plain_arrays() -> None:
     with zipfile.ZipFile(io.BytesIO(busy(composite).encode())) as archived:
         head = json.loads(archived.read("state.json"))
         whole = np.load(io.BytesIO(archived.read("whole.npy")), allow_pickle=False)
-    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 1, "str")
+    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 2, "str")
     assert head["recipe"]["bet"] == "CompositeJumper()"
     assert len(whole) == 3 * native.KEYED_INTEGERS
 
@@ -885,8 +885,9 @@ def head(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "format": (head(format="exchangeable snapshot"), "state.json must be of the format 'exchangeable monitors'"),
-    "version": (head(version=2), "version must be 1 for this exchangeable to read it, got 2, written by exchangeable"),
-    "true version": (head(version="1"), "version must be 1"),
+    "version": (head(version=3), "version must be 2 for this exchangeable to read it, got 3, written by exchangeable"),
+    "old version": (head(version=1), "got 1, .*: begin with a new state"),
+    "true version": (head(version="2"), "version must be 2"),
     "keys": (head(keys="float"), "state.json must have format, keys"),
     "recipe": (head(recipe=5), "state.json must have"),
     "no recipe": (head(recipe={}), "measure must be what it was"),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import naive
 from contracts import settled
-from exchangeable import kernels
+from exchangeable import native
 from exchangeable.measures import NearestNeighbour
 from exchangeable.measures.rows import BLOCK
 
@@ -87,7 +87,21 @@ def plain_ratio(X: list[list[int]], y: list[str], i: int) -> Fraction | float:
     return math.inf if same is None or other == 0 else Fraction(same, other)
 
 
-# ------------------------------------------------------------------ kernels
+# ------------------------------------------------------------------ distances, scores and bounds
+
+
+def ratio(same: float, other: float) -> float:
+    """The score of an example with these nearest squared distances."""
+    alpha = np.empty(1)
+    native.nearest_scores(np.array([same, other]), alpha)
+    return float(alpha[0])
+
+
+def ceiling(squared: float, scale: float, low: np.float32) -> np.float32:
+    """What the filter knows of a row with this nearest squared distance."""
+    ceil = np.empty((1, 1), np.float32)
+    native.nearest_refresh(1, scale, np.array([low]), np.array([[[squared]]]), ceil, False)
+    return np.float32(ceil[0, 0])
 
 
 @pytest.mark.parametrize("d", [*WIDTHS, 3, 15, 16, 17, 255, 257, 511, 512, 513, 1000, 1024, 2047])
@@ -96,7 +110,7 @@ def test_squared_distance_is_numpys(d: int) -> None:
     for scale in (1.0, 1e-3, 1e60):
         X = rng.normal(size=(20, d)) * scale * 10.0 ** rng.integers(-6, 7, d)
         for a, b in pairwise(X):
-            got = kernels.nearest.squared_distance(a, b, np.empty(8))
+            got = native.squared_distance(a, b)
             assert got == ((a - b) ** 2).sum()
             assert got == ((X - b) ** 2).sum(axis=1)[np.flatnonzero((a == X).all(axis=1))[0]]
 
@@ -105,7 +119,7 @@ def test_ratio_conventions() -> None:
     inf = math.inf
     cases = [(0.0, 0.0, 1.0), (inf, inf, 1.0), (4.0, inf, 0.0), (0.0, inf, 0.0), (inf, 4.0, inf), (inf, 0.0, inf)]
     for same, other, expected in [*cases, (4.0, 0.0, inf), (0.0, 4.0, 0.0), (4.0, 16.0, 0.25), (3.0, 3.0, 1.0)]:
-        assert kernels.nearest.ratio(same, other) == expected
+        assert ratio(same, other) == expected
         assert naive.ratio(same, other) == expected
 
 
@@ -120,12 +134,12 @@ def test_scores_are_ordered_as_the_exact_ratios(same: float, other: float, anoth
     exact = Fraction(same) / Fraction(other)
     pairs = [(same, another), (another, other), (another, same)]
     pairs += [(same * factor, other), (same, other * factor)] if same < 1e302 and other < 1e302 else []
-    score = kernels.nearest.ratio(same, other)
+    score = ratio(same, other)
     assert 0.0 < score < math.inf
     for top, bottom in pairs:
         if top == 0.0 or bottom == 0.0:  # half of the least float64
             continue
-        theirs, their_exact = kernels.nearest.ratio(top, bottom), Fraction(top) / Fraction(bottom)
+        theirs, their_exact = ratio(top, bottom), Fraction(top) / Fraction(bottom)
         if their_exact == exact:
             assert theirs == score
         elif abs(their_exact / exact - 1) > Fraction(1, 2**49):
@@ -138,18 +152,18 @@ def test_scores_are_ordered_as_the_exact_ratios(same: float, other: float, anoth
 @settled(200)
 @given(st.integers(1, 2**26 - 1), st.integers(1, 2**26 - 1), st.integers(1, 2**26), st.integers(-1, 1))
 def test_scores_of_integers_are_equal_exactly_if_the_ratios_are(same: int, other: int, k: int, step: int) -> None:
-    assert kernels.nearest.ratio(float(same * k), float(other * k)) == kernels.nearest.ratio(float(same), float(other))
+    assert ratio(float(same * k), float(other * k)) == ratio(float(same), float(other))
     close = (Fraction(same, other) + Fraction(step, 2**52)).limit_denominator(2**26 - 1)
     if 0 < close.numerator < 2**26:
-        score = kernels.nearest.ratio(float(close.numerator), float(close.denominator))
-        assert (score == kernels.nearest.ratio(float(same), float(other))) == (close == Fraction(same, other))
+        score = ratio(float(close.numerator), float(close.denominator))
+        assert (score == ratio(float(same), float(other))) == (close == Fraction(same, other))
 
 
 @pytest.mark.parametrize("edge", [2.0**512, 2.0**-512])
 def test_scores_increase_over_the_edge_of_what_float64_can_divide(edge: float) -> None:
     near = [math.nextafter(edge, 0.0), edge, math.nextafter(edge, math.inf)]
     tops = [0.5 * edge, 0.999 * edge, *near, 1.001 * edge, 2.0 * edge]
-    scores = [kernels.nearest.ratio(top, 1.0) for top in tops]
+    scores = [ratio(top, 1.0) for top in tops]
     assert scores == sorted(scores)
     assert scores[3] == edge
     assert len(set(scores)) >= 6
@@ -488,19 +502,19 @@ def test_the_filter_loses_nothing(kind: str, d: int) -> None:
     X = adversarial(kind, rng, n, d)
     measure = NearestNeighbour()
     measure.extend(X, rng.integers(0, 2, n))
-    low, F, scale2 = measure._rows.low[:n], measure._rows.F[:n], measure._rows.scale**2
+    low, F, scale = measure._rows.low[:n], measure._rows.F[:n], measure._rows.scale
     G = F @ F.T  # in float32, as the measure takes it
     squared = naive.squares(X)
     for i in range(n):
         for j in range(i):
             direct = squared[i, j]
             # the bound itself, in exact arithmetic for such numbers of digits
-            assert float(low[i]) + float(low[j]) - 2.0 * float(G[i, j]) <= scale2 * direct
+            assert float(low[i]) + float(low[j]) - 2.0 * float(G[i, j]) <= scale**2 * direct
             # and the float32 test that is made of it: whatever is farther than this distance must be a hit
             farther = math.nextafter(direct, math.inf)
             value = np.float32(low[i] - np.float32(2.0) * G[i, j])
-            assert value < kernels.nearest.ceiling(farther, scale2, low[j])
-            assert value < np.float32(kernels.nearest.ceiling(farther, scale2, np.float32(0.0)) - low[j])
+            assert value < ceiling(farther, scale, low[j])
+            assert value < np.float32(ceiling(farther, scale, np.float32(0.0)) - low[j])
 
 
 def test_the_filter_is_worth_having() -> None:

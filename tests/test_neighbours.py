@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import contracts
 import naive
 from contracts import settled
-from exchangeable import kernels, measures
+from exchangeable import measures, native
 from exchangeable.measures.neighbours import Neighbours
 from exchangeable.measures.rows import BLOCK, Rows
 from exchangeable.protocols import Ranks
@@ -146,33 +146,51 @@ def test_ranks_within_by_hand() -> None:
     assert naive.ranked(alpha, list("abbaa")) == (0, 2, 3)
 
 
-# ------------------------------------------------------------------ kernels
+# ------------------------------------------------------------------ lists of neighbours
 
 
 @settled(200)
 @given(
     st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 2.0]), st.sampled_from([-1.0, 0.0, 3.0])), max_size=12),
     st.integers(1, 5),
-    st.booleans(),
 )
-def test_a_list_of_neighbours_is_sorted(entries: list[tuple[float, float]], k: int, tagged: bool) -> None:
-    near, tags = np.full(k, math.inf), np.zeros(k if tagged else 0)
-    for m, (distance, tag) in enumerate(entries):
-        before = (near.tolist(), tags.tolist())
-        changed = kernels.neighbours.place(near, tags, distance, tag)
-        assert changed == ((near.tolist(), tags.tolist()) != before)
-        least = sorted(entries[: m + 1])[:k]
-        assert near.tolist() == [d for d, _ in least] + [math.inf] * (k - len(least))
-        assert not tagged or tags.tolist()[: len(least)] == [t for _, t in least]
+def test_a_list_of_neighbours_is_sorted(entries: list[tuple[float, float]], k: int) -> None:
+    distance, residual = DISTANCE(k), RESIDUAL(k)
+    distance.update([0.0])
+    residual.update([0.0], 7.0)
+    for m, (x, label) in enumerate(entries):
+        distance.update([x])
+        residual.update([x], label)
+        least = sorted((x * x, label) for x, label in entries[: m + 1])[:k]
+        tags, missing = [label for _, label in least], [math.inf] * (k - len(least))
+        for measure in (distance, residual):
+            assert measure._rows.near[0, 0].tolist() == [squared for squared, _ in least] + missing
+        assert residual._rows.tags[0, 0, : len(least)].tolist() == tags
+        assert distance._rows.alpha[0] == sum(math.sqrt(squared) for squared, _ in least) / len(least)
+        assert residual._rows.alpha[0] == 7.0 - sum(tags) / len(tags)
 
 
-def test_the_kth_least_passes_over_what_float32_cannot_hold() -> None:
-    low = np.array([5.0, -math.inf, 3.0, 1.0, 4.0, 0.0], np.float32)
-    g, label, best = np.zeros(6, np.float32), np.array([0, 0, 1, 0, 0, 0], np.int32), np.empty(2, np.float32)
-    least = np.array([[-math.inf, 3.0]], np.float32)
-    assert kernels.neighbours._kth_least(5, g, 0, 1, least, label, low, best) == 3.0
-    assert kernels.neighbours._kth_least(5, g, 0, 2, least, label, low, best) == 4.0
-    assert kernels.neighbours._kth_least(5, g, 1, 2, least, label, low, best) == math.inf
+def computed(monkeypatch: pytest.MonkeyPatch, measure: Neighbours, X: Any, y: Any) -> int:
+    """How many distances the measure computes directly."""
+    counts = []
+    for name in ("nearest_extend", "neighbours_extend"):
+        extend = getattr(native, name)
+        monkeypatch.setattr(native, name, lambda *given, extend=extend: counts.append(extend(*given)))
+    measure.extend(X, y)
+    monkeypatch.undo()
+    return sum(counts)
+
+
+@pytest.mark.parametrize("measure", [NEAREST(1), NEAREST(3), DISTANCE(1), DISTANCE(3), RESIDUAL(1), RESIDUAL(3)])
+def test_few_distances_are_computed(measure: Neighbours, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, k = 1000, measure.k
+    X, y = gaussian(27, n, 16)
+    most = 5 * k * n  # the k nearest of each, when it comes and whenever they change, on two sides
+    assert n <= computed(monkeypatch, copy.deepcopy(measure), X, y) < most
+    assert computed(monkeypatch, copy.deepcopy(measure), X * 1e-9 + 1.0, y) < most
+    # rows that float32 cannot hold: their own distances are computed, and no others
+    X[10:40:10] = [[1e140], [2e140], [3e140]]
+    assert 2.9 * n <= computed(monkeypatch, copy.deepcopy(measure), X, y) < most + 3 * n
 
 
 # ------------------------------------------------------------------ ranks and scores
@@ -330,9 +348,9 @@ def test_one_neighbour_is_the_measure_of_the_paper() -> None:
     rows = Rows(400, 3, sides=2, k=1, tagged=False)  # the lists of k, made to hold one
     rows.X[:], rows.label[:] = X, y
     rows.prepare(0, 400)
-    for lo, G, bounds in rows.products(0, 400, np.empty((BLOCK, 400), np.float32)):
-        given = (lo, G, bounds, rows.X, rows.label, rows.low, rows.alpha, rows.near, rows.tags, rows.ceil)
-        kernels.neighbours.ratios(*given, False, counts[:, lo : lo + len(G)])
+    for lo, G in rows.products(0, 400, np.empty((BLOCK, 400), np.float32)):
+        given = (rows.X, rows.label, rows.low, np.empty(0), rows.alpha, rows.near, rows.tags, rows.ceil)
+        native.neighbours_extend(lo, G, rows.scale, *given, False, counts, lo)
     assert contracts.same_bits(measure._rows.near, rows.near)
     assert np.allclose(measure._rows.alpha, rows.alpha**2, rtol=1e-14)  # a ratio of squares, and one of distances
 

@@ -23,6 +23,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import httpx2
 
+import absent
 from conftest import Run
 
 PROGRAM = [sys.executable, "-m", "exchangeable"]
@@ -140,22 +141,23 @@ def test_help_is_light(words: list[str]) -> None:
     [
         (["serve"], "fastapi"),
         (["serve"], "uvicorn"),
-        (["serve"], "prometheus_client"),
+        (["serve"], "prometheus-client"),
         (["token", "list"], "fastapi"),
         (["alert", "test", "--config", "x"], "httpcore2"),
     ],
 )
 def test_a_missing_extra_is_named(tmp_path: Path, words: list[str], missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from exchangeable import cli; cli.main()"
-    end = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, cwd=tmp_path, check=False)
-    said = b"exchangeable: the server needs more packages: pip install 'exchangeable[service]'\n"
-    assert (end.returncode, end.stdout, end.stderr) == (3, b"", said)
+    end = absent.run(f"{absent.without(missing)}\nfrom exchangeable import cli\ncli.main()", *words, folder=tmp_path)
+    said = f"exchangeable: {missing} is not installed; for the server: pip install 'exchangeable[service]'\n"
+    assert (end.returncode, end.stdout, end.stderr) == (3, "", said)
 
 
 def test_the_extra_of_the_client_is_named() -> None:
-    code = "import sys; sys.modules['httpx2'] = None; import exchangeable.client"
-    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert end.stderr.endswith("ImportError: the client needs httpx2: pip install 'exchangeable[client]'\n")
+    end = absent.run(f"{absent.without('httpx2')}\nimport exchangeable.client")
+    said = "ImportError: httpx2 is not installed; for the client: pip install 'exchangeable[client]'\n"
+    assert end.stderr.endswith(said)
+    end = absent.run(f"{absent.without(versions={'httpx2': '2.4.0'})}\nimport exchangeable.client")
+    assert "ImportError: httpx2 is too old: needs httpx2>=2.5, found 2.4.0; for the client: " in end.stderr
 
 
 # ------------------------------------------------------------------ token

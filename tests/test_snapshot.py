@@ -27,7 +27,7 @@ import contracts
 import exchangeable
 import fuzz_snapshot
 from contracts import settled
-from exchangeable import Given, LateLabels, Martingale, Monitor, PValues, alarms, bets, measures, snapshot
+from exchangeable import Given, LateLabels, Martingale, Monitor, PValues, alarms, bets, measures, native, snapshot
 from exchangeable.measures.pools import Pool
 from exchangeable.protocols import Path as Steps
 from exchangeable.protocols import Step
@@ -891,9 +891,7 @@ def _check_tree(pool: Pool) -> None:
 
     assert below(root, height)[0] == total
     assert nodes <= len(size)
-    from exchangeable.kernels import pools
-
-    assert nodes <= pools.nodes_for(distinct)
+    assert nodes <= native.pool_nodes(distinct)
 
 
 @settled(60)

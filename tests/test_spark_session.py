@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import absent
 import sparks
 
 pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'exchangeable[spark]'")
@@ -62,15 +63,24 @@ def test_java_must_be_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert str(error.value) == f"{WANTED} (got version {version.split('.')[0]} of {tmp_path}/bin/java)"
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "google.protobuf"])
+@pytest.mark.parametrize("missing", ["pyspark", "protobuf", "pyarrow"])
 def test_without_pyspark_the_sentence_says_what_to_install(missing: str) -> None:
-    program = (
-        f"import sys; sys.modules[{missing!r}] = None\nimport exchangeable.spark as s\ns.stream_seed\ns.test_streams"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    program = f"{absent.without(missing)}\nimport exchangeable.spark as s\ns.stream_seed\ns.test_streams"
+    done = absent.run(program)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: exchangeable.spark needs pyspark: pip install 'exchangeable[spark]' (")
+    assert last == f"ImportError: {missing} is not installed; for Spark: pip install 'exchangeable[spark]'"
+
+
+def test_a_cluster_s_own_pyspark_may_be_too_old() -> None:
+    done = absent.run("""
+import pyspark.sql
+del pyspark.sql.GroupedData.transformWithState
+import exchangeable.spark as s
+s.session
+""")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: pyspark cannot be used (its version has no transformWithState); for Spark: ")
 
 
 def test_the_names_are_all_there() -> None:

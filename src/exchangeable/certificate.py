@@ -144,8 +144,9 @@ def _at_least(runs: int, p: float) -> Floats:
 @lru_cache(maxsize=16)
 def _log_binomials(runs: int) -> Floats:
     """``ln(runs over k)`` for ``k = 0, ..., runs``."""
-    logs = np.array([math.lgamma(k + 1.0) for k in range(runs + 1)])
-    return logs[-1] - logs - logs[::-1]
+    logs: Floats = np.array([math.lgamma(k + 1.0) for k in range(runs + 1)])
+    binomials: Floats = logs[-1] - logs - logs[::-1]
+    return binomials
 
 
 def power(promise: float, runs: int, *, excess: float = EXCESS, confidence: float = CONFIDENCE) -> float:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from exchangeable import snapshot
-from exchangeable._extras import needed
+from exchangeable._extras import check, needed
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import in_interval, whole
 
+check("client", "the client")
 with needed("client", "the client"):
     import httpx2
 

@@ -120,10 +120,14 @@ class Alarm(Protocol):
         ...
 
 
-METHODS = {Measure: ("update", "extend"), Bet: ("log_density", "update", "extend"), Alarm: ("update",)}
+METHODS: dict[Any, tuple[str, ...]] = {
+    Measure: ("update", "extend"),
+    Bet: ("log_density", "update", "extend"),
+    Alarm: ("update",),
+}
 
 
-def has_role(thing: object, role: type) -> bool:
+def has_role(thing: object, role: Any) -> bool:
     """Whether it is an object with the methods of `Measure`, `Bet` or `Alarm`.
 
     >>> from exchangeable import bets

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.bets.learner import check_shares, step
+from exchangeable.bets.learner import check_shares, logs, step
 from exchangeable.protocols import Bet, Floats, called, in_interval, many_p, one_p, whole
 
 
@@ -75,8 +75,7 @@ class Blend(_Mixture):
         self.weights: list[float] = (
             [1.0 / len(self.bets)] * len(self.bets) if weights is None else _weights(weights, len(self.bets))
         )
-        with np.errstate(divide="ignore"):
-            self._shares = np.log(self.weights)  # in logs
+        self._shares = logs(np.array(self.weights))
 
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
         return native.blend(shares, table, gains)

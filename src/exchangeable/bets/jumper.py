@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_shares
+from exchangeable.bets.learner import Learner, State, check_shares, logs
 from exchangeable.protocols import Floats, in_interval, whole
 
 JUMPERS = native.COMPOSITE_JUMPERS
@@ -80,7 +80,7 @@ class CompositeJumper(Learner):
 
     def __init__(self) -> None:
         shares = np.full(JUMPERS, 1.0 / JUMPERS)
-        self._state = (np.concatenate([np.log(shares), np.full(3 * JUMPERS, 1.0 / 3.0)]),)  # log shares, then weights
+        self._state = (np.concatenate([logs(shares), np.full(3 * JUMPERS, 1.0 / 3.0)]),)  # log shares, then weights
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.composite_jumper(state[0], p, gains)

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from exchangeable import native
 from exchangeable.protocols import Bet, Floats, called, many_p, one_p
 
 State = tuple[Any, ...]  # of arrays, and of tuples of arrays
@@ -84,6 +85,13 @@ def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
         if "extend" in vars(base):
             return None
     return None
+
+
+def logs(shares: Floats) -> Floats:
+    """Their logarithms, with the same bits on every machine."""
+    out = np.empty(len(shares))
+    native.log(shares, out)
+    return out
 
 
 def check_shares(name: str, shares: Floats) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from exchangeable import native
 from exchangeable.measures.neighbours import Column, Neighbours
-from exchangeable.measures.rows import Bounds, Products, Rows, encode, shown
+from exchangeable.measures.rows import Products, Rows, encode, shown
 from exchangeable.protocols import Floats, Integers, Rank, Ranks
 
 
@@ -101,11 +101,9 @@ class NearestNeighbour(Neighbours):
         native.nearest_scores(self._rows.near, alpha)  # snapshots of version 1 hold ratios of distances
         return alpha
 
-    def _play(
-        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: Integers, at: int
-    ) -> None:
+    def _play(self, rows: Rows, start: int, products: Products, within: bool, counts: Integers, at: int) -> None:
         if self.k > 1:
-            super()._play(rows, start, products, bounds, within, counts, at)
+            super()._play(rows, start, products, within, counts, at)
         else:
-            examples = (rows.X, rows.label, rows.low, rows.alpha)
-            native.nearest_extend(start, products, *bounds, *examples, rows.near, rows.ceil, within, counts, at)
+            examples = (rows.X, rows.label, rows.low, rows.alpha, rows.near, rows.ceil)
+            native.nearest_extend(start, products, rows.scale, *examples, within, counts, at)

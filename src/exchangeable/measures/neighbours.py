@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
-from exchangeable.measures.rows import BLOCK, Bounds, Products, Rows, lawful, numbers
+from exchangeable.measures.rows import BLOCK, Products, Rows, lawful, numbers
 from exchangeable.protocols import Floats, Integers, Rank, Ranks, called, whole
 
 MOST = 1000  # neighbours: each costs 16 bytes an example at most
@@ -46,14 +46,12 @@ class Neighbours(ABC):
     def _labels(self, y: Any, count: int) -> Column:
         """The labels of many examples."""
 
-    def _play(
-        self, rows: Rows, start: int, products: Products, bounds: Bounds, within: bool, counts: Integers, at: int
-    ) -> None:
+    def _play(self, rows: Rows, start: int, products: Products, within: bool, counts: Integers, at: int) -> None:
         """Let the examples from start on join, whose inner products are given; rank each in the columns from at on."""
         code, label = (NO_CODES, rows.label) if rows.tagged else (rows.label, NO_LABELS)
         examples = (rows.X, code, rows.low, label, rows.alpha)
         lists = (rows.near, rows.tags, rows.ceil)
-        native.neighbours_extend(start, products, *bounds, *examples, *lists, within, counts, at)
+        native.neighbours_extend(start, products, rows.scale, *examples, *lists, within, counts, at)
 
     def update(self, x: ArrayLike, y: Any = None) -> Rank:
         """Take one example: O(n d)."""
@@ -101,8 +99,8 @@ class Neighbours(ABC):
     def _absorb(self, rows: Rows, start: int, stop: int, buffer: Products, within: bool) -> Integers:
         rows.prepare(start, stop)
         counts = np.empty((3, stop - start), np.int64)
-        for lo, products, bounds in rows.products(start, stop, buffer):
-            self._play(rows, lo, products, bounds, within, counts, lo - start)
+        for lo, products in rows.products(start, stop, buffer):
+            self._play(rows, lo, products, within, counts, lo - start)
         return counts
 
     def _mend(self) -> None:

@@ -15,11 +15,8 @@ from exchangeable.protocols import Floats, whole
 BLOCK = 256  # examples whose distances are filtered by one matrix product
 LARGEST = 1e150  # beyond it a squared distance could overflow
 SAMPLE = 256  # examples that the filter's centre is the median of
-TINY = 2.0**-120  # covers float32 underflow, a coordinate
-FLOAT32_NORM = 1e37  # squared norms beyond it could overflow in float32
 
 Products = NDArray[np.float32]
-Bounds = tuple[float, float, float, float]  # of the filter: slack, tiny, highest low, scale squared
 
 
 class Rows:
@@ -80,20 +77,18 @@ class Rows:
             self.scale = scaling(some, self.centre)
             self._copy(0, start)
             if start:
-                native.nearest_refresh(start, self.scale**2, self.low, self.near, self.ceil, self.tagged)
+                native.nearest_refresh(start, self.scale, self.low, self.near, self.ceil, self.tagged)
         self._copy(start, stop)
 
     def _copy(self, start: int, stop: int) -> None:
         part = slice(start, stop)
-        copy(self.X[part], self.centre, self.scale, self.F[part], self.low[part])
+        native.nearest_copy(self.X[part], self.centre, self.scale, self.F[part], self.low[part])
 
-    def products(self, start: int, stop: int, buffer: Products) -> Iterator[tuple[int, Products, Bounds]]:
-        """By blocks: the first row, the inner products with all rows before, and the filter's bounds."""
+    def products(self, start: int, stop: int, buffer: Products) -> Iterator[tuple[int, Products]]:
+        """By blocks: the first row, and the inner products with all rows before."""
         for lo in range(start, stop, BLOCK):
             hi = min(lo + BLOCK, stop)
-            G = buffer[: hi - lo, :hi]
-            multiply(self.F[lo:hi], self.F[:hi], G)
-            yield lo, G, bounds_of(self.X.shape[1], self.low[:hi], self.scale)
+            yield lo, multiply(self.F[lo:hi], self.F[:hi], buffer[: hi - lo, :hi])
 
     def kept(self, n: int) -> dict[str, Any]:
         """What the first n rows need in order to go on: no spare room, nothing that the filter can make anew."""
@@ -135,7 +130,7 @@ class Rows:
         self.F, self.low = np.empty((n, width), np.float32), np.empty(n, np.float32)
         self.ceil = np.empty((self.sides, n), np.float32)
         self._copy(0, n)
-        native.nearest_refresh(n, self.scale**2, self.low, self.near, self.ceil, self.tagged)
+        native.nearest_refresh(n, self.scale, self.low, self.near, self.ceil, self.tagged)
 
 
 def sample(rows: Floats) -> Floats:
@@ -156,36 +151,10 @@ def scaling(rows: Floats, centre: Floats) -> float:
     return 2.0 ** -min(max(exponent, -400), 400)  # so that its square stays within float64
 
 
-def error(d: int) -> tuple[float, float]:
-    """Bounds of the filter's error: relative to the squared norms, and absolute."""
-    return (2 * d + 64) * 2.0**-24, (d + 8) * TINY
-
-
-def copy(X: Floats, centre: Floats, scale: float, F: Products, low: Products) -> None:
-    """Float32 copies, and lower bounds of their squared norms (see ``native/nearest.c``)."""
-    slack, tiny = error(X.shape[1])
-    for lo in range(0, len(X), BLOCK):
-        part = slice(lo, lo + BLOCK)
-        centred = (X[part] - centre) * scale
-        with np.errstate(over="ignore"):
-            large = (centred * centred).sum(axis=1) > FLOAT32_NORM
-        centred[large] = 0.0
-        F[part] = centred
-        squares = (F[part].astype(np.float64) ** 2).sum(axis=1)
-        squares -= slack * squares + tiny
-        squares -= np.abs(squares) * 2.0**-22
-        low[part] = np.where(large, -math.inf, squares)
-
-
 def multiply(F: Products, columns: Products, out: Products) -> Products:
     """Inner products of rows with rows."""
     with np.errstate(all="ignore"):  # some BLAS raise flags from lanes that they do not use
         return np.matmul(F, columns.T, out=out)
-
-
-def bounds_of(d: int, low: Products, scale: float) -> Bounds:
-    """The filter's bounds for inner products with rows of these lower bounds."""
-    return *error(d), max(float(low.max()), 0.0), scale**2
 
 
 def numbers(name: str, values: ArrayLike, law: str = "be an array of numbers with rows of one length") -> Floats:

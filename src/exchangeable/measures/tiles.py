@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import native
-from exchangeable.measures.rows import BLOCK, Products, bounds_of, copy, middle, multiply, sample, scaling
+from exchangeable.measures.rows import BLOCK, Products, middle, multiply, sample, scaling
 from exchangeable.protocols import Floats, Ranks, whole
 
 MOST = 2**31 - 1  # examples: their numbers, and twice these, are written in 32 bits
@@ -183,9 +183,10 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(cls, block: Block, centre: Floats, scale: float) -> Self:
-        F, low = np.empty(block.X.shape, np.float32), np.empty(len(block.X), np.float32)
-        copy(block.X, centre, scale, F, low)
-        return cls(block.X, block.code, low, F)
+        X = np.ascontiguousarray(block.X)
+        F, low = np.empty(X.shape, np.float32), np.empty(len(X), np.float32)
+        native.nearest_copy(X, centre, scale, F, low)
+        return cls(X, block.code, low, F)
 
 
 def search(segment: Segment, size: int, block: Callable[[int], Block], bounds: Callable[[int], Floats]) -> Falls:
@@ -232,17 +233,16 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
     """
     within, m = columns is rows, len(columns.X)
     ceil = np.empty((2, m), np.float32)
-    native.nearest_refresh(m, scale**2, columns.low, near[:, :, np.newaxis], ceil, False)
+    native.nearest_refresh(m, scale, columns.low, near[:, :, np.newaxis], ceil, False)
     buffer = np.empty((min(BLOCK, len(rows.X)), m), np.float32)
     found = np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK)
     for lo in range(0, len(rows.X), BLOCK):
         hi = min(lo + BLOCK, len(rows.X))
         seen = hi if within else m
         G = multiply(rows.F[lo:hi], columns.F[:seen], buffer[: hi - lo, :seen])
-        bounds = bounds_of(rows.X.shape[1], columns.low[:seen], scale)
         while lo < hi:
             met = (*rows[:3], born, *columns[:3], near, ceil)
-            done, used = native.nearest_tile(lo, G, *bounds, *met, within, *found)
+            done, used = native.nearest_tile(lo, G, scale, *met, within, *found)
             yield Falls(found[2][:used].copy(), found[0][:used].copy(), found[1][:used].copy())
             lo += done
             G = G[done:]

@@ -1,6 +1,6 @@
 """The state of many streams as bytes: a ZIP archive of plain columns, every bit of which is checked.
 
-state.json   {"format": "exchangeable monitors", "version": 1, "package": .., "recipe": {..}, "keys": "str"}
+state.json   {"format": "exchangeable monitors", "version": 2, "package": .., "recipe": {..}, "keys": "str"}
 *.npy        the columns, one-dimensional, in the narrowest whole numbers where they count something
 """
 
@@ -22,7 +22,7 @@ from exchangeable.monitors.pools import Bins, Scores
 from exchangeable.monitors.ragged import Ragged
 from exchangeable.snapshot import archive
 
-FORMAT, VERSION = "exchangeable monitors", 1
+FORMAT, VERSION = "exchangeable monitors", 2
 HEAD = {"format", "keys", "package", "recipe", "version"}
 COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of what counts
 WHOLE, REAL, BYTES = ("<i8",), ("<f8",), ("|u1",)
@@ -225,8 +225,7 @@ def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:
         raise ValueError(f"state.json must be of the format {FORMAT!r}, got {shown(head)}")
     version = head.get("version")
     if version != VERSION:
-        by = f"{shown(version)}, written by exchangeable {shown(head.get('package'))}"
-        raise ValueError(f"version must be {VERSION} for this exchangeable to read it, got {by}")
+        raise ValueError(archive.unreadable(version, head.get("package"), VERSION, VERSION))
     if head.keys() != HEAD or head["keys"] not in tuple(keys.WORDS) or not isinstance(head["recipe"], dict):
         raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {shown(head)}")
     return head

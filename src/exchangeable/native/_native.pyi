@@ -373,14 +373,12 @@ def pool_extend(
 
 def squared_distance(a: Floats, b: Floats) -> float: ...
 def nearest_scores(near: Floats, alpha: Floats) -> None: ...
-def nearest_refresh(n: int, scale2: float, low: Float32s, near: Floats, ceil: Float32s, tied: bool) -> None: ...
+def nearest_copy(X: Floats, centre: Floats, scale: float, F: Float32s, low: Float32s) -> None: ...
+def nearest_refresh(n: int, scale: float, low: Float32s, near: Floats, ceil: Float32s, tied: bool) -> None: ...
 def nearest_extend(
     start: int,
     G: Float32s,
-    slack: float,
-    tiny: float,
-    highest: float,
-    scale2: float,
+    scale: float,
     X: Floats,
     code: Int32s,
     low: Float32s,
@@ -394,10 +392,7 @@ def nearest_extend(
 def nearest_tile(
     start: int,
     G: Float32s,
-    slack: float,
-    tiny: float,
-    highest: float,
-    scale2: float,
+    scale: float,
     rows_X: Floats,
     rows_code: Int32s,
     rows_low: Float32s,
@@ -418,10 +413,7 @@ def nearest_tile(
 def neighbours_extend(
     start: int,
     G: Float32s,
-    slack: float,
-    tiny: float,
-    highest: float,
-    scale2: float,
+    scale: float,
     X: Floats,
     code: Int32s,
     low: Float32s,

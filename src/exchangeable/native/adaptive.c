@@ -1,24 +1,24 @@
-/* The adaptive portfolio: 73 bets, a Bayes blend of them, a fixed share of them, and idleness, blended. All in one call,
- * so that a single step costs little more than its arithmetic.
- *
- * The columns, a density each:
- *
- *     0 .. 53    Jackson kernels: for each order the forgettings
- *     54 .. 63   Markov kernels: for each forgetting the orders
- *     64 .. 69   Beta grids: the switching rates
- *     70         the simple mixture of power bets
- *     71, 72     a rough and a smooth tree
+/* The adaptive portfolio: 73 bets, a Bayes blend of them, a fixed share of them, and idleness, blended. All in one
+ * call, so that a single step costs little more than its arithmetic. Columns hold densities, not their logarithms.
  */
 
+enum { /* where the columns begin of */
+    COLUMN_KERNELS = 0, /* Jackson kernels: for each order the forgettings */
+    COLUMN_MARKOVS = COLUMN_KERNELS + KERNEL_ORDERS * KERNEL_FORGETTINGS, /* for each forgetting the orders */
+    COLUMN_BETAS = COLUMN_MARKOVS + MARKOV_ORDERS * MARKOV_FORGETTINGS, /* Beta grids: the switching rates */
+    COLUMN_MIXTURE = COLUMN_BETAS + 6, /* the simple mixture of power bets */
+    COLUMN_ROUGH, /* two trees */
+    COLUMN_SMOOTH,
+    PORTFOLIO_COLUMNS,
+    PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
+};
 enum {
-    PORTFOLIO_COLUMNS = 73,
-    PORTFOLIO_PADDED = 80,
     PORTFOLIO_PARTS = 3, /* the blend, the fixed share, idleness */
     ADAPTIVE_BETAS = 6,
     ADAPTIVE_SIZE = 15, /* of the Beta grid */
     ADAPTIVE_ROUGH = 10,
-    ADAPTIVE_SMOOTH = 6,  /* depths */
-    ADAPTIVE_BLOCK = 64, /* steps whose logs and cosines are computed together */
+    ADAPTIVE_SMOOTH = 6, /* depths */
+    ADAPTIVE_BLOCK = 64, /* steps */
 };
 static const double ADAPTIVE_REACH = 2.5;
 static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
@@ -29,8 +29,8 @@ static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* whe
 
 /* ------------------------------------------------------------------ Bayes: each share grows by its own bet
  *
- * Shares never vanish: their logs are kept as they were some steps ago, with their exponentials, and apart from them the
- * products of the densities since then. A product that leaves its range brings all up to date. Padding has share 0.
+ * Shares never vanish: their logs are kept as they were some steps ago, with their exponentials, and apart from them
+ * the products of the densities since then. A product that leaves its range brings all up to date. Padding has share 0.
  */
 
 static void bayes_fresh(double *log_shares, int64_t count, double *total, const double *shares, int64_t used) {
@@ -119,53 +119,61 @@ typedef struct {
 enum { ADAPTIVE_STATE = sizeof(Adaptive) / sizeof(double), ADAPTIVE_TABLES = sizeof(AdaptiveTables) / sizeof(double) };
 
 typedef struct {
-    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK];
-} AdaptiveBlock;
+    double p, log_p, log_q, cosine, sine; /* q = 1 - p; of pi p */
+    double unit;                          /* densities are relative to its exponential */
+} AdaptivePoint;
 
-/* The densities of all columns at p, relative to e^unit; then learn p. */
-static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tables, double p, double log_p,
-                                      double log_q, double cosine, double sine, double unit, double *f) {
+/* The densities of all columns at p; then learn p. */
+static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tables, AdaptivePoint at, double *f) {
     double cosines[KERNEL_TERMS], heights[ADAPTIVE_SIZE * BETA_LANES];
-    jackson_cosines(cosine, sine, KERNEL_TERMS, cosines);
-    double top = beta_heights(tables->grid[0], ADAPTIVE_SIZE, BETA_LANES, p, log_p, log_q, heights) - unit;
+    jackson_cosines(at.cosine, at.sine, KERNEL_TERMS, cosines);
+    double top = beta_heights(tables->grid[0], ADAPTIVE_SIZE, BETA_LANES, at.p, at.log_p, at.log_q, heights) - at.unit;
     double factor = top != 0.0 ? ex_exp(top) : 1.0;
-    f[70] = ex_exp(mixture_step(state->mixture, log_p) - unit); /* while what was just stored reaches the cache */
-    f[71] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, p, true));
-    f[72] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, p, true));
-    for (int r = 0; r < ADAPTIVE_BETAS; r++)
-        f[64 + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
-                                       ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
-    kernel_bank_step(state->sums, tables->kernels, cosines, f);
-    markov_bank_step(state->last, state->pairs, tables->markovs, cosines, f + 54);
+    f[COLUMN_MIXTURE] = ex_exp(mixture_step(state->mixture, at.log_p) - at.unit);
+    f[COLUMN_ROUGH] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, at.p, true));
+    f[COLUMN_SMOOTH] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, at.p, true));
     for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;
-    if (unit > 0.0) {
-        double rest = ex_exp(-unit);
-        for (int k = 0; k < 64; k++) f[k] *= rest;
-        f[71] *= rest, f[72] *= rest;
+    for (int r = 0; r < ADAPTIVE_BETAS; r++) /* now what was stored first has reached the cache */
+        f[COLUMN_BETAS + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
+                                                 ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
+    kernel_bank_step(state->sums, tables->kernels, cosines, f + COLUMN_KERNELS);
+    markov_bank_step(state->last, state->pairs, tables->markovs, cosines, f + COLUMN_MARKOVS);
+    if (at.unit > 0.0) {
+        double rest = ex_exp(-at.unit);
+        for (int k = 0; k < COLUMN_BETAS; k++) f[k] *= rest;
+        f[COLUMN_ROUGH] *= rest, f[COLUMN_SMOOTH] *= rest;
     }
 }
 
-static inline double adaptive_step(Adaptive *state, const AdaptiveTables *tables, double p, double log_p, double log_q,
-                                   double cosine, double sine) {
-    double f[PORTFOLIO_PADDED], parts[LANES], unit = p < ADAPTIVE_TINY ? ADAPTIVE_UNIT : 0.0;
-    adaptive_densities(state, tables, p, log_p, log_q, cosine, sine, unit, f);
+static inline double adaptive_step(Adaptive *state, const AdaptiveTables *tables, AdaptivePoint at) {
+    double f[PORTFOLIO_PADDED], parts[LANES];
+    adaptive_densities(state, tables, at, f);
     parts[0] = bayes_step(state->bayes[0], PORTFOLIO_PADDED, &state->bayes_total, f);
     parts[1] = fixed_share_step(state->fixed, &state->fixed_total, f);
-    parts[2] = unit > 0.0 ? ex_exp(-unit) : 1.0;
+    parts[2] = at.unit > 0.0 ? ex_exp(-at.unit) : 1.0;
     for (int k = PORTFOLIO_PARTS; k < LANES; k++) parts[k] = 1.0;
-    return ex_log(bayes_step(state->parts[0], LANES, &state->parts_total, parts)) + unit;
+    return ex_log(bayes_step(state->parts[0], LANES, &state->parts_total, parts)) + at.unit;
 }
 
-static void adaptive_extend(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+typedef struct {
+    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK];
+} AdaptiveBlock;
+
+/* The elementary functions of up to 64 steps together ("flatten": inline them, so that the loops become vectors). */
+__attribute__((flatten)) static void adaptive_functions(const double *p, int64_t n, AdaptiveBlock *out) {
+    for (int64_t i = 0; i < n; i++) out->log_p[i] = ex_log(p[i]);
+    for (int64_t i = 0; i < n; i++) out->log_q[i] = beta_log_rest(p[i]);
+    for (int64_t i = 0; i < n; i++) out->cosine[i] = ex_cospi(p[i]);
+    for (int64_t i = 0; i < n; i++) out->sine[i] = ex_sinpi(p[i]);
+}
+
+static void adaptive_block(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
     AdaptiveBlock of;
-    for (int64_t lo = 0; lo < n; lo += ADAPTIVE_BLOCK, p += ADAPTIVE_BLOCK, gains += ADAPTIVE_BLOCK) {
-        int64_t steps = smaller(n - lo, ADAPTIVE_BLOCK);
-        for (int64_t i = 0; i < steps; i++) of.log_p[i] = ex_log(p[i]);
-        for (int64_t i = 0; i < steps; i++) of.log_q[i] = beta_log_rest(p[i]);
-        for (int64_t i = 0; i < steps; i++) of.cosine[i] = ex_cospi(p[i]);
-        for (int64_t i = 0; i < steps; i++) of.sine[i] = ex_sinpi(p[i]);
-        for (int64_t i = 0; i < steps; i++)
-            gains[i] = adaptive_step(state, tables, p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i]);
+    adaptive_functions(p, n, &of);
+    for (int64_t i = 0; i < n; i++) {
+        double unit = p[i] < ADAPTIVE_TINY ? ADAPTIVE_UNIT : 0.0;
+        AdaptivePoint at = {p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i], unit};
+        gains[i] = adaptive_step(state, tables, at);
     }
 }
 
@@ -207,7 +215,9 @@ static const char *adaptive(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES, "state and tables must have their sizes");
     REQUIRE(in[2].size == in[3].size, "gains must be as long as p");
-    adaptive_extend(in[0].data, in[1].data, float64s(&in[2]), in[2].size, float64s(&in[3]));
+    for (int64_t lo = 0; lo < in[2].size; lo += ADAPTIVE_BLOCK)
+        adaptive_block(in[0].data, in[1].data, float64s(&in[2]) + lo, smaller(in[2].size - lo, ADAPTIVE_BLOCK),
+                       float64s(&in[3]) + lo);
     return NULL;
 }
 

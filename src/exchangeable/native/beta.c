@@ -2,9 +2,9 @@
  *
  *     w_jk <- ((1 - s) w_jk + s/m) Beta(p; a_j, b_k) ,   s = switching, m = size^2 ,
  *
- * over all a, b of the shapes ln a = reach t |t| for `size` even steps t from -1 to 1, which are denser near 0, where the
- * density is uniform. p = 1 stands for the p-values in (1 - 2^-54, 1], which round to it: there a Beta density is its
- * mean over them, which is finite.
+ * over all a, b of the shapes ln a = reach t |t| for `size` even steps t from -1 to 1, which are denser near 0, where
+ * the density is uniform. p = 1 stands for the p-values in (1 - 2^-54, 1], which round to it: there a Beta density is
+ * its mean over them, which is finite.
  *
  * The weights are kept without the factor (1 - s)/(sum of the weights), which all have in common: so a step takes one
  * addition and one multiplication for each. A grid is a matrix with the shapes as row 0, and then 1/B(a_j, b_k) in row
@@ -39,7 +39,8 @@ static void beta_grid_of(int64_t size, double reach, double *out) {
 }
 
 /* x^(a - 1) for each shape a; if x is very small relative to the largest, whose log is returned, else 0. */
-static inline double beta_powers(const double *shapes, int64_t width, double log_x, double *out) {
+__attribute__((flatten)) static inline double beta_powers(const double *shapes, int64_t width, double log_x,
+                                                          double *out) {
     double top = log_x < BETA_FAR ? (shapes[0] - 1.0) * log_x : 0.0;
     for (int64_t k = 0; k < width; k++) out[k] = ex_exp((shapes[k] - 1.0) * log_x - top);
     return top;
@@ -68,8 +69,10 @@ static inline double beta_log_rest(double p) { return p == 1.0 ? BETA_LOG_CELL :
 /* Multiply all weights and their total by a power of two that brings the total near one. */
 static void beta_rescale(double *weights, int64_t count, double *total) {
     int exponent;
-    *total = frexp(*total, &exponent);
-    for (int64_t k = 0; k < count; k++) weights[k] = ldexp(weights[k], -exponent);
+    frexp(*total, &exponent);
+    double factor = ldexp(1.0, exponent > 1000 ? -1000 : exponent < -1000 ? 1000 : -exponent);
+    *total *= factor;
+    for (int64_t k = 0; k < count; k++) weights[k] *= factor;
 }
 
 /* w <- (w + share of the total) height; the density: by how much the sum of the weights has grown. */
@@ -118,8 +121,8 @@ static const char *beta(const Arg *in, Arg *out) {
     for (int64_t i = 0; i < in[4].size; i++) {
         double p = float64s(&in[4])[i];
         double top = beta_heights(float64s(&in[2]), size, width, p, ex_log(p), beta_log_rest(p), heights);
-        double density = beta_step(float64s(&in[0]), float64s(&in[1]), in[3].real, (double)(size * size), heights, count);
-        float64s(&in[5])[i] = top + ex_log(density);
+        float64s(&in[5])[i] = top + ex_log(beta_step(float64s(&in[0]), float64s(&in[1]), in[3].real,
+                                                     (double)(size * size), heights, count));
     }
     free(heights);
     return NULL;

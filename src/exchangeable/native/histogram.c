@@ -34,8 +34,8 @@ static const char *histogram(const Arg *in, Arg *out) {
  * where c and n_s count the past p-values in the half of s that p is in, and in s. The pseudo-count a is (d + 1)^2 at
  * depth d if the tree is smooth, else 1/2. B_s are the odds that s is split.
  *
- * A new p changes W only along its path from the root. There KT_s is multiplied by kappa = 2 (c + a)/(n_s + 2 a) and W of
- * the half by its own gain g: so B_s by x = kappa g, and
+ * A new p changes W only along its path from the root. There KT_s is multiplied by kappa = 2 (c + a)/(n_s + 2 a) and W
+ * of the half by its own gain g: so B_s by x = kappa g, and
  *
  *     gain of s = (1 + B_s x)/(1 + B_s) ,   1 at the leaves; the density at p is the gain of [0, 1].
  *
@@ -43,8 +43,8 @@ static const char *histogram(const Arg *in, Arg *out) {
  * unless k = 0, either 1 or B_s is lost in rounding when they are added. The gain is computed twice: as it is, and as
  * 1 + e with e = q (kappa - 1 + kappa e_half), q = B_s/(1 + B_s), which is the more accurate near 1.
  *
- * Node 1 is [0, 1], nodes 2 s and 2 s + 1 are the halves of s. A node holds how many p-values are in its left half, b and
- * k; node 0 holds how many there are.
+ * Node 1 is [0, 1], nodes 2 s and 2 s + 1 are the halves of s. A node holds how many p-values are in its left half, b
+ * and k; node 0 holds how many there are.
  */
 
 enum { TREE_DEEPEST = 24 };
@@ -73,7 +73,7 @@ static inline int64_t tree_leaf(double p, int64_t depth) {
 static inline void tree_multiply(TreeNode *node, double x) {
     double odds = node->odds * x;
     if (odds > TREE_MOST)
-        odds /= TREE_STEP, node->power += 1.0;
+        odds *= 1.0 / TREE_STEP, node->power += 1.0;
     else if (odds < TREE_LEAST)
         odds *= TREE_STEP, node->power -= 1.0;
     node->odds = odds;

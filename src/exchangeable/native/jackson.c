@@ -57,8 +57,8 @@ static double jackson_kernel_step(double *sums, const double *weights, double fo
     return (1.0 + lanes_sum(total)) / (1.0 + mass);
 }
 
-/* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the p before; then learn.
- * sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); last holds the cosines of q, zeros at first.
+/* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the p before; then learn
+ * p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); last holds the cosines of q, zeros at first.
  */
 static double jackson_markov_step(double *last, double *sums, const double *weights, double forgetting, int64_t order,
                                   double p) {
@@ -100,8 +100,8 @@ static inline Lanes kernel_add(Lanes total, double weight, Lanes product) {
     return lanes_add(total, lanes_mul(lanes_fill(weight), product));
 }
 
-/* jackson_kernel_step for each order and forgetting: 54 densities, and the 2 unused lanes. The first 16 terms are for all
- * orders, the next 16 for the last two, the others for the last.
+/* jackson_kernel_step for each order and forgetting: 54 densities, and the 2 unused lanes. The first 16 terms are for
+ * all orders, the next 16 for the last two, the others for the last.
  */
 static inline void kernel_bank_step(double (*sums)[LANES], const double (*weights)[KERNEL_TERMS], const double *cosines,
                                     double *out) {
@@ -120,7 +120,7 @@ static inline void kernel_bank_step(double (*sums)[LANES], const double (*weight
         for (int k = 0; k < smaller(KERNEL_ORDER[o], 16); k++) total = kernel_add(total, weights[o][k], products[k]);
         if (o == 7) total = lanes_add(total, next);
         if (o == 8) total = lanes_add(total, lanes_add(last, both));
-        lanes_store(out + KERNEL_FORGETTINGS * o, lanes_mul(total, inverse)); /* over the unused lanes of the one before */
+        lanes_store(out + KERNEL_FORGETTINGS * o, lanes_mul(total, inverse)); /* over unused lanes of the one before */
     }
 }
 

@@ -1,7 +1,7 @@
 /* Eight float64 side by side, in vectors of the length that the processor has.
  *
- * Every operation acts on each lane by itself, and a sum over the lanes adds them in one fixed order: so the bits do not
- * depend on the length of the vectors. (The vector types of GCC and clang, which compile for every processor.)
+ * Every operation acts on each lane by itself, and a sum over the lanes adds them in one fixed order: so the bits do
+ * not depend on the length of the vectors. (The vector types of GCC and clang, which compile for every processor.)
  */
 #ifndef EXCHANGEABLE_LANES_H
 #define EXCHANGEABLE_LANES_H
@@ -35,6 +35,7 @@ typedef struct {
     return out
 
 static inline Lanes lanes_load(const double *from) { LANES_EACH(Lanes, ((const VectorAt *)from)[i]); }
+
 /* The same of numbers that have just been computed, which need not pass through memory. */
 static inline Lanes lanes_of(const double *x) {
 #ifdef __AVX__
@@ -43,9 +44,11 @@ static inline Lanes lanes_of(const double *x) {
     return (Lanes){{{x[0], x[1]}, {x[2], x[3]}, {x[4], x[5]}, {x[6], x[7]}}};
 #endif
 }
+
 static inline void lanes_store(double *to, Lanes a) {
     for (int i = 0; i < LANES_VECTORS; i++) ((VectorAt *)to)[i] = a.part[i];
 }
+
 static inline Lanes lanes_fill(double x) { LANES_EACH(Lanes, x - (Vector){0.0}); }
 static inline Lanes lanes_add(Lanes a, Lanes b) { LANES_EACH(Lanes, a.part[i] + b.part[i]); }
 static inline Lanes lanes_sub(Lanes a, Lanes b) { LANES_EACH(Lanes, a.part[i] - b.part[i]); }

@@ -1,8 +1,8 @@
 /* Nearest same-label and other-label distances, kept exact while examples arrive.
  *
- * A float32 matrix product gives every inner product at the speed of BLAS. It is only a filter: wherever its error bound
- * cannot rule out that a nearest distance falls, the distance is computed directly in float64. So what is stored and
- * compared is always the direct float64 value, whatever the filter said.
+ * A float32 matrix product gives every inner product at the speed of BLAS. It is only a filter: wherever its error
+ * bound cannot rule out that a nearest distance falls, the distance is computed directly in float64. So what is stored
+ * and compared is always the direct float64 value, whatever the filter said.
  *
  * The bound. Let u = 2^-24, f_i the float32 copy of the centred and scaled row, N_i = |f_i|^2. The inner product of d
  * terms is off by at most d u |f_i| |f_j| in any order of summation, the copies by u a coordinate, the three float32
@@ -24,16 +24,14 @@ _Static_assert(FLT_EVAL_METHOD == 0, "the bound needs float32 operations that ar
 enum {
     NEAREST_CHUNK = 128, /* columns that one look rules out */
     NEAREST_GROUP = 32,  /* rows that are looked at before the first of them joins */
-    NEAREST_SPAN = 8     /* chunks whose columns stay in the cache from row to row */
+    NEAREST_SPAN = 8,    /* chunks whose columns stay in the cache from row to row */
+    NEAREST_BATCH = 16   /* distances that are computed together */
 };
 
-static const double NEAREST_UP = 0x1p-22;  /* more than float32 rounding takes away */
-static const double NEAREST_FAR = 0x1p512; /* ratios beyond it, or below its inverse, could overflow or underflow */
-
-/* Of the filter: slack, tiny, the highest low, and scale^2. */
-typedef struct {
-    double slack, tiny, highest, scale2;
-} Bounds;
+static const double NEAREST_UP = 0x1p-22;    /* more than float32 rounding takes away */
+static const double NEAREST_TINY = 0x1p-120; /* covers float32 underflow, a coordinate */
+static const double NEAREST_NORM = 1e37;     /* squared norms beyond it could overflow in float32 */
+static const double NEAREST_FAR = 0x1p512;   /* ratios beyond it, or below its inverse, could overflow or underflow */
 
 /* Examples: d features each, labels as numbers, and low. */
 typedef struct {
@@ -52,40 +50,64 @@ enum { NEAREST_BYTES = 16 };
 #endif
 enum { NEAREST_LANES = NEAREST_BYTES / 4, NEAREST_PAIRS = NEAREST_BYTES / 8 };
 
-typedef float Singles __attribute__((vector_size(NEAREST_BYTES)));
-typedef int32_t Mask __attribute__((vector_size(NEAREST_BYTES)));
-typedef double Doubles __attribute__((vector_size(NEAREST_BYTES)));
-typedef int64_t LongMask __attribute__((vector_size(NEAREST_BYTES)));
+typedef float VSingles __attribute__((vector_size(NEAREST_BYTES)));
+typedef int32_t VMask __attribute__((vector_size(NEAREST_BYTES)));
+typedef double VDoubles __attribute__((vector_size(NEAREST_BYTES)));
 
-static inline Singles singles(const float *from) {
-    Singles v;
+static inline VSingles v_singles(const float *from) {
+    VSingles v;
     memcpy(&v, from, sizeof v);
     return v;
 }
 
-static inline Doubles doubles(const double *from) {
-    Doubles v;
+static inline VDoubles v_doubles(const double *from) {
+    VDoubles v;
     memcpy(&v, from, sizeof v);
     return v;
 }
 
-static inline Mask integers(const int32_t *from) {
-    Mask v;
+static inline VMask v_integers(const int32_t *from) {
+    VMask v;
     memcpy(&v, from, sizeof v);
     return v;
 }
 
-static inline Singles if_else(Mask mask, Singles yes, Singles no) {
-    return (Singles)((mask & (Mask)yes) | (~mask & (Mask)no));
+static inline VSingles v_select(VMask mask, VSingles yes, VSingles no) {
+    return (VSingles)((mask & (VMask)yes) | (~mask & (VMask)no));
 }
 
-static inline Singles least_of(Singles a, Singles b) { return if_else(a < b, a, b); }
+static inline VSingles v_least(VSingles a, VSingles b) { return v_select(a < b, a, b); }
 
-static inline bool any(Mask mask) {
+static inline bool v_any(VMask mask) {
     uint64_t parts[NEAREST_BYTES / 8], all = 0;
     memcpy(parts, &mask, sizeof parts);
     for (int k = 0; k < NEAREST_BYTES / 8; k++) all |= parts[k];
     return all != 0;
+}
+
+/* ------------------------------------------------------------------ bounds */
+
+/* Of the filter: slack and tiny, the highest low of the columns (0 at least), and scale^2. */
+typedef struct {
+    double slack, tiny, highest, scale2;
+} Bounds;
+
+static double nearest_slack(int64_t d) { return (double)(2 * d + 64) * 0x1p-24; }
+static double nearest_tiny(int64_t d) { return (double)(d + 8) * NEAREST_TINY; }
+
+/* The bounds for inner products with the first n rows of a block. */
+static Bounds nearest_bounds(const Block *block, int64_t n, double scale) {
+    const float *low = block->low;
+    VSingles lanes = (VSingles){0.0f};
+    float highest = 0.0f;
+    int64_t j = 0;
+    for (; j + NEAREST_LANES <= n; j += NEAREST_LANES) {
+        VSingles more = v_singles(low + j);
+        lanes = v_select(more > lanes, more, lanes);
+    }
+    for (; j < n; j++) highest = low[j] > highest ? low[j] : highest;
+    for (int k = 0; k < NEAREST_LANES; k++) highest = lanes[k] > highest ? lanes[k] : highest;
+    return (Bounds){nearest_slack(block->d), nearest_tiny(block->d), (double)highest, scale * scale};
 }
 
 /* ------------------------------------------------------------------ direct distances */
@@ -93,13 +115,13 @@ static inline bool any(Mask mask) {
 /* Sum of squared differences over at most 128 coordinates, added in the order in which NumPy adds them. */
 static inline double nearest_leaf(const double *a, const double *b, int64_t d) {
     enum { PARTS = 8 / NEAREST_PAIRS };
-    Doubles sums[PARTS];
+    VDoubles sums[PARTS];
     double eight[8];
     int64_t whole = d - d % 8;
-    for (int p = 0; p < PARTS; p++) sums[p] = (Doubles){0.0};
+    for (int p = 0; p < PARTS; p++) sums[p] = (VDoubles){0.0};
     for (int64_t k = 0; k < whole; k += 8)
         for (int p = 0; p < PARTS; p++) {
-            Doubles difference = doubles(a + k + p * NEAREST_PAIRS) - doubles(b + k + p * NEAREST_PAIRS);
+            VDoubles difference = v_doubles(a + k + p * NEAREST_PAIRS) - v_doubles(b + k + p * NEAREST_PAIRS);
             sums[p] += difference * difference;
         }
     memcpy(eight, sums, sizeof eight);
@@ -128,9 +150,9 @@ static inline double nearest_quotient(double same, double other) {
 
 /* The square of equation (1) of the paper, from squared distances: an increasing function of it, rounded once.
  *
- * Equal ratios have equal scores, because a correctly rounded quotient depends on the ratio alone. Where the quotient q
- * might overflow or underflow, the score is 2^384 q^(1/4) (above 2^512) or 2^-384 q^(1/4) (below 2^-512), from fractions
- * and exponents: it increases with q, and resolves 50 bits instead of 53. */
+ * Equal ratios have equal scores, because a correctly rounded quotient depends on the ratio alone. Where the quotient
+ * q might overflow or underflow, the score is 2^384 q^(1/4) (above 2^512) or 2^-384 q^(1/4) (below 2^-512), from
+ * fractions and exponents: it increases with q, and resolves 50 bits instead of 53. */
 static double nearest_ratio(double same, double other) {
     double q = nearest_quotient(same, other);
     bool far = !(1.0 / NEAREST_FAR <= q && q <= NEAREST_FAR);
@@ -186,8 +208,7 @@ static float nearest_reach(float low_i, float lowest, const Bounds *bounds) {
     return (float)(bound + fabs(bound) * NEAREST_UP);
 }
 
-/* What a squared distance must be below to enter a list whose last one is `last`; where ties may enter too, just above.
- */
+/* What a squared distance must be below to enter a list that ends with `last`; where ties may enter too, just above. */
 static inline double nearest_limit(double last, bool tied) { return tied ? nextafter(last, INFINITY) : last; }
 
 /* What one look at a chunk of columns finds: the least low_j - 2 f_i.f_j among the same label and among the others, and
@@ -200,18 +221,18 @@ typedef struct {
 /* Look at the columns [from, to), whose inner products are g[from ..]. */
 static Look nearest_survey(const float *g, int64_t from, int64_t to, float low_i, int32_t code_i, const int32_t *code,
                            const float *low, const float *ceil_same, const float *ceil_other) {
-    Singles infinite = (Singles){0.0f} + INFINITY, same = infinite, other = infinite;
-    Mask hits = (Mask){0};
+    VSingles infinite = (VSingles){0.0f} + INFINITY, same = infinite, other = infinite;
+    VMask hits = (VMask){0};
     int64_t j = from;
     for (; j + NEAREST_LANES <= to; j += NEAREST_LANES) {
-        Mask alike = integers(code + j) == code_i;
-        Singles twice = 2.0f * singles(g + j);
-        hits |= ~(low_i - twice >= if_else(alike, singles(ceil_same + j), singles(ceil_other + j)));
-        Singles value = singles(low + j) - twice;
-        same = least_of(if_else(alike, value, infinite), same);
-        other = least_of(if_else(alike, infinite, value), other);
+        VMask alike = v_integers(code + j) == code_i;
+        VSingles twice = 2.0f * v_singles(g + j);
+        hits |= ~(low_i - twice >= v_select(alike, v_singles(ceil_same + j), v_singles(ceil_other + j)));
+        VSingles value = v_singles(low + j) - twice;
+        same = v_least(v_select(alike, value, infinite), same);
+        other = v_least(v_select(alike, infinite, value), other);
     }
-    Look look = {INFINITY, INFINITY, any(hits)};
+    Look look = {INFINITY, INFINITY, v_any(hits)};
     for (int k = 0; k < NEAREST_LANES; k++) {
         look.same = same[k] < look.same ? same[k] : look.same;
         look.other = other[k] < look.other ? other[k] : look.other;
@@ -226,6 +247,22 @@ static Look nearest_survey(const float *g, int64_t from, int64_t to, float low_i
             look.other = value < look.other ? value : look.other;
     }
     return look;
+}
+
+/* The float32 copy of a centred and scaled row, and its low. A row too large for float32 is copied as zeros. `centred`
+ * is scratch space, `zero` a row of zeros: the squared norm is the squared distance from it. */
+static float nearest_copied(const double *x, const double *centre, double scale, int64_t d, double *centred,
+                            const double *zero, float *f) {
+    for (int64_t k = 0; k < d; k++) centred[k] = (x[k] - centre[k]) * scale;
+    bool large = !(nearest_squared(centred, zero, d) <= NEAREST_NORM);
+    for (int64_t k = 0; k < d; k++) {
+        f[k] = large ? 0.0f : (float)centred[k];
+        centred[k] = (double)f[k];
+    }
+    double low = nearest_squared(centred, zero, d);
+    low -= nearest_slack(d) * low + nearest_tiny(d);
+    low -= fabs(low) * NEAREST_UP;
+    return large ? -INFINITY : (float)low;
 }
 
 /* ------------------------------------------------------------------ examples meet */
@@ -253,11 +290,12 @@ static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_
     for (int64_t span = 0; span < chunks; span += NEAREST_SPAN) {
         int64_t end = smaller(span + NEAREST_SPAN, chunks);
         for (int64_t r = 0; r < rows; r++) {
-            const float *g = m->G + (first + r) * m->stride;
+            const float *g = m->G + (first + r) * m->stride, *next = r + 1 < rows ? g + m->stride : g;
             float low_i = m->rows.low[start + first + r];
             int32_t code_i = m->rows.code[start + first + r];
             for (int64_t k = span; k < end; k++) {
                 int64_t to = smaller((k + 1) * NEAREST_CHUNK, c->n);
+                for (int64_t j = k * NEAREST_CHUNK; j < to; j += 16) __builtin_prefetch(next + j);
                 m->looks[r * m->chunks + k] = nearest_survey(g, k * NEAREST_CHUNK, to, low_i, code_i, c->code, c->low,
                                                              m->ceil[0], m->ceil[1]);
             }
@@ -265,49 +303,105 @@ static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_
     }
 }
 
-/* Let row i (inner products g) meet the first n columns: its two nearest distances `own` and theirs are brought up to
- * date. What is not below `own` does not matter. Returns how many columns have fallen. */
-static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, Look *looks, double *own) {
+/* Ask for row j of the columns, which is probably not in the cache. */
+static inline void meeting_prefetch(const Block *c, int64_t j) {
+    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor foresees what comes */
+    const double *x = c->X + j * c->d;
+    for (int64_t k = 0; k < c->d && k < MOST; k += LINE) __builtin_prefetch(x + k);
+}
+
+/* Find the columns in [from, to) that may be nearer to the row than `reach`, or to which the row may be nearer than any
+ * so far. They are written to `candidates`; returns how many. */
+static int64_t meeting_candidates(const Meeting *m, const float *g, int64_t from, int64_t to, float low_i,
+                                  int32_t code_i, const float *reach, int64_t *candidates) {
     const Block *c = &m->columns;
-    const Bounds *bounds = &m->bounds;
-    const double *x = m->rows.X + i * m->rows.d;
-    float low_i = m->rows.low[i];
-    int32_t code_i = m->rows.code[i];
-    int64_t chunks = (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK, count = 0;
-    float least[2] = {INFINITY, INFINITY}, reach[2];
+    VSingles reach_same = (VSingles){0.0f} + reach[0], reach_other = (VSingles){0.0f} + reach[1];
+    int64_t count = 0;
+    for (int64_t j = from; j < to; j += NEAREST_LANES) {
+        int64_t end = smaller(j + NEAREST_LANES, to);
+        if (end == j + NEAREST_LANES) {
+            VMask alike = v_integers(c->code + j) == code_i;
+            VSingles value = low_i - 2.0f * v_singles(g + j);
+            VMask out = value >= v_select(alike, v_singles(m->ceil[0] + j), v_singles(m->ceil[1] + j));
+            out &= value >= v_select(alike, reach_same, reach_other) - v_singles(c->low + j);
+            if (!v_any(~out)) continue;
+        }
+        for (int64_t k = j; k < end; k++) {
+            int side = c->code[k] != code_i;
+            float value = low_i - 2.0f * g[k];
+            if (value >= m->ceil[side][k] && value >= reach[side] - c->low[k]) continue;
+            meeting_prefetch(c, k);
+            candidates[count++] = k;
+        }
+    }
+    return count;
+}
+
+/* Compute the distances of row i (inner products g) to the candidates, unless a nearer one was found since: its two
+ * nearest distances `own` and theirs are brought up to date. Those that have fallen are written to `fallen`, which may
+ * be the array of the candidates; returns how many. */
+static int64_t meeting_measure(Meeting *m, int64_t i, const float *g, const int64_t *candidates, int64_t count,
+                               double *own, float *reach, int64_t *fallen) {
+    const Block *c = &m->columns;
+    double scale2 = m->bounds.scale2;
+    int64_t fell = 0;
+    for (int64_t e = 0; e < count; e++) {
+        int64_t j = candidates[e];
+        int side = c->code[j] != m->rows.code[i];
+        float value = m->rows.low[i] - 2.0f * g[j], *ceil = m->ceil[side] + j;
+        double *near = m->near[side] + j;
+        if (value >= *ceil && value >= reach[side] - c->low[j]) continue;
+        double distance = nearest_squared(m->rows.X + i * c->d, c->X + j * c->d, c->d);
+        m->computed++;
+        if (distance < own[side]) {
+            own[side] = distance;
+            float nearest = nearest_ceiling(distance, scale2, 0.0f);
+            if (nearest < reach[side]) reach[side] = nearest;
+        }
+        if (distance < *near) {
+            *near = distance;
+            *ceil = nearest_ceiling(distance, scale2, c->low[j]);
+            fallen[fell++] = j;
+        }
+    }
+    return fell;
+}
+
+/* Upper bounds of the distances of row i to its nearest column of the same label and of the others: from what is known
+ * of it, and from what the looks have found, except for rows that float32 cannot hold. */
+static void meeting_reach(const Meeting *m, int64_t i, const Look *looks, int64_t chunks, const double *own,
+                          float *reach) {
+    float least[2] = {INFINITY, INFINITY};
     for (int64_t k = 0; k < chunks; k++) {
-        least[0] = looks[k].same < least[0] ? looks[k].same : least[0];
-        least[1] = looks[k].other < least[1] ? looks[k].other : least[1];
+        float same = looks[k].same, other = looks[k].other;
+        if (-INFINITY < same && same < least[0]) least[0] = same;
+        if (-INFINITY < other && other < least[1]) least[1] = other;
     }
     for (int side = 0; side < 2; side++) {
-        reach[side] = nearest_ceiling(own[side], bounds->scale2, 0.0f);
-        float other = nearest_reach(low_i, least[side], bounds);
-        if (chunks && other < reach[side]) reach[side] = other;
+        float nearest = nearest_reach(m->rows.low[i], least[side], &m->bounds);
+        reach[side] = nearest_ceiling(own[side], m->bounds.scale2, 0.0f);
+        if (nearest < reach[side]) reach[side] = nearest;
     }
+}
+
+/* Let row i (inner products g) meet the first n columns: its two nearest distances `own` and theirs are brought up to
+ * date. What is not below `own` does not matter. Returns how many columns have fallen. */
+static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, const Look *looks, double *own) {
+    float low_i = m->rows.low[i], reach[2];
+    int32_t code_i = m->rows.code[i];
+    int64_t chunks = (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK, fell = 0, waiting = 0;
+    meeting_reach(m, i, looks, chunks, own, reach);
     for (int64_t k = 0; k < chunks; k++) {
         /* (not >=, so that minus infinity less minus infinity counts as a hit) */
         bool close = !(low_i + looks[k].same >= reach[0]) || !(low_i + looks[k].other >= reach[1]);
         if (!(looks[k].falls || close)) continue;
-        int64_t to = smaller((k + 1) * NEAREST_CHUNK, n);
-        for (int64_t j = k * NEAREST_CHUNK; j < to; j++) {
-            int side = c->code[j] != code_i;
-            float value = low_i - 2.0f * g[j], *ceil = m->ceil[side] + j;
-            if (value >= *ceil && value >= reach[side] - c->low[j]) continue;
-            double distance = nearest_squared(x, c->X + j * c->d, c->d), *near = m->near[side] + j;
-            m->computed++;
-            if (distance < own[side]) {
-                own[side] = distance;
-                float nearer = nearest_ceiling(distance, bounds->scale2, 0.0f);
-                if (nearer < reach[side]) reach[side] = nearer;
-            }
-            if (distance < *near) {
-                *near = distance;
-                *ceil = nearest_ceiling(distance, bounds->scale2, c->low[j]);
-                m->fallen[count++] = j;
-            }
-        }
+        int64_t from = k * NEAREST_CHUNK, to = smaller(from + NEAREST_CHUNK, n), *candidates = m->fallen + fell;
+        waiting += meeting_candidates(m, g, from, to, low_i, code_i, reach, candidates + waiting);
+        if (waiting < NEAREST_BATCH) continue;
+        fell += meeting_measure(m, i, g, candidates, waiting, own, reach, candidates);
+        waiting = 0;
     }
-    return count;
+    return fell + meeting_measure(m, i, g, m->fallen + fell, waiting, own, reach, m->fallen + fell);
 }
 
 /* Let row r of G (example i) meet the first n columns; the first `surveyed` chunks were looked at before. */
@@ -343,7 +437,10 @@ static bool meeting_begin(Meeting *m) {
 
 /* ------------------------------------------------------------------ entries */
 
-static Bounds nearest_bounds(const Arg *in) { return (Bounds){in[0].real, in[1].real, in[2].real, in[3].real}; }
+/* Whether start .. start + count - 1 are places in an array of n. */
+static bool nearest_fits(int64_t start, int64_t count, int64_t n) {
+    return start >= 0 && count <= n && start <= n - count;
+}
 
 /* A block from the arrays X, code, low. */
 static const char *nearest_block(const Arg *in, Block *block) {
@@ -370,44 +467,62 @@ static const char *nearest_scores(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* nearest_refresh(n, scale2, low, near, ceil, tied): express what is known of the first n rows in the filter's new scale;
- * near is sides x capacity x k, ceil sides x capacity. */
+/* nearest_copy(X, centre, scale, F, low): float32 copies of centred and scaled rows, and lower bounds of their squared
+ * norms. */
+static const char *nearest_copy(const Arg *in, Arg *out) {
+    (void)out;
+    int64_t n = in[0].shape[0], d = in[0].shape[1];
+    REQUIRE(in[0].ndim == 2 && in[1].size == d, "X must have as many columns as centre");
+    REQUIRE(in[3].size == n * d && in[4].size == n, "F and low must fit X");
+    double *scratch = calloc((size_t)(2 * d + 1), sizeof *scratch);
+    if (!scratch) return OUT_OF_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        float32s(&in[4])[i] = nearest_copied(float64s(&in[0]) + i * d, float64s(&in[1]), in[2].real, d, scratch + d,
+                                             scratch, float32s(&in[3]) + i * d);
+    free(scratch);
+    return NULL;
+}
+
+/* nearest_refresh(n, scale, low, near, ceil, tied): express what is known of the first n rows in a new scale of the
+ * filter. near is sides x capacity x k, ceil sides x capacity. */
 static const char *nearest_refresh(const Arg *in, Arg *out) {
     (void)out;
     const Arg *near = in + 3, *ceil = in + 4;
     int64_t n = in[0].integer, sides = ceil->shape[0], capacity = ceil->shape[1], k = near->shape[2];
     REQUIRE(near->ndim == 3 && near->shape[0] == sides && near->shape[1] == capacity && k > 0, "near must fit ceil");
     REQUIRE(n >= 0 && n <= capacity && n <= in[2].size, "n must be at most the number of rows");
+    double scale2 = in[1].real * in[1].real;
     for (int64_t side = 0; side < sides; side++)
         for (int64_t j = 0; j < n; j++) {
             int64_t at = side * capacity + j;
             double last = float64s(near)[at * k + k - 1];
-            float32s(ceil)[at] = nearest_ceiling(nearest_limit(last, in[5].integer), in[1].real, float32s(&in[2])[j]);
+            float32s(ceil)[at] = nearest_ceiling(nearest_limit(last, in[5].integer), scale2, float32s(&in[2])[j]);
         }
     return NULL;
 }
 
-/* nearest_extend(start, G, slack, tiny, highest, scale2, X, code, low, alpha, near, ceil, within, counts, at) -> computed
+/* nearest_extend(start, G, scale, X, code, low, alpha, near, ceil, within, counts, at) -> computed
  *
- * The rows start .. join, whose inner products are the rows of G; each is ranked as it comes, among all or among those of
- * its label (within), into the columns at .. of counts (3 x any). near (2 x n x 1) are the nearest squared distances.
- * Returns how many distances were computed directly. */
+ * The rows start .. join, whose inner products are the rows of G. Each is ranked as it comes, among all or among those
+ * of its label (within), into the columns at .. of counts (3 x any). near (2 x n x 1) are the nearest squared
+ * distances. Returns how many distances were computed directly. */
 static const char *nearest_extend(const Arg *in, Arg *out) {
-    const Arg *G = in + 1, *near = in + 10, *ceil = in + 11, *ranks = in + 13;
-    int64_t start = in[0].integer, rows = G->shape[0], at = in[14].integer, total = ranks->shape[1];
+    const Arg *G = in + 1, *near = in + 7, *ceil = in + 8, *ranks = in + 10;
+    int64_t start = in[0].integer, rows = G->shape[0], at = in[11].integer, total = ranks->shape[1];
     Block block;
-    const char *wrong = nearest_block(in + 6, &block);
+    const char *wrong = nearest_block(in + 3, &block);
     if (wrong) return wrong;
     int64_t n = block.n;
-    REQUIRE(start >= 0 && start + rows <= n && G->shape[1] >= start + rows, "G must have a column for each row so far");
-    REQUIRE(in[9].size == n && near->size == 2 * n && ceil->size == 2 * n, "alpha, near and ceil must fit X");
-    REQUIRE(ranks->ndim == 2 && ranks->shape[0] == 3 && at >= 0 && at + rows <= total, "counts must have three rows");
+    REQUIRE(nearest_fits(start, rows, n) && G->shape[1] >= start + rows, "G must have a column for each row so far");
+    REQUIRE(in[6].size == n && near->size == 2 * n && ceil->size == 2 * n, "alpha, near and ceil must fit X");
+    REQUIRE(ranks->ndim == 2 && ranks->shape[0] == 3 && nearest_fits(at, rows, total), "counts must have three rows");
     block.n = start + rows;
-    Meeting m = {.bounds = nearest_bounds(in + 2), .G = float32s(G), .stride = G->stride, .rows = block, .columns = block};
+    Meeting m = {.G = float32s(G), .stride = G->stride, .rows = block, .columns = block};
+    m.bounds = nearest_bounds(&block, block.n, in[2].real);
     for (int side = 0; side < 2; side++)
         m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
     if (!meeting_begin(&m)) return OUT_OF_MEMORY;
-    double *alpha = float64s(&in[9]);
+    double *alpha = float64s(&in[6]);
     int64_t *counts = int64s(ranks) + at, found[3];
     for (int64_t r = 0; r < rows; r++) {
         int64_t i = start + r, in_group = r % NEAREST_GROUP, surveyed = (i - in_group) / NEAREST_CHUNK;
@@ -420,7 +535,7 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
             alpha[j] = nearest_ratio(m.near[0][j], m.near[1][j]);
         }
         alpha[i] = nearest_ratio(own[0], own[1]);
-        if (in[12].integer)
+        if (in[9].integer)
             nearest_rank_within(alpha, block.code, i + 1, found);
         else
             nearest_rank(alpha, i + 1, found);
@@ -431,34 +546,35 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* nearest_tile(start, G, slack, tiny, highest, scale2, X, code, low, born, X, code, low, near, ceil, within, place, time,
- *              distance) -> (done, used)
+/* nearest_tile(start, G, scale, X, code, low, born, X, code, low, near, ceil, within, place, time, distance)
+ *     -> (done, used)
  *
- * Let the rows start .. of a block, whose inner products are the rows of G, meet the rows of a block: all columns if they
- * are from an earlier block, those before the row if they are from the same one (within). born (rows x 2) are the nearest
- * squared distances of the rows among all that they have met, near (2 x columns) those of the columns at that time. Every
- * fall of a column is written to the last three: place 2 column + side, row, distance. Where these might overflow the
- * work stops. Returns how many rows are done, and how many falls were found. */
+ * Let the rows start .. of a block, whose inner products are the rows of G, meet the rows of a block, the columns: all
+ * of them if they are from an earlier block, those before the row if they are from the same one (within). born
+ * (rows x 2) are the nearest squared distances of the rows among all that they have met, near (2 x columns) those of
+ * the columns at that time. Every fall of a column is written to the last three: place 2 column + side, row, distance.
+ * Where these might overflow the work stops. Returns how many rows are done, and how many falls were found. */
 static const char *nearest_tile(const Arg *in, Arg *out) {
-    const Arg *G = in + 1, *born = in + 9, *near = in + 13, *ceil = in + 14, *place = in + 16;
+    const Arg *G = in + 1, *born = in + 6, *near = in + 10, *ceil = in + 11, *place = in + 13;
     int64_t start = in[0].integer, rows = G->shape[0], room = place->size, used = 0, r;
-    bool within = in[15].integer;
-    Meeting m = {.bounds = nearest_bounds(in + 2), .G = float32s(G), .stride = G->stride};
-    const char *wrong = nearest_block(in + 6, &m.rows);
-    if (!wrong) wrong = nearest_block(in + 10, &m.columns);
+    bool within = in[12].integer;
+    Meeting m = {.G = float32s(G), .stride = G->stride};
+    const char *wrong = nearest_block(in + 3, &m.rows);
+    if (!wrong) wrong = nearest_block(in + 7, &m.columns);
     if (wrong) return wrong;
     int64_t n = m.columns.n;
     REQUIRE(m.rows.d == m.columns.d, "the blocks must have the same features");
     REQUIRE(!within || m.rows.n == n, "a block within itself must be the same twice");
-    REQUIRE(start >= 0 && start + rows <= m.rows.n, "G must have a row for each that arrives");
-    REQUIRE(G->shape[1] >= (within ? start + rows : n) && G->shape[1] <= n, "G must have a column for each that is met");
+    REQUIRE(nearest_fits(start, rows, m.rows.n), "G must have a row for each that arrives");
+    REQUIRE(G->shape[1] >= (within ? start + rows : n), "G must have a column for each that is met");
     REQUIRE(born->size == 2 * m.rows.n, "born must have two distances for each row");
     REQUIRE(near->size == 2 * n && ceil->size == 2 * n, "near and ceil must have two numbers for each column");
-    REQUIRE(in[17].size == room && in[18].size == room, "place, time and distance must be of the same length");
+    REQUIRE(in[14].size == room && in[15].size == room, "place, time and distance must be of the same length");
     REQUIRE(room >= n, "place, time and distance must have room for a fall of each column");
     for (int side = 0; side < 2; side++)
         m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
     if (!meeting_begin(&m)) return OUT_OF_MEMORY;
+    m.bounds = nearest_bounds(&m.columns, within ? start + rows : n, in[2].real);
     for (r = 0; r < rows; r++) {
         int64_t i = start + r, in_group = r % NEAREST_GROUP, met = within ? i : n;
         int64_t surveyed = within ? (i - in_group) / NEAREST_CHUNK : (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK;
@@ -469,8 +585,8 @@ static const char *nearest_tile(const Arg *in, Arg *out) {
         for (int64_t e = 0; e < fell; e++, used++) {
             int64_t j = m.fallen[e], side = m.columns.code[j] != m.rows.code[i];
             uint32s(place)[used] = (uint32_t)(2 * j + side);
-            uint32s(&in[17])[used] = (uint32_t)i;
-            float64s(&in[18])[used] = m.near[side][j];
+            uint32s(&in[14])[used] = (uint32_t)i;
+            float64s(&in[15])[used] = m.near[side][j];
         }
         if (within) meeting_settle(&m, i, own);
     }
@@ -480,6 +596,7 @@ static const char *nearest_tile(const Arg *in, Arg *out) {
 }
 
 #define NEAREST_KERNELS \
-    ENTRY(squared_distance, "dd>f"), ENTRY(nearest_scores, "dD"), ENTRY(nearest_refresh, "nfsdSn"), \
-        ENTRY(nearest_extend, "ngffffdlsDDSnQn>n"), ENTRY(nearest_tile, "ngffffdlsDdlsDSnWWD>nn"),
+    ENTRY(squared_distance, "dd>f"), ENTRY(nearest_scores, "dD"), ENTRY(nearest_copy, "ddfSS"), \
+        ENTRY(nearest_refresh, "nfsdSn"), ENTRY(nearest_extend, "ngfdlsDDSnQn>n"), \
+        ENTRY(nearest_tile, "ngfdlsDdlsDSnWWD>nn"),
 #define NEAREST_CONSTANTS

@@ -28,16 +28,17 @@ typedef struct {
 } Lists;
 
 /* nearest_survey for one side: the least low_j - 2 f_i.f_j, and whether a list of one of the columns may change. */
-static Look neighbour_survey(const float *g, int64_t from, int64_t to, float low_i, const float *low, const float *ceil) {
-    Singles least = (Singles){0.0f} + INFINITY;
-    Mask hits = (Mask){0};
+static Look neighbour_survey(const float *g, int64_t from, int64_t to, float low_i, const float *low,
+                             const float *ceil) {
+    VSingles least = (VSingles){0.0f} + INFINITY;
+    VMask hits = (VMask){0};
     int64_t j = from;
     for (; j + NEAREST_LANES <= to; j += NEAREST_LANES) {
-        Singles twice = 2.0f * singles(g + j);
-        hits |= ~(low_i - twice >= singles(ceil + j));
-        least = least_of(singles(low + j) - twice, least);
+        VSingles twice = 2.0f * v_singles(g + j);
+        hits |= ~(low_i - twice >= v_singles(ceil + j));
+        least = v_least(v_singles(low + j) - twice, least);
     }
-    Look look = {INFINITY, INFINITY, any(hits)};
+    Look look = {INFINITY, INFINITY, v_any(hits)};
     for (int k = 0; k < NEAREST_LANES; k++) look.same = least[k] < look.same ? least[k] : look.same;
     for (; j < to; j++) {
         float twice = 2.0f * g[j], value = low[j] - twice;
@@ -80,7 +81,7 @@ static bool neighbour_place(double *near, double *tags, int64_t k, double distan
     return true;
 }
 
-/* Whether a list has room for a distance that is not ruled out: one full of duplicates has room for lesser tags only. */
+/* Whether a list may have room for a distance: one full of duplicates has room for lesser tags only. */
 static inline bool neighbour_open(const double *near, const double *tags, int64_t k, double tag) {
     return !tags || near[k - 1] > 0.0 || tag < tags[k - 1];
 }
@@ -180,37 +181,38 @@ static bool neighbour_begin(Lists *s, int64_t n) {
     return true;
 }
 
-/* neighbours_extend(start, G, slack, tiny, highest, scale2, X, code, low, label, alpha, near, tags, ceil, within, counts,
- *                   at) -> computed
+/* neighbours_extend(start, G, scale, X, code, low, label, alpha, near, tags, ceil, within, counts, at) -> computed
  *
- * The rows start .. join, whose inner products are the rows of G; each is ranked as it comes, among all or among those
- * of its code (within), into the columns at .. of counts (3 x any). near is sides x n x k; code may be empty where there
- * is one side. tags has the shape of near, and label is as long as X, where labels enter the score; else they are empty.
- * Returns how many distances were computed directly. */
+ * The rows start .. join, whose inner products are the rows of G. Each is ranked as it comes, among all or among those
+ * of its code (within), into the columns at .. of counts (3 x any). near is sides x n x k; code may be empty where
+ * there is one side. Where labels enter the score, tags has the shape of near, and label is as long as X; else they are
+ * empty. Returns how many distances were computed directly. */
 static const char *neighbours_extend(const Arg *in, Arg *out) {
-    const Arg *G = in + 1, *near = in + 11, *tags = in + 12, *ceil = in + 13, *ranks = in + 15;
-    int64_t start = in[0].integer, rows = G->shape[0], at = in[16].integer, total = ranks->shape[1];
-    Lists s = {.bounds = nearest_bounds(in + 2), .G = float32s(G), .stride = G->stride, .k = near->shape[2]};
-    int64_t n = in[6].shape[0], sides = near->shape[0];
-    REQUIRE(in[6].ndim == 2 && in[8].size == n, "X must have two dimensions, and low be as long");
-    REQUIRE(in[7].size == n || (sides == 1 && !in[14].integer), "code must be as long as X where it is used");
-    REQUIRE(start >= 0 && start + rows <= n && G->shape[1] >= start + rows, "G must have a column for each row so far");
+    const Arg *G = in + 1, *X = in + 3, *label = in + 6, *near = in + 8, *tags = in + 9, *ceil = in + 10;
+    const Arg *ranks = in + 12;
+    int64_t start = in[0].integer, rows = G->shape[0], n = X->shape[0], sides = near->shape[0];
+    int64_t at = in[13].integer, total = ranks->shape[1];
+    bool within = in[11].integer;
+    Lists s = {.G = float32s(G), .stride = G->stride, .k = near->shape[2], .sides = (int)sides};
+    REQUIRE(X->ndim == 2 && in[5].size == n, "X must have two dimensions, and low be as long");
+    REQUIRE(in[4].size == n || (sides == 1 && !within), "code must be as long as X where it is used");
+    REQUIRE(nearest_fits(start, rows, n) && G->shape[1] >= start + rows, "G must have a column for each row so far");
     REQUIRE(near->ndim == 3 && (sides == 1 || sides == 2) && near->shape[1] == n && s.k >= 1, "near must fit X");
-    REQUIRE(in[10].size == n && ceil->size == sides * n, "alpha and ceil must fit X");
+    REQUIRE(in[7].size == n && ceil->size == sides * n, "alpha and ceil must fit X");
     REQUIRE(tags->size == 0 || tags->size == near->size, "tags must have the shape of near, or be empty");
-    REQUIRE(tags->size == 0 || (in[9].size == n && sides == 1), "label must fit X where there are tags, on one side");
-    REQUIRE(ranks->ndim == 2 && ranks->shape[0] == 3 && at >= 0 && at + rows <= total, "counts must have three rows");
-    s.block = (Block){n, in[6].shape[1], float64s(&in[6]), int32s(&in[7]), float32s(&in[8])};
-    s.sides = (int)sides;
+    REQUIRE(tags->size == 0 || (label->size == n && sides == 1), "label must fit X where there are tags, on one side");
+    REQUIRE(ranks->ndim == 2 && ranks->shape[0] == 3 && nearest_fits(at, rows, total), "counts must have three rows");
+    s.block = (Block){n, X->shape[1], float64s(X), int32s(&in[4]), float32s(&in[5])};
+    s.bounds = nearest_bounds(&s.block, start + rows, in[2].real);
     s.near = float64s(near), s.ceil = float32s(ceil);
-    if (tags->size) s.tags = float64s(tags), s.label = float64s(&in[9]);
+    if (tags->size) s.tags = float64s(tags), s.label = float64s(label);
     if (!neighbour_begin(&s, start + rows)) return OUT_OF_MEMORY;
-    double *alpha = float64s(&in[10]);
+    double *alpha = float64s(&in[7]);
     int64_t *counts = int64s(ranks) + at, found[3];
     for (int64_t r = 0; r < rows; r++) {
         int64_t i = start + r, changed = neighbour_absorb(&s, i, s.G + r * s.stride);
         for (int64_t e = 0; e < changed; e++) alpha[s.changed[e]] = neighbour_score(&s, s.changed[e]);
-        if (in[14].integer)
+        if (within)
             nearest_rank_within(alpha, s.block.code, i + 1, found);
         else
             nearest_rank(alpha, i + 1, found);
@@ -221,5 +223,5 @@ static const char *neighbours_extend(const Arg *in, Arg *out) {
     return NULL;
 }
 
-#define NEIGHBOURS_KERNELS ENTRY(neighbours_extend, "ngffffdlsdDDDSnQn>n"),
+#define NEIGHBOURS_KERNELS ENTRY(neighbours_extend, "ngfdlsdDDDSnQn>n"),
 #define NEIGHBOURS_CONSTANTS

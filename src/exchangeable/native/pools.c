@@ -6,7 +6,8 @@
  * split into two halves on the way down, so that there is always room for what comes up from below.
  *
  * One score costs O(log m) with m the number of distinct scores: at each level one pass over a node, without branches,
- * counts the entries to the left and the scores to the right. Nodes except the root are at least half full: memory O(m).
+ * counts the entries to the left and the scores to the right. Nodes except the root are at least half full, so memory
+ * is O(m).
  *
  * Reference: Bayer and McCreight (1972); Comer (1979).
  */
@@ -42,7 +43,8 @@ static int64_t pool_most_nodes(int64_t distinct) {
 /* Whether one more score has room in any case; there are `most` different ones at most. */
 static bool pool_has_room(const PoolTree *pool, int64_t most) {
     const int64_t *head = pool->head;
-    if (head[POOL_NODES] + head[POOL_HEIGHT] + 2 <= pool->nodes) return true; /* a split on each level, and a new root */
+    int64_t splits = head[POOL_HEIGHT] + 2; /* one on each level, and a new root */
+    if (head[POOL_NODES] + splits <= pool->nodes) return true;
     return pool_most_nodes(smaller(head[POOL_DISTINCT] + 1, most)) <= pool->nodes;
 }
 
@@ -168,8 +170,8 @@ static const char *pool_add(const Arg *in, Arg *out) {
     return wrong;
 }
 
-/* pool_extend(x, head, size, score, count, child, greater, equal): let the scores x join one by one; there must be nodes
- * enough for them. */
+/* pool_extend(x, head, size, score, count, child, greater, equal): let the scores x join one by one; there must be room
+ * for them. */
 static const char *pool_extend(const Arg *in, Arg *out) {
     (void)out;
     PoolTree pool;

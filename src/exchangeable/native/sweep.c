@@ -1,17 +1,19 @@
 /* From the births and falls of nearest distances to the ranks of all examples, in the order of time.
  *
- * The two nearest squared distances of example j (side 0: own label, 1: others) have the place 2 j + side. They are born
- * when j arrives, and fall when a later example is nearer than all before it; between, its score stands still.
+ * The two nearest squared distances of example j (side 0: own label, 1: others) have the place 2 j + side. They are
+ * born when j arrives, and fall when a later example is nearer than all before it; in between its score stays the same.
  */
 
 /* sweep_gather(order, place, time, distance, born, near, true)
  *
- * Take distances found anywhere, in an order of increasing time: the births and the nearest distances, and which are true
- * falls. born and near are flat, by place. A distance found at the time of its own example belongs to its birth. */
+ * Take distances found anywhere, in an order of increasing time: the births and the nearest distances, and which are
+ * true falls. born and near are flat, by place. A distance found at the time of its own example belongs to its birth.
+ */
 static const char *sweep_gather(const Arg *in, Arg *out) {
     (void)out;
     int64_t m = in[0].size, places = in[4].size;
-    REQUIRE(in[1].size == m && in[2].size == m && in[3].size == m && in[6].size == m, "the falls must be of one length");
+    REQUIRE(in[1].size == m && in[2].size == m && in[3].size == m, "the falls must be of one length");
+    REQUIRE(in[6].size == m, "true must be as long as the falls");
     REQUIRE(in[5].size == places, "born and near must be of one length");
     const int64_t *order = int64s(&in[0]);
     const uint32_t *place = uint32s(&in[1]), *time = uint32s(&in[2]);
@@ -32,7 +34,7 @@ static const char *sweep_gather(const Arg *in, Arg *out) {
 /* sweep_scores(near, place, distance, first, later)
  *
  * The first score of each example, and its score after each fall of a nearest distance (in the order of time). near are
- * the births; it holds the distances after all falls in the end. Scores are the ratios of nearest.c: exact ties stay. */
+ * the births; in the end it holds the distances after all falls. Scores are the ratios of nearest.c. */
 static const char *sweep_scores(const Arg *in, Arg *out) {
     (void)out;
     int64_t n = in[3].size, m = in[1].size;
@@ -63,12 +65,13 @@ static inline int64_t sweep_up_to(const int64_t *tree, int64_t level) {
 
 /* sweep_ranks(levels, first, later, place, time, counts)
  *
- * Rank every example at the time when it arrives: counts (3 x n) of the greater, the equal, and all. first and later are
- * the places of the scores (from 1) among `levels` distinct ones, time increases: O((n + falls) log(n + falls)). */
+ * Rank every example at the time when it arrives: counts (3 x n) of the greater, the equal, and all. first and later
+ * are the places of the scores (from 1) among `levels` distinct ones, in the order of time. O((n + falls) log). */
 static const char *sweep_ranks(const Arg *in, Arg *out) {
     (void)out;
     int64_t levels = in[0].integer, n = in[1].size, m = in[2].size, e = 0;
     REQUIRE(in[3].size == m && in[4].size == m, "the falls must be of one length");
+    REQUIRE(levels <= n + m, "levels must be at most the number of scores");
     REQUIRE(in[5].size == 3 * n, "counts must have three rows of n");
     const int64_t *first = int64s(&in[1]), *later = int64s(&in[2]);
     const uint32_t *place = uint32s(&in[3]), *time = uint32s(&in[4]);

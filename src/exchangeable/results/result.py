@@ -251,6 +251,9 @@ class Result:
         import narwhals as nw
 
         chosen: Any = library or self._library
+        law = "library must be 'pandas', 'polars' or 'pyarrow', and installed"
+        if library not in (None, "pandas", "polars", "pyarrow"):
+            raise ValueError(f"{law}, got {library!r}")
         if chosen == "pyarrow":
             with needed("files", "frames of Arrow (or name another library)"):
                 import_module("pyarrow")
@@ -267,7 +270,6 @@ class Result:
         try:
             native = nw.from_dict(columns, backend=chosen).to_native()
         except (ModuleNotFoundError, ValueError, TypeError) as error:
-            law = "library must be 'pandas', 'polars' or 'pyarrow', and installed"
             raise ValueError(f"{law}, got {chosen!r}") from error
         if chosen == "pandas" and self._index is not None and self.split is None:
             native.index = self._index

@@ -89,12 +89,11 @@ class Live:
             raise ValueError("its snapshot is not a monitor")
         labelled = self.configuration.needs_labels
         for part in history.replay(connection, self.id, self.snapshot_n):
-            x = examples(self.configuration, part.x.copy())  # a view of stored bytes is read-only: other compiled loops
-            monitor.extend(x, part.extra.get("y") if labelled else None)
+            monitor.extend(examples(self.configuration, part.x), part.extra.get("y") if labelled else None)
         self.monitor = monitor
 
     def _check(self, committed: dict[str, Any]) -> None:
-        """Refuse to go on from another state than the committed one; another processor may round the last digits."""
+        """Refuse to go on from another state than the committed one; another version may round the last digits."""
         state = self.state()
         for key in ("log10_martingale", "log10_max"):
             was, now = committed[key], state[key]

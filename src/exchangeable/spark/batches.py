@@ -107,7 +107,7 @@ class Examples:
         chosen = x if len(at) == len(x) else x.take(where)
         many = pa.types.is_list(x.type) or pa.types.is_large_list(x.type)
         numbers = chosen.flatten() if many else chosen
-        self.numbers: Floats = numbers.to_numpy().copy()  # what Arrow lends cannot be written, a case to compile anew
+        self.numbers: Floats = numbers.to_numpy().copy()  # a score function may write into its rows
         self._ends = np.concatenate([[0], np.cumsum(_lengths(chosen))]) if many else None
         self._labels = _labels(rows["y"].take(where)) if "y" in rows.schema.names else None
 
