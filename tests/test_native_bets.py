@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
-from exchangeable import native
+from exchangeable import native, snapshot
 from exchangeable.bets import (
     Adaptive,
     Beta,
@@ -314,3 +316,60 @@ def test_no_p_leads_outside_of_a_histogram(p: float) -> None:
     native.histogram(inner, p, None)
     assert counts[0] == counts[3] == 0.0
     assert counts.sum() == 1.0
+
+
+# ------------------------------------------------------------------ what a reviewer found
+
+
+class WithOwnStep:
+    """A bet of somebody else's, in which ``_step`` means something else."""
+
+    def _step(self, p: float) -> float:
+        return 7.0
+
+    def log_density(self, p: float) -> float:
+        return Power(0.5).log_density(p)
+
+    def update(self, p: float) -> None:
+        pass
+
+    def extend(self, p: ArrayLike) -> Floats:
+        return Power(0.5).extend(p)
+
+
+def test_a_private_method_of_another_bet_is_left_alone() -> None:
+    single, many = Martingale(WithOwnStep()), Martingale(WithOwnStep())
+    assert [single.update(p) for p in (0.2, 0.7)] == many.extend([0.2, 0.7]).tolist()
+
+
+@pytest.mark.parametrize("bet", [SimpleMixture(), GammaMixture()], ids=repr)
+def test_a_forged_carry_is_refused(bet: Any) -> None:
+    """With it Kummer's series would hardly ever end."""
+    bet._state = (np.array([2.0**53 - 1.0, 0.0, 2.0**53 - 1e-3, 0.0]),)
+    with pytest.raises(ValueError, match="carry"):
+        snapshot.decode(snapshot.encode(bet))
+
+
+def test_a_tree_of_ten_billion_p_values_is_restored() -> None:
+    """Odds that follow from the counts by exact arithmetic, of a size at which logarithms of factorials round."""
+    n = 10**10
+    nodes = np.zeros((2, 3))
+    nodes[1, 0] = n // 2 - 12_345
+    with mpmath.workprec(200):
+        left, right = mpmath.mpf(int(nodes[1, 0])), mpmath.mpf(n - int(nodes[1, 0]))
+        half = mpmath.mpf("0.5")
+        log_odds = (
+            n * mpmath.log(2)
+            + mpmath.loggamma(left + half)
+            + mpmath.loggamma(right + half)
+            - 2 * mpmath.loggamma(half)
+            - mpmath.loggamma(n + 1)
+        )
+        nodes[1, 1] = float(mpmath.exp(log_odds))
+    bet = Tree(1)
+    fresh = bet._state[0].copy()
+    assert fresh.shape == nodes.shape
+    nodes[0] = fresh[0]
+    bet._state = (nodes,)
+    nodes[0, 0] = n
+    assert snapshot.decode(snapshot.encode(bet)).log_density(0.3) == bet.log_density(0.3)

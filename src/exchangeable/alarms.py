@@ -52,7 +52,7 @@ class Ville:
     @property
     def log_threshold(self) -> float:
         """Its logarithm."""
-        return -math.log(self.alpha)
+        return -native.log(self.alpha, None)
 
     @property
     def guarantee(self) -> str:
@@ -110,7 +110,7 @@ class _Watching(ABC):
         return np.asarray(statistic >= self._level())
 
     def _level(self) -> float:
-        return math.log(self.threshold)
+        return native.log(self.threshold, None)
 
     @property
     def guarantee(self) -> str:
@@ -217,7 +217,7 @@ class Difference(_Watching):
     @property
     def threshold(self) -> float:
         """The win that sounds the alarm."""
-        return self.bound * math.sqrt(0.5 * self.window * math.log(self.period))
+        return self.bound * math.sqrt(0.5 * self.window * native.log(self.period, None))
 
     def _level(self) -> float:
         return self.threshold

@@ -67,6 +67,8 @@ class Monitor:
     ``seed`` is for the random tie-breaking: None draws a seed from the operating system, an integer makes a run
     repeatable. The seed is stored as ``monitor.seed``, shown in the ``repr`` and saved with the monitor.
 
+    A monitor, like its parts, is for one thread at a time.
+
     ``last`` is the latest step; ``alarm_at`` and ``changepoint`` tell of the first alarm, or with restarts the latest.
 
     >>> monitor = Monitor(seed=1)

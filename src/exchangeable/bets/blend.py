@@ -141,21 +141,21 @@ class Cautious:
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
         own = float(self.bet.log_density(one_p(p)))
-        return native.cautious(self._state.copy(), self._ring.copy(), math.log(self.factor), own, None)
+        return native.cautious(self._state.copy(), self._ring.copy(), native.log(self.factor, None), own, None)
 
     def update(self, p: float) -> None:
         """Learn p."""
         self._step(one_p(p))
 
     def _step(self, p: float) -> float:
-        return native.cautious(self._state, self._ring, math.log(self.factor), step(self.bet, p), None)
+        return native.cautious(self._state, self._ring, native.log(self.factor, None), step(self.bet, p), None)
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p where the shadow has been winning, then learn it."""
         values = many_p(p)
         gains = np.empty(len(values))
         own = np.ascontiguousarray(self.bet.extend(values), np.float64)
-        native.cautious(self._state, self._ring, math.log(self.factor), own, gains)
+        native.cautious(self._state, self._ring, native.log(self.factor, None), own, gains)
         return gains
 
     def _check_state(self) -> None:

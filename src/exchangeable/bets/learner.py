@@ -77,9 +77,12 @@ def step(bet: Bet, p: float) -> float:
 
 @lru_cache(maxsize=256)
 def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
-    """The method ``_step`` of a class; None if it has none, or if a subclass has its own ``extend``."""
+    """The method ``_step`` of one of our classes; None if there is none, or if a subclass has its own ``extend``.
+
+    Other people's bets follow the protocol, where ``_step`` means nothing.
+    """
     for base in kind.__mro__:
-        if "_step" in vars(base):
+        if "_step" in vars(base) and base.__module__.startswith("exchangeable."):
             own: Callable[[Bet, float], float] = vars(base)["_step"]
             return own
         if "extend" in vars(base):

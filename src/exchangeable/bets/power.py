@@ -112,8 +112,10 @@ class GammaMixture(Learner):
         check_mixture(*self._state)
 
 
-def check_mixture(state: Floats) -> None:
-    """Admit the state of a mixture of power bets from a snapshot."""
-    check_counts("n", state[:1])
-    check_within("-sum ln p", state[1:2], 0.0, 1e300)
-    check_within("carry and log S", state[2:], -1e300, 1e300)
+def check_mixture(states: Floats) -> None:
+    """Check the state of a mixture of power bets from a snapshot, or the states of several, a row each."""
+    n, total, carry, log_value = states.T
+    check_counts("n", np.atleast_1d(n))
+    check_within("-sum ln p", np.atleast_1d(total), 0.0, 1e300)
+    check_within("carry", np.atleast_1d(carry / (1.0 + total)), -1e-9, 1e-9)
+    check_within("log S", np.atleast_1d(log_value), -1e300, 1e300)

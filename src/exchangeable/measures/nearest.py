@@ -98,7 +98,7 @@ class NearestNeighbour(Neighbours):
         if self.k > 1:
             return saved
         alpha = np.empty(len(saved))
-        native.nearest_scores(self._rows.near, alpha)  # snapshots of version 1 hold ratios of distances
+        native.nearest_scores(self._rows.near, alpha)
         return alpha
 
     def _play(self, rows: Rows, start: int, products: Products, within: bool, counts: Integers, at: int) -> None:

@@ -93,10 +93,10 @@ class Pool:
     def add(self, scores: Floats) -> Ranks:
         """Let the scores join one by one, and rank each."""
         self.reserve(len(scores))
-        start = self.n
-        greater, equal = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
-        native.pool_extend(scores, *self._state, greater, equal)
-        return Ranks(greater, equal, np.arange(start + 1, start + 1 + len(scores)))
+        n = np.arange(self.n + 1, self.n + 1 + len(scores))
+        ranks = Ranks(np.empty(len(scores), np.int64), np.empty(len(scores), np.int64), n)
+        native.pool_extend(scores, *self._state, ranks.greater, ranks.equal)
+        return ranks
 
 
 def _empty(nodes: int) -> State:

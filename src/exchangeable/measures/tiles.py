@@ -221,7 +221,7 @@ def search(segment: Segment, size: int, block: Callable[[int], Block], bounds: C
 
 
 def _fitting(bounds: Floats, side: _Side) -> Floats:
-    if bounds.shape != (len(side.X), 2):  # the compiled loops do not look
+    if bounds.shape != (len(side.X), 2):
         raise ValueError(f"bounds must have the shape {(len(side.X), 2)}, as their block has, got {bounds.shape}")
     return bounds
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import alarms, bets, native
-from exchangeable.bets.learner import check_counts, check_within
+from exchangeable.bets.learner import check_counts
+from exchangeable.bets.power import check_mixture
 from exchangeable.protocols import Bet, Floats, Integers
 from exchangeable.snapshot import objects
 
@@ -101,7 +102,7 @@ def _rebuilt(thing: Any, view: Callable[[Floats], Any], seen: Callable[[Any], No
     if type(thing) in (list, tuple):
         return type(thing)([_rebuilt(part, view, seen) for part in thing])
     if type(thing) in objects.names():
-        for name in sorted(vars(thing).keys() - objects.MADE):
+        for name in sorted(vars(thing)):
             setattr(thing, name, _rebuilt(getattr(thing, name), view, seen))
         if seen is not None:
             seen(thing)
@@ -144,18 +145,12 @@ def _check_composite(states: Floats) -> None:
     _check_shares(states[:, jumpers:].reshape(len(states), jumpers, 3))
 
 
-def _check_mixture(states: Floats) -> None:
-    check_counts("n", states[:, 0])
-    check_within("-sum ln p", states[:, 1], 0.0, 1e300)
-    check_within("carry and log S", states[:, 2:], -1e300, 1e300)
-
-
 CHECKS: dict[type, Callable[[Floats], None]] = {
     bets.CompositeJumper: _check_composite,
-    bets.GammaMixture: _check_mixture,
+    bets.GammaMixture: check_mixture,
     bets.Histogram: lambda states: check_counts("counts", states),
     bets.SimpleJumper: _check_shares,
-    bets.SimpleMixture: _check_mixture,
+    bets.SimpleMixture: check_mixture,
     bets.SleepyJumper: _check_shares,
     alarms.Cusum: lambda states: None,
     alarms.ShiryaevRoberts: lambda states: None,

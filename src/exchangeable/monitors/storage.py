@@ -137,7 +137,7 @@ def _ragged(count: int, used: NDArray[Any], *columns: NDArray[Any]) -> Ragged:
     lengths = _counts("lengths", used)
     if len(lengths) != count or any(lengths.sum() != len(column) for column in columns):
         raise ValueError(f"lengths must be of {count} rows that fill {shown([len(column) for column in columns])}")
-    return Ragged.of(lengths, *(column.copy() for column in columns))  # loops are compiled for what can be written to
+    return Ragged.of(lengths, *(column.copy() for column in columns))  # aligned, and writable
 
 
 def _counts(name: str, array: NDArray[Any]) -> NDArray[np.int64]:

@@ -103,6 +103,7 @@ static const char *beta_grid(const Arg *in, Arg *out) {
     (void)out;
     int64_t size = in[0].integer;
     REQUIRE(2 <= size && size <= BETA_LARGEST, "size must be from 2 to 200");
+    REQUIRE(0.0 < in[1].real && in[1].real <= 3.0, "reach must be in (0, 3]");
     REQUIRE(in[2].size == (size + 1) * beta_padded(size), "grid must have size + 1 rows, padded to 16");
     beta_grid_of(size, in[1].real, float64s(&in[2]));
     return NULL;

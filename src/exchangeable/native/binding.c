@@ -9,7 +9,9 @@
  *     g  float32 matrix whose rows may lie further apart than they are long
  *
  * After '>' come the numbers returned, f or n: None, one number, or a tuple. Where o is None, the call has one step, and
- * what it would have written is returned. Arrays are C-contiguous and of native byte order.
+ * what it would have written is returned. Arrays are C-contiguous, aligned and of native byte order. A signature that
+ * begins with '!' belongs to a kernel that takes less than a microsecond and keeps the GIL; single steps keep it too. No
+ * array may be passed twice if it is written.
  */
 #include "stable_abi.h"
 #include "native.h"
@@ -57,7 +59,7 @@ static const struct {
     {'w', 4, "IL", "uint32"}, {'u', 8, "LQ", "uint64"}, {'b', 1, "?", "bool"},   {'c', 1, "b", "int8"},
 };
 
-/* The row of the table for a letter; letters of a signature are right, so that there is one. */
+/* The row of the table for a letter; the letters of all signatures are in the table. */
 static int dtype(char letter) {
     int i = 0;
     while (DTYPES[i].letter != letter) i++;
@@ -66,18 +68,20 @@ static int dtype(char letter) {
 
 static int fits(const Py_buffer *view, int type) {
     const char *format = view->format;
-    return view->itemsize == DTYPES[type].size && format && strchr(DTYPES[type].formats, format[0]) && !format[1];
+    int aligned = (uintptr_t)view->buf % (uintptr_t)DTYPES[type].size == 0;
+    return view->itemsize == DTYPES[type].size && format && strchr(DTYPES[type].formats, format[0]) && !format[1] && aligned;
 }
 
-/* Take an array: dtype, dimensions, contiguity (or strided rows) and writability are checked. */
+/* Take an array: dtype, alignment, dimensions, contiguity (or strided rows) and writability are checked. */
 static int array(const Entry *entry, int at, PyObject *value, char letter, Py_buffer *view, Arg *arg) {
     int strided = letter == 'g', written = letter >= 'A' && letter <= 'Z';
     int type = dtype(strided ? 's' : written ? (char)(letter - 'A' + 'a') : letter);
     int flags = (strided ? PyBUF_STRIDES : PyBUF_C_CONTIGUOUS) | PyBUF_FORMAT | (written ? PyBUF_WRITABLE : 0);
     view->obj = NULL;
     if (PyObject_GetBuffer(value, view, flags)) {
-        PyErr_Clear();
         view->obj = NULL;
+        if (PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
+        PyErr_Clear();
     }
     int ok = view->obj && fits(view, type) && view->ndim <= 3;
     if (ok && strided) ok = view->ndim == 2 && view->strides[1] == 4 && view->strides[0] % 4 == 0;
@@ -155,11 +159,12 @@ static PyObject *returned(const char *letters, const Arg *out) {
     return tuple;
 }
 
+/* Run a kernel without the GIL, unless the call is brief: a single step, or marked so. */
 static PyObject *run(const Entry *entry, const Arg *in, const Arg *step, const char *results) {
     Arg out[RESULTS];
-    PyThreadState *thread = PyEval_SaveThread();
+    PyThreadState *thread = step || entry->signature[0] == '!' ? NULL : PyEval_SaveThread();
     const char *wrong = entry->kernel(in, out);
-    PyEval_RestoreThread(thread);
+    if (thread) PyEval_RestoreThread(thread);
     if (wrong && !strcmp(wrong, OUT_OF_MEMORY)) return PyErr_NoMemory();
     if (wrong) return PyErr_Format(PyExc_ValueError, "%s: %s", entry->name, wrong);
     return step ? PyFloat_FromDouble(step->real) : returned(results, out);
@@ -168,16 +173,16 @@ static PyObject *run(const Entry *entry, const Arg *in, const Arg *step, const c
 /* Every function of the module: `self` is the address of its entry in the table. */
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     const Entry *entry = PyLong_AsVoidPtr(self);
-    const char *mark = strchr(entry->signature, '>');
-    Py_ssize_t wanted = mark ? mark - entry->signature : (Py_ssize_t)strlen(entry->signature);
+    const char *letters = entry->signature + (entry->signature[0] == '!'), *mark = strchr(letters, '>');
+    Py_ssize_t wanted = mark ? mark - letters : (Py_ssize_t)strlen(letters);
     if (count != wanted) return PyErr_Format(PyExc_TypeError, "%s takes %zd arguments, got %zd", entry->name, wanted, count);
     Arg in[ARGUMENTS];
     Py_buffer views[ARGUMENTS];
     const Arg *step = NULL;
     PyObject *result = NULL;
     int taken = 0;
-    while (taken < count && !argument(entry, taken, args[taken], entry->signature[taken], views + taken, in + taken)) {
-        if (entry->signature[taken] == 'o' && !views[taken].obj) step = in + taken;
+    while (taken < count && !argument(entry, taken, args[taken], letters[taken], views + taken, in + taken)) {
+        if (letters[taken] == 'o' && !views[taken].obj) step = in + taken;
         taken++;
     }
     if (taken == count) result = run(entry, in, step, mark ? mark + 1 : NULL);
@@ -196,7 +201,7 @@ static int fill(PyObject *module) {
         methods[i].ml_name = entry->name;
         methods[i].ml_meth = (PyCFunction)(void (*)(void))call;
         methods[i].ml_flags = METH_FASTCALL;
-        methods[i].ml_doc = entry->signature;
+        methods[i].ml_doc = entry->signature + (entry->signature[0] == '!');
         PyObject *self = PyLong_FromVoidPtr((void *)entry);
         PyObject *function = self ? PyCFunction_NewEx(methods + i, self, NULL) : NULL;
         int failed = !function || PyModule_AddObjectRef(module, entry->name, function);

@@ -16,7 +16,8 @@
  */
 
 enum { MIXTURE_LEVELS = 9, MIXTURE_TERMS = 26 }; /* powers of 1/s and of eta: below 1e-16 for s >= 100 and a >= s/2 */
-static const double MIXTURE_SMALL = 100.0; /* below it Kummer's series takes at most a few hundred terms */
+static const double MIXTURE_SMALL = 100.0; /* below it Kummer's series takes at most a few hundred terms, */
+enum { MIXTURE_KUMMER = 10000 };           /* so this many are never taken, except of a forged state */
 
 /* Taylor coefficients of c_k(eta): exact rationals, rounded once (DLMF 8.12.8 to 8.12.10). tests/test_bets.py computes
  * them again. */
@@ -89,7 +90,7 @@ static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][4 * LANES] = {
 /* Log of Kummer's series. */
 static double mixture_kummer(double s, double a) {
     double term = 1.0 / s, total = term;
-    while (term > total * 1e-18) {
+    for (int k = 0; k < MIXTURE_KUMMER && term > total * 1e-18; k++) {
         s += 1.0;
         term *= a / s;
         total += term;

@@ -64,6 +64,6 @@ static const char *thetas(const Arg *in, Arg *out) {
 }
 
 #define PHILOX_KERNELS \
-    ENTRY(theta, "kkn>f"), \
+    ENTRY(theta, "!kkn>f"), \
     ENTRY(thetas, "kknD"),
 #define PHILOX_CONSTANTS

@@ -184,7 +184,7 @@ static const char *pool_extend(const Arg *in, Arg *out) {
 }
 
 #define POOLS_KERNELS \
-    ENTRY(pool_nodes, "n>n"), ENTRY(pool_add, "fnQLDQL>nnn"), ENTRY(pool_extend, "dQLDQLQQ"),
+    ENTRY(pool_nodes, "!n>n"), ENTRY(pool_add, "!fnQLDQL>nnn"), ENTRY(pool_extend, "dQLDQLQQ"),
 #define POOLS_CONSTANTS \
     CONSTANT(POOL_WIDTH), CONSTANT(POOL_ROOT), CONSTANT(POOL_NODES), CONSTANT(POOL_HEIGHT), CONSTANT(POOL_DISTINCT), \
         CONSTANT(POOL_TOTAL),

@@ -105,6 +105,7 @@ IMPORTED int PyObject_GetBuffer(PyObject *, Py_buffer *, int);
 IMPORTED void PyBuffer_Release(Py_buffer *);
 IMPORTED PyObject *PyErr_Occurred(void);
 IMPORTED void PyErr_Clear(void);
+IMPORTED int PyErr_ExceptionMatches(PyObject *);
 IMPORTED PyObject *PyErr_NoMemory(void);
 IMPORTED PyObject *PyErr_Format(PyObject *, const char *, ...);
 IMPORTED PyThreadState *PyEval_SaveThread(void);

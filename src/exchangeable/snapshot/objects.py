@@ -28,7 +28,6 @@ from exchangeable.protocols import Bet, Floats, Path, Step, is_alarm, whole
 from exchangeable.pvalues import Given, PValues
 
 PARTS = "_"  # how the names of classes begin that only stand within others
-MADE = frozenset({"_bank", "_fixed"})  # attributes that are made anew
 MOST = 2**53  # the largest count
 MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError)  # what nonsense does to a constructor
 
@@ -149,10 +148,10 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
-    """All that it holds, in ``__dict__`` and in ``__slots__``, but what is made anew."""
+    """All that it holds, in ``__dict__`` and in ``__slots__``."""
     slots = [name for kind in type(thing).__mro__ for name in _several(vars(kind).get("__slots__", ()))]
     held = {name: getattr(thing, name) for name in slots if name[:2] != "__" and hasattr(thing, name)}
-    return {name: part for name, part in (held | getattr(thing, "__dict__", {})).items() if name not in MADE}
+    return held | getattr(thing, "__dict__", {})
 
 
 def _several(slots: str | Iterable[str]) -> Iterable[str]:
