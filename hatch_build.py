@@ -15,12 +15,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class BuildHook(BuildHookInterface[Any]):
     """Builds the server's page and the compiled kernels.
 
-    The kernels go into the wheel, or for an editable install next to their sources. A source distribution has only the
-    sources. The library uses the stable ABI of Python 3.11, so one wheel serves every later version on its platform.
+    The kernels go into the wheel or, for an editable install, next to their sources. A source distribution contains
+    only the sources. The library uses the stable ABI of Python 3.11, so one wheel works with every later version on its
+    platform.
     """
 
     def dependencies(self) -> list[str]:
-        """Where there is no C compiler, pip fetches one for the build."""
+        """What the build needs: ziglang, which pip downloads, if there is no C compiler."""
         needed = self.target_name == "wheel" and self._script("build_native")["compiler"]() is None
         return ["ziglang"] if needed else []
 
@@ -50,7 +51,7 @@ class BuildHook(BuildHookInterface[Any]):
 
 
 def check_interpreter() -> None:
-    """Stop with one sentence where the stable ABI of Python 3.11 does not exist."""
+    """Stop with a one-sentence message if this interpreter does not support the stable ABI of Python 3.11."""
     name = sys.implementation.name
     if name != "cpython":
         raise SystemExit(f"exchangeable needs CPython, because its compiled part uses CPython's stable ABI, got {name}")

@@ -1,10 +1,10 @@
-"""Compile the kernels in ``src/exchangeable/native``: ``python scripts/build_native.py``, or by itself at each build.
+"""Compile the kernels in ``src/exchangeable/native``: ``python scripts/build_native.py``; each build does so too.
 
-A C compiler is enough: ``$CC``, or ``cc``, ``gcc`` or ``clang``; where there is none, the package ``ziglang`` brings
-one. The library uses Python's stable ABI, declared by ourselves, so neither Python's headers nor a build for each
-Python version is needed.
+All it takes is a C compiler: ``$CC``, or ``cc``, ``gcc`` or ``clang``; if there is none, the package ``ziglang``
+provides one. The library uses Python's stable ABI, with declarations of our own, so it needs neither Python's headers
+nor a separate build for each Python version.
 
-The parts for macOS and Windows are untried: the sources were compiled for them with ziglang on Linux, but never run.
+The code for macOS and Windows is untested: it was cross-compiled with ziglang on Linux, but has never been run.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LIBRARY = "_native.pyd" if sys.platform == "win32" else "_native.abi3.so"
 FLAGS = ["-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden"]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 X86 = {"x86_64", "amd64"}
-ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-g0"]  # by default: this very processor, and debugging
+ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-g0"]  # zig's default: -mcpu=native, debug info
 
 
 def compiler() -> list[str] | None:
-    """The command of a C compiler; None if there is none."""
+    """The command that runs a C compiler; None if there is no compiler."""
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"], posix=sys.platform != "win32")
-    # on Windows only ziglang and clang: a library that MinGW's gcc links may need further libraries of its own
+    # on Windows only ziglang and clang: what MinGW's gcc links may depend on libraries of MinGW
     for name in ("clang",) if sys.platform == "win32" else ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
@@ -44,12 +44,12 @@ def compiler() -> list[str] | None:
 
 
 def platform_tag() -> str:
-    """The platform as the names of wheels have it, such as linux_x86_64, macosx_11_0_arm64 or win_amd64."""
+    """The platform as it appears in the names of wheels, such as linux_x86_64, macosx_11_0_arm64 or win_amd64."""
     return "_".join(_platform()).replace(".", "_").replace("-", "_")
 
 
 def _platform() -> list[str]:
-    """Of this interpreter: system, version (macOS only) and machine. A universal Python gets its own machine's."""
+    """System, version (macOS only) and machine of this interpreter; a universal Python takes the machine it runs on."""
     *system, machine = sysconfig.get_platform().split("-")
     return [*system, platform.machine() if machine == "universal2" else machine]
 
@@ -62,9 +62,9 @@ def build(
     avx2: bool | None = None,
     machine: str | None = None,
 ) -> Path:
-    """Compile into the folder ``target``, with further ``flags`` (the last, so that they prevail); the library's path.
+    """Compile into the folder ``target`` and return the library's path; extra ``flags`` come last, so they prevail.
 
-    With ``avx2`` the kernels are compiled a second time, for processors that have it, and chosen when they are loaded.
+    With ``avx2`` the kernels are compiled a second time, for processors that have AVX2; one set is chosen at import.
     """
     command = list(cc) if cc else compiler()
     if command is None:
@@ -82,7 +82,7 @@ def build(
         objects.append(_compiled(compiling, "binding.c", Path(folder, "binding.o"), *chosen))
         fresh = Path(folder, LIBRARY)
         _run([*common, *flags, "-shared", "-o", str(fresh), *map(str, objects), *_linking()], fresh.parent)
-        place = target / f".{LIBRARY}.new"  # a process that has the old one loaded keeps it
+        place = target / f".{LIBRARY}.new"  # a process that has loaded the old one keeps it
         shutil.copyfile(fresh, place)
         os.replace(place, target / LIBRARY)
     return target / LIBRARY
@@ -94,7 +94,7 @@ def _compiled(compiling: Sequence[str], source: str, target: Path, *flags: str) 
 
 
 def _macos() -> list[str]:
-    """On macOS: the machine and the oldest system that the wheel's name promises."""
+    """On macOS: the machine and the oldest system version in the wheel's name."""
     if sys.platform != "darwin":
         return []
     _, version, machine = _platform()
@@ -110,7 +110,7 @@ def _linking() -> list[str]:
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
-    environment = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), **os.environ}  # zig asks for one where there is no home
+    environment = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), **os.environ}  # zig needs it if there is no home folder
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:

@@ -1,8 +1,8 @@
 """Print the constants of ``src/exchangeable/native/elementary.h``: ``python scripts/elementary_fit.py``.
 
-Each polynomial interpolates its function at Chebyshev points, in arithmetic of 200 bits, which is nearly the best
-polynomial of its degree; the coefficients are rounded to doubles last. Where the first coefficients are known exactly,
-and the code adds their terms apart, they are left out.
+Each polynomial interpolates its function at Chebyshev points, which gives nearly the best polynomial of its degree. All
+is computed with 200 bits, and the coefficients are rounded to doubles at the end. Leading coefficients that are known
+exactly are left out where the code adds their terms separately.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 
 mp.prec = 200
 Function = Callable[[mpf], mpf]
-NEAR = mpf(10) ** -25  # where a quotient is 0/0, its limit is taken
+NEAR = mpf(10) ** -25  # this close to a point where a quotient is 0/0, its limit is used
 
 
 def fitted(name: str, function: Function, ends: tuple[mpf, mpf], terms: int, drop: int = 0) -> None:
@@ -27,7 +27,7 @@ def fitted(name: str, function: Function, ends: tuple[mpf, mpf], terms: int, dro
 
 
 def split(name: str, value: mpf, bits: int) -> None:
-    """Print a number as the sum of two doubles, the first of this many bits."""
+    """Print a number as the sum of two doubles, of which the first has this many bits."""
     unit = mpf(2) ** (mpmath.floor(mpmath.log(value, 2)) + 1 - bits)
     high = mpmath.nint(value / unit) * unit
     print(f"static const double {name}_HIGH = {float(high).hex()}, {name}_LOW = {float(value - high).hex()};")

@@ -1,11 +1,11 @@
 """Run the tests of the compiled loops with AddressSanitizer and UndefinedBehaviorSanitizer: ``make sanitize``.
 
-    python scripts/sanitize.py [WORD ..]
+    python scripts/sanitize.py [ARGUMENT ..]
 
-A copy of the package with a library of that kind goes to build/sanitize, which PYTHONPATH puts before the installed
-one, in the processes that tests start too. Then come the tests below (or pytest with these words), and forged
-snapshots. The first read or write outside an array, and the first undefined operation, ends the process with a report.
-Needs gcc with its sanitizers, on Linux.
+A copy of the package, with the library built for the sanitizers, goes to build/sanitize. PYTHONPATH puts it before the
+installed package, also in processes that the tests start. Then the tests below and forged snapshots are run; with
+arguments, only pytest with these. The first read or write outside an array, or the first undefined operation, ends the
+process with a report. Needs gcc with its sanitizers, on Linux.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FILES = [
     *("test_more_bets.py", "test_alarms.py", "test_nearest.py", "test_neighbours.py", "test_frozen.py"),
     *("test_tiles.py", "test_pvalues.py", "test_monitors.py", "test_snapshot.py"),
 ]
-LONG = [  # leave out: they ask for numbers rather than for memory, or are repeated below
+LONG = [  # left out: they test numbers rather than memory, or are repeated below
     *("integrates", "mpmath", "fifty_digits", "direct_sums", "hundred_million", "paper", "on_watchful", "never_loses"),
     *("compiles", "segment_keeps", "alarms_rare", "forged_snapshots_never", "exact_ratios", "order_of", "million"),
     *("worth_having", "is_pure", "learns_apart", "martingale_extends", "monitor_extends", "stands_still"),
 ]
-SHARE = "0.01"  # of all forged snapshots
+SHARE = "0.01"  # of all forged snapshots that are tried
 PROBE = """
 import ctypes, sys, numpy
 from exchangeable import native
@@ -42,7 +42,7 @@ print(ctypes.CDLL(sys.argv[2]).get(numpy.ctypeslib.as_ctypes(numpy.zeros(400, nu
 
 
 def main(words: list[str]) -> None:
-    """Build, see that an error is found, and run."""
+    """Build the library, check that the sanitizers find an error, and run the tests."""
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.copytree(ROOT / "src", PLACE, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     build(PLACE / "exchangeable" / "native", cc=["gcc"], flags=FLAGS)
@@ -53,11 +53,11 @@ def main(words: list[str]) -> None:
     run(["-m", "pytest", "-q", "-n", "2", "--capture=sys", "-p", "no:cacheprovider", *(words or tests)], environment)
     if not words:
         run(["tests/fuzz_snapshot.py", SHARE], environment)
-    print(f"nothing was found in {time.perf_counter() - begin:.0f} s")
+    print(f"the sanitizers found nothing in {time.perf_counter() - begin:.0f} s")
 
 
 def sanitized() -> dict[str, str]:
-    """The environment of a Python that was not built with the sanitizers. Its own leaks at exit do not matter."""
+    """The environment for a Python that was itself built without sanitizers. Its own leaks at exit do not matter."""
     loaded = [_found(name) for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
     return {
         **os.environ,
@@ -74,7 +74,7 @@ def _found(library: str) -> str:
 
 
 def check_probe(environment: Mapping[str, str]) -> None:
-    """A read beyond the end of an array is found, and one within is not."""
+    """Check that a read beyond the end of an array is reported, and one within it is not."""
     source, library = PLACE / "probe.c", PLACE / "probe.so"
     source.write_text("int get(const int *x, int i) { return x[i]; }\n")
     subprocess.run(["gcc", *FLAGS, "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
@@ -86,7 +86,7 @@ def check_probe(environment: Mapping[str, str]) -> None:
 
 
 def run(words: list[str], environment: Mapping[str, str]) -> None:
-    """Run Python with these words; end with its code if that is not zero."""
+    """Run Python with these arguments; exit with its exit code if that is not zero."""
     done = subprocess.run([sys.executable, *words], env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         print(done.stderr[-20_000:], file=sys.stderr)

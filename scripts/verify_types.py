@@ -1,7 +1,7 @@
-"""How many of the public names have types that every type checker agrees on: ``python scripts/verify_types.py``.
+"""Count the public names whose types all type checkers agree on: ``python scripts/verify_types.py``.
 
-Pyright counts them, as it does for other packages that have a ``py.typed``. Fewer than 98 % is an error; the names that
-lack a type, or whose type is only inferred, are listed.
+Pyright counts them (``--verifytypes``), as for any package with a ``py.typed``. Fewer than 98 % is an error; the
+names that lack a type, or whose type is only inferred, are listed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ COMMAND = [sys.executable, "-m", "pyright", "--verifytypes", "exchangeable", "--
 
 
 def main() -> int:
-    """Print the share, and what is missing from it; 1 if it is too small."""
-    here = str(Path(sys.executable).parent)  # where pyright looks for the package is decided by PATH
+    """Print the share of names with a type, and the names without; return 1 if the share is too small."""
+    here = str(Path(sys.executable).parent)  # pyright finds the package's environment by PATH
     environment = {**os.environ, "PATH": os.pathsep.join([here, os.environ.get("PATH", "")])}
     done = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=environment)
     try:

@@ -1,7 +1,7 @@
-"""Optional packages: where one is absent, too old or too new, one sentence names the extra that installs it.
+"""Optional packages: if one is missing, too old or too new, the error message names the extra that installs it.
 
-The bounds are read from the metadata of the installed package, where ``pyproject.toml`` put them, so they stand in one
-place. They are read only after an import failed, or by ``check``.
+The version bounds are written in ``pyproject.toml`` only, and read here from the metadata of the installed package, but
+not before an import has failed or ``check`` is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BOUND = re.compile(r"(>=|<)\s*([0-9.]+)")
 
 
 class Requirement(NamedTuple):
-    """A package that an extra installs: the least version that will do, and the first that will not."""
+    """A package that an extra installs: the lowest version that works, and the first later one that does not."""
 
     name: str
     least: str | None = None
@@ -28,7 +28,7 @@ class Requirement(NamedTuple):
         return self.name + ",".join(bounds)
 
     def found(self) -> str | None:
-        """The version that is installed."""
+        """The installed version; None if the package is not installed."""
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -37,7 +37,7 @@ class Requirement(NamedTuple):
             return None
 
     def fault(self, found: str) -> str | None:
-        """What is wrong with this version.
+        """What is wrong with this version; None if nothing is.
 
         >>> Requirement("typer", "0.16").fault("0.12.5")
         'typer is too old: needs typer>=0.16, found 0.12.5'
@@ -52,7 +52,7 @@ class Requirement(NamedTuple):
 
 @contextmanager
 def needed(extra: str, purpose: str) -> Iterator[None]:
-    """Import optional packages within this block, so that a failure becomes one sentence that says what to install."""
+    """Import optional packages inside this block: a failure then becomes one sentence that says what to install."""
     try:
         yield
     except Exception as error:
@@ -66,13 +66,13 @@ def needed(extra: str, purpose: str) -> Iterator[None]:
 
 
 def check(extra: str, purpose: str) -> None:
-    """Reject installed packages of an extra that are too old or too new, where imports alone may not find it."""
+    """Reject packages of an extra that are too old or too new, where importing them might not reveal it."""
     if faults := _unfit(extra):
         raise ImportError(_sentence(faults, extra, purpose))
 
 
 def requirements(extra: str) -> list[Requirement]:
-    """What an extra installs, by the metadata of this package; nothing where there are none.
+    """What an extra installs, according to the metadata of this package; nothing if it has no metadata.
 
     >>> [requirement.name for requirement in requirements("plots")]
     ['matplotlib']
@@ -81,7 +81,7 @@ def requirements(extra: str) -> list[Requirement]:
 
     try:
         lines = requires("exchangeable") or []
-    except PackageNotFoundError:  # the source alone, on the path
+    except PackageNotFoundError:  # not installed: the source folder is on the path
         return []
     found = [match.groups() for line in lines if (match := _REQUIREMENT.fullmatch(line))]
     return [_parsed(name, bounds) for name, bounds, owner in found if owner == extra]
@@ -99,7 +99,7 @@ def _absent(extra: str) -> list[str]:
 
 
 def _unfit(extra: str) -> list[str]:
-    """The packages that are installed in a version that will not do."""
+    """What is wrong with the installed versions of the packages of an extra."""
     faults = [
         requirement.fault(found) for requirement in requirements(extra) if (found := requirement.found()) is not None
     ]

@@ -15,14 +15,14 @@ from exchangeable.bets.learner import Learner, State, check_shares, check_within
 from exchangeable.bets.power import check_mixture
 from exchangeable.protocols import Floats
 
-PARTS = {  # of the state, in the order of the struct in native/adaptive.c
-    "sums": (64, 8),  # Jackson kernels: of cosines, for each forgetting
-    "pairs": (2, 16, 16),  # Markov kernels: for each forgetting, of products of cosines
+PARTS = {  # the parts of the state, in the order of the struct in native/adaptive.c
+    "sums": (64, 8),  # Jackson kernels: sums of cosines, for each forgetting factor
+    "pairs": (2, 16, 16),  # Markov kernels: sums of products of cosines, for each forgetting factor
     "last": (16,),  # and the cosines of the last p-value
     "grids": (6, 15, 16),  # Beta grids: weights for each switching rate
-    "bayes": (3, 80),  # Bayes blend: log shares, shares, products of densities since
+    "bayes": (3, 80),  # Bayes blend: log shares, shares, and products of the densities since then
     "fixed": (80,),  # fixed share: shares
-    "parts": (3, 8),  # the blend, the fixed share and idleness: as bayes
+    "parts": (3, 8),  # the blend, the fixed share and idleness: laid out as bayes
     "totals": (9,),  # of the grids, of bayes, fixed and parts
     "mixture": (4,),
     "rough": (2**10, 3),
@@ -100,7 +100,7 @@ def _fresh() -> Floats:
 
 @cache
 def _tables() -> Floats:
-    """What never changes, and all share: weights of the Jackson kernels, and the Beta grid."""
+    """Constants that all instances share: the weights of the Jackson kernels, and the Beta grid."""
     tables = np.empty(native.ADAPTIVE_TABLES)
     native.adaptive_tables(tables)
     tables.flags.writeable = False

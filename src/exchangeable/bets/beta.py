@@ -14,7 +14,7 @@ from exchangeable.protocols import Floats, in_interval, whole
 
 @lru_cache(maxsize=64)
 def grid(size: int, reach: float) -> Floats:
-    """The shapes a, as row 0, and then 1/B(a_j, a_k) in row j + 1; rows are padded to sixteens, with zeros.
+    """The shapes a in row 0, and 1/B(a_j, a_k) in row j + 1; rows are padded with zeros to a multiple of 16.
 
     >>> grid(3, 0.7)[:, :3].round(3)
     array([[0.497, 1.   , 2.014],

@@ -14,7 +14,7 @@ from exchangeable.protocols import Floats, in_interval, whole
 
 @cache
 def weights(order: int) -> Floats:
-    """The weights of cos(k pi x) cos(k pi y) in the Jackson kernel of this order, padded with zeros to eights.
+    """The weights of cos(k pi x) cos(k pi y) in the Jackson kernel of this order, padded with zeros to a multiple of 8.
 
     >>> weights(3).round(3)
     array([1.   , 1.414, 0.5  , 0.   , 0.   , 0.   , 0.   , 0.   ])

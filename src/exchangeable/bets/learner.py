@@ -30,7 +30,7 @@ class Learner(ABC):
         return called(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy that learns by itself; the parameters never change and are shared."""
+        """A copy that learns independently; the parameters never change and are shared."""
         twin = copy.copy(self)
         twin._state = copied(self._state)
         return twin
@@ -43,7 +43,7 @@ class Learner(ABC):
         """
 
     def _step(self, p: float) -> float:
-        """Bet on one p, then learn it: the log density at p."""
+        """Bet on one p, then learn it; return the log density at p."""
         gain: float = self._play(self._state, p, None)
         return gain
 
@@ -65,7 +65,7 @@ class Learner(ABC):
 
 
 def step(bet: Bet, p: float) -> float:
-    """Bet on one p, which has been validated, then learn it: the log density at p.
+    """Bet on one p, which has been validated, then learn it; return the log density at p.
 
     >>> from exchangeable.bets import Power
     >>> round(step(Power(0.5), 0.01), 3)
@@ -79,7 +79,7 @@ def step(bet: Bet, p: float) -> float:
 def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
     """The method ``_step`` of one of our classes; None if there is none, or if a subclass has its own ``extend``.
 
-    Other people's bets follow the protocol, where ``_step`` means nothing.
+    Bets of users follow the protocol, in which ``_step`` means nothing.
     """
     for base in kind.__mro__:
         if "_step" in vars(base) and base.__module__.startswith("exchangeable."):

@@ -47,7 +47,7 @@ class Plugin(Learner):
         return native.plugin_extend(*arrays, p, gains)
 
     def _check_state(self) -> None:
-        """Validate a state from a snapshot: the loops index by it, and it decides when they end."""
+        """Validate a state from a snapshot: the loops use its numbers as indices and to decide when to stop."""
         head, _, _, _, cursors, grid, blocks = self._state
         counts, n = grid[:, native.PLUGIN_COUNT], head[native.PLUGIN_N]
         if not ((counts >= 0.0) & (counts == np.floor(counts))).all() or counts.sum() != n or not n <= 2.0**53:
@@ -105,7 +105,7 @@ def _check_width(state: Arrays) -> None:
 
 
 def _needed(state: Arrays) -> float:
-    """How many cosine sums the kernels would keep of this state."""
+    """How many cosine sums the kernels would keep for this state."""
     head, nodes, waves, cells, cursors, grid, blocks = state
     mine = head.copy()
     native.plugin_more_waves(mine, nodes, waves.copy(), cells, cursors, grid, blocks)

@@ -113,7 +113,7 @@ class GammaMixture(Learner):
 
 
 def check_mixture(states: Floats) -> None:
-    """Check the state of a mixture of power bets from a snapshot, or the states of several, a row each."""
+    """Check the state of a mixture of power bets from a snapshot, or the states of several, one per row."""
     n, total, carry, log_value = states.T
     check_counts("n", np.atleast_1d(n))
     check_within("-sum ln p", np.atleast_1d(total), 0.0, 1e300)

@@ -51,7 +51,7 @@ class Watchful(Learner):
 
 @cache
 def _tables() -> tuple[Floats, Floats, Floats]:
-    """What never changes: the weights of all densities, and the shapes and norms of the Beta densities."""
+    """The constants: the weights of all densities, and the shapes and norms of the Beta densities."""
     table = grid(SIZE, REACH)
     weights = np.concatenate([np.full(n, share / n) for n, share in zip(COUNTS, SHARES, strict=True)])
     return weights, table[0, :SIZE].copy(), table[1:, :SIZE].copy()

@@ -24,7 +24,7 @@ class Neighbours(ABC):
     """A measure whose scores are made of the k nearest neighbours of every example.
 
     A subclass says what it makes of labels. A batch joins wholly or not at all: what an
-    interrupt may have left half done is done anew, from the examples alone, before the next one joins.
+    interrupt may have left half done is recomputed from the examples before the next one joins.
     """
 
     _sides = 1

@@ -100,7 +100,7 @@ class Pool:
 
 
 def _empty(nodes: int) -> State:
-    """An empty pool with room for so many nodes: head, and of each node its size, scores, counts and children."""
+    """An empty pool with room for this many nodes: head, and the size, scores, counts and children of each node."""
     head, shape = np.array([0, 1, 0, 0, 0]), (nodes, native.POOL_WIDTH)
     state = head, np.zeros(nodes, np.int32), np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int32)
     for array in state[2:]:
@@ -109,7 +109,7 @@ def _empty(nodes: int) -> State:
 
 
 def _moved(state: State, larger: State) -> State:
-    """The larger one, with everything that is in the other."""
+    """Copy everything from a state into a larger one, which is returned."""
     used = state[0][native.POOL_NODES]
     larger[0][:] = state[0]
     larger[1][:used], larger[2][:used], larger[3][:used], larger[4][:used] = (array[:used] for array in state[1:])

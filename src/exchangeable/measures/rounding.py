@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from exchangeable.protocols import Floats
 
 BITS = 32  # kept of the 53 significant bits of a float64
-FEWER: dict[np.dtype[Any], int] = {np.dtype(np.float32): 12, np.dtype(np.float16): 6}  # of 24, and of 11
+FEWER: dict[np.dtype[Any], int] = {np.dtype(np.float32): 12, np.dtype(np.float16): 6}  # of 24 and 11 significant bits
 
 
 def kept_bits(dtype: np.dtype[Any]) -> int:

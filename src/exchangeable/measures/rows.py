@@ -85,7 +85,7 @@ class Rows:
         native.nearest_copy(self.X[part], self.centre, self.scale, self.F[part], self.low[part])
 
     def products(self, start: int, stop: int, buffer: Products) -> Iterator[tuple[int, Products]]:
-        """By blocks: the first row, and the inner products with all rows before."""
+        """Block by block: the number of its first row, and the inner products with all rows up to its end."""
         for lo in range(start, stop, BLOCK):
             hi = min(lo + BLOCK, stop)
             yield lo, multiply(self.F[lo:hi], self.F[:hi], buffer[: hi - lo, :hi])

@@ -57,7 +57,7 @@ class Ragged(NamedTuple):
 
 
 def _bits(column: NDArray[Any]) -> Integers:
-    """The same memory as int64: rows are copied alike, whatever they hold."""
+    """The same memory viewed as int64: rows are copied in the same way, whatever they hold."""
     return column.view(np.int64)
 
 

@@ -1,7 +1,8 @@
 """The compiled loops: pure functions on arrays, one for each recursion, written in C.
 
-Python owns the arrays; a call checks dtype, contiguity, writability and shapes, and releases the GIL.
-Where a function takes p-values and a place for its results, one float and None do too: it then returns the one result.
+Python owns the arrays. A call checks dtype, alignment, contiguity, writability and shapes, and releases the GIL unless
+it is brief. A function that takes an array of p-values and an array for its results also takes one float and None: it
+then returns the one result.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def cautious(
 
 # ------------------------------------------------------------------ jumper.c
 
-COMPOSITE_JUMPERS: int  # how many simple jumpers a composite one has
+COMPOSITE_JUMPERS: int  # how many simple jumpers a composite jumper has
 
 @overload
 def sleepy_jumper(weights: Floats, waking: float, jumping: float, p: float, out: None) -> float: ...
@@ -333,8 +333,8 @@ def plugin_tables(points: Floats, barycentric: Floats) -> None: ...
 
 # ------------------------------------------------------------------ adaptive.c
 
-ADAPTIVE_STATE: int  # how many numbers its state holds
-ADAPTIVE_TABLES: int  # and its tables
+ADAPTIVE_STATE: int  # how many numbers the state holds
+ADAPTIVE_TABLES: int  # how many numbers the tables hold
 
 def adaptive_tables(tables: Floats) -> None: ...
 def adaptive_fresh(state: Floats) -> None: ...

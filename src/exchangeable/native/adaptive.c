@@ -1,11 +1,12 @@
-/* The adaptive portfolio: 73 bets, a Bayes blend of them, a fixed share of them, and idleness, blended. All in one
- * call, so that a single step costs little more than its arithmetic. Columns hold densities, not their logarithms.
+/* The adaptive portfolio of 73 bets: a blend of three parts, which are a Bayes blend of the bets, a fixed-share
+ * mixture of them, and staying idle. All of it is one call, so that a single step costs little more than its
+ * arithmetic. Columns hold densities, not their logarithms.
  */
 
-enum { /* where the columns begin of */
-    COLUMN_KERNELS = 0, /* Jackson kernels: for each order the forgettings */
-    COLUMN_MARKOVS = COLUMN_KERNELS + KERNEL_ORDERS * KERNEL_FORGETTINGS, /* for each forgetting the orders */
-    COLUMN_BETAS = COLUMN_MARKOVS + MARKOV_ORDERS * MARKOV_FORGETTINGS, /* Beta grids: the switching rates */
+enum { /* where these columns begin: */
+    COLUMN_KERNELS = 0, /* Jackson kernels: for each order, one per forgetting factor */
+    COLUMN_MARKOVS = COLUMN_KERNELS + KERNEL_ORDERS * KERNEL_FORGETTINGS, /* for each factor, the orders */
+    COLUMN_BETAS = COLUMN_MARKOVS + MARKOV_ORDERS * MARKOV_FORGETTINGS, /* Beta grids: one per switching rate */
     COLUMN_MIXTURE = COLUMN_BETAS + 6, /* the simple mixture of power bets */
     COLUMN_ROUGH, /* two trees */
     COLUMN_SMOOTH,
@@ -13,7 +14,7 @@ enum { /* where the columns begin of */
     PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
 };
 enum {
-    PORTFOLIO_PARTS = 3, /* the blend, the fixed share, idleness */
+    PORTFOLIO_PARTS = 3, /* the blend, the fixed share, and staying idle */
     ADAPTIVE_BETAS = 6,
     ADAPTIVE_SIZE = 15, /* of the Beta grid */
     ADAPTIVE_ROUGH = 10,
@@ -23,14 +24,15 @@ enum {
 static const double ADAPTIVE_REACH = 2.5;
 static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
 static const double ADAPTIVE_TINY = 1e-200, ADAPTIVE_UNIT = 400.0; /* below that p, densities are in units of e^400 */
-static const double PORTFOLIO_SHARE = 1e-3; /* that the fixed share moves */
+static const double PORTFOLIO_SHARE = 1e-3; /* the part that the fixed share moves at each step */
 static const double PORTFOLIO_WEIGHTS[PORTFOLIO_PARTS] = {0.40, 0.35, 0.25};
-static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* where products are kept */
+static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* the range in which products are kept */
 
 /* ------------------------------------------------------------------ Bayes: each share grows by its own bet
  *
- * Shares never vanish: their logs are kept as they were some steps ago, with their exponentials, and apart from them
- * the products of the densities since then. A product that leaves its range brings all up to date. Padding has share 0.
+ * So that shares never vanish, we keep their logs as they were some steps ago, the exponentials of these, and
+ * separately the products of the densities since then. When a product leaves its range, all are brought up to date.
+ * Padding has share 0.
  */
 
 static void bayes_fresh(double *log_shares, int64_t count, double *total, const double *shares, int64_t used) {
@@ -74,8 +76,8 @@ static inline double bayes_step(double *log_shares, int64_t count, double *total
 
 /* ------------------------------------------------------------------ fixed share
  *
- * Before each bet a part of all capital is spread evenly: w <- ((1 - s) w + s/m (sum of w)) f, kept without the factor
- * (1 - s)/(sum of w).
+ * Before each bet a part of all capital is spread evenly: w <- ((1 - s) w + s/m (sum of w)) f. The shares are stored
+ * without the factor (1 - s)/(sum of w).
  */
 static inline double fixed_share_step(double *shares, double *total, const double *densities) {
     const double stay = 1.0 - PORTFOLIO_SHARE;
@@ -96,7 +98,7 @@ static inline double fixed_share_step(double *shares, double *total, const doubl
 
 /* ------------------------------------------------------------------ the portfolio */
 
-/* All that it learns; adaptive.py names the parts in the same order. */
+/* Everything that the bet learns; adaptive.py names the parts in the same order. */
 typedef struct {
     double sums[KERNEL_TERMS][LANES];
     double pairs[MARKOV_FORGETTINGS][MARKOV_TERMS][MARKOV_TERMS];
@@ -104,7 +106,7 @@ typedef struct {
     double grids[ADAPTIVE_BETAS][ADAPTIVE_SIZE][BETA_LANES];
     double bayes[3][PORTFOLIO_PADDED]; /* log shares, shares, products */
     double fixed[PORTFOLIO_PADDED];
-    double parts[3][LANES]; /* as bayes, of the three parts */
+    double parts[3][LANES]; /* the same as `bayes`, for the three parts */
     double totals[ADAPTIVE_BETAS], bayes_total, fixed_total, parts_total;
     double mixture[4];
     TreeNode rough[1 << ADAPTIVE_ROUGH], smooth[1 << ADAPTIVE_SMOOTH];
@@ -119,7 +121,7 @@ typedef struct {
 enum { ADAPTIVE_STATE = sizeof(Adaptive) / sizeof(double), ADAPTIVE_TABLES = sizeof(AdaptiveTables) / sizeof(double) };
 
 typedef struct {
-    double p, log_p, log_q, cosine, sine; /* q = 1 - p; of pi p */
+    double p, log_p, log_q, cosine, sine; /* q = 1 - p; cosine and sine are those of pi p */
     double unit;                          /* densities are relative to its exponential */
 } AdaptivePoint;
 
@@ -133,7 +135,7 @@ static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tab
     f[COLUMN_ROUGH] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, at.p, true));
     f[COLUMN_SMOOTH] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, at.p, true));
     for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;
-    for (int r = 0; r < ADAPTIVE_BETAS; r++) /* now what was stored first has reached the cache */
+    for (int r = 0; r < ADAPTIVE_BETAS; r++) /* by now the first values stored have reached the cache */
         f[COLUMN_BETAS + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
                                                  ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
     kernel_bank_step(state->sums, tables->kernels, cosines, f + COLUMN_KERNELS);
@@ -159,7 +161,7 @@ typedef struct {
     double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK];
 } AdaptiveBlock;
 
-/* The elementary functions of up to 64 steps together ("flatten": inline them, so that the loops become vectors). */
+/* The elementary functions of up to 64 steps at once ("flatten" inlines them, so that the loops are vectorised). */
 __attribute__((flatten)) static void adaptive_functions(const double *p, int64_t n, AdaptiveBlock *out) {
     for (int64_t i = 0; i < n; i++) out->log_p[i] = ex_log(p[i]);
     for (int64_t i = 0; i < n; i++) out->log_q[i] = beta_log_rest(p[i]);

@@ -37,8 +37,8 @@ static void shiryaev_roberts_path(double *state, const double *log_values, int64
 /* Sums of the last W of d_i = min(f_i, bound) - 1, where log f_i = g_i.
  * state = (last log value, sum, place in the ring)
  *
- * The ring holds the last W summands. The sum is computed again at each round of the ring, so that its rounding errors
- * do not accumulate.
+ * The ring holds the last W summands. The sum is recomputed once per turn of the ring, so that rounding errors do not
+ * accumulate.
  */
 static void difference_path(double *state, double *ring, int64_t window, double bound, const double *log_values,
                             int64_t n, double *out) {

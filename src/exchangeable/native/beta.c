@@ -2,19 +2,19 @@
  *
  *     w_jk <- ((1 - s) w_jk + s/m) Beta(p; a_j, b_k) ,   s = switching, m = size^2 ,
  *
- * over all a, b of the shapes ln a = reach t |t| for `size` even steps t from -1 to 1, which are denser near 0, where
- * the density is uniform. p = 1 stands for the p-values in (1 - 2^-54, 1], which round to it: there a Beta density is
- * its mean over them, which is finite.
+ * where a and b run over the shapes exp(reach t |t|) for `size` evenly spaced t from -1 to 1; they are denser near
+ * t = 0, where the density is uniform. p = 1 stands for the p-values in (1 - 2^-54, 1], which round to it: there a
+ * Beta density is replaced by its mean over them, which is finite.
  *
- * The weights are kept without the factor (1 - s)/(sum of the weights), which all have in common: so a step takes one
- * addition and one multiplication for each. A grid is a matrix with the shapes as row 0, and then 1/B(a_j, b_k) in row
- * j + 1; rows are padded to a multiple of 16, and what stands there has density 0.
+ * The weights are stored without their common factor (1 - s)/(sum of the weights), so a step takes one addition and one
+ * multiplication for each. A grid is a matrix with the shapes in row 0 and 1/B(a_j, b_k) in row j + 1; rows are
+ * padded to a multiple of 16, and the padding has density 0.
  */
 
-enum { BETA_LARGEST = 200, BETA_LANES = 16 }; /* the largest size; how many weights stand side by side */
+enum { BETA_LARGEST = 200, BETA_LANES = 16 }; /* the largest size; how many weights are processed side by side */
 static const double BETA_LOG_CELL = -54.0 * 0.69314718055994530942; /* the log of 2^-54 */
 static const double BETA_FAR = -64.0; /* below that log of p or 1 - p, densities are relative to the largest */
-static const double BETA_LEAST = 0x1p-200, BETA_MOST = 0x1p200; /* where the sum of the weights is kept */
+static const double BETA_LEAST = 0x1p-200, BETA_MOST = 0x1p200; /* the range in which the sum of the weights is kept */
 
 static inline int64_t beta_padded(int64_t size) { return (size + BETA_LANES - 1) / BETA_LANES * BETA_LANES; }
 
@@ -38,7 +38,8 @@ static void beta_grid_of(int64_t size, double reach, double *out) {
             out[(j + 1) * width + k] = k < size ? beta_gamma(out[j] + out[k]) / (gamma[j] * gamma[k]) : 0.0;
 }
 
-/* x^(a - 1) for each shape a; if x is very small relative to the largest, whose log is returned, else 0. */
+/* x^(a - 1) for each shape a. If x is very small, they are relative to the largest, whose log is returned; otherwise 0
+ * is returned. */
 __attribute__((flatten)) static inline double beta_powers(const double *shapes, int64_t width, double log_x,
                                                           double *out) {
     double top = log_x < BETA_FAR ? (shapes[0] - 1.0) * log_x : 0.0;
@@ -46,7 +47,7 @@ __attribute__((flatten)) static inline double beta_powers(const double *shapes, 
     return top;
 }
 
-/* Beta(p; a_j, b_k) relative to a common factor whose log is returned, 0 but for extreme p. */
+/* Beta(p; a_j, b_k) relative to a common factor, whose log is returned: 0 except for extreme p. */
 static inline double beta_heights(const double *grid, int64_t size, int64_t width, double p, double log_p, double log_q,
                                   double *out) {
     double left[BETA_LARGEST + BETA_LANES], right[BETA_LARGEST + BETA_LANES];
@@ -75,7 +76,7 @@ static void beta_rescale(double *weights, int64_t count, double *total) {
     for (int64_t k = 0; k < count; k++) weights[k] *= factor;
 }
 
-/* w <- (w + share of the total) height; the density: by how much the sum of the weights has grown. */
+/* w <- (w + share of the total) height. Returns the density: the factor by which the sum of the weights grew. */
 static inline double beta_step(double *weights, double *total, double switching, double m, const double *heights,
                                int64_t count) {
     double stay = 1.0 - switching;

@@ -6,12 +6,12 @@
  *     d  float64 array       s  float32       q  int64       l  int32       w  uint32      u  uint64
  *     b  bool                c  int8          (a capital letter: an array that is written)
  *     p  float64 array, or one float          o  float64 array that is written, or None
- *     g  float32 matrix whose rows may lie further apart than they are long
+ *     g  float32 matrix whose rows may be further apart than they are long
  *
- * After '>' come the numbers returned, f or n: None, one number, or a tuple. Where o is None, the call has one step, and
- * what it would have written is returned. Arrays are C-contiguous, aligned and of native byte order. A signature that
- * begins with '!' belongs to a kernel that takes less than a microsecond and keeps the GIL; single steps keep it too. No
- * array may be passed twice if it is written.
+ * After '>' come the types of the numbers returned, f or n; Python gets None, one number, or a tuple. Where o is
+ * None, the call has one step, and what it would have written is returned. Arrays must be C-contiguous, aligned and
+ * of native byte order. A signature that begins with '!' belongs to a kernel that takes less than a microsecond and
+ * keeps the GIL; single steps keep it too. An array that is written must not be passed twice.
  */
 #include "stable_abi.h"
 #include "native.h"
@@ -30,7 +30,7 @@ extern const Entry kernels_avx2[];
 #ifdef WITH_AVX2
 #include <cpuid.h>
 
-/* Whether processor and operating system have AVX2. */
+/* Whether processor and operating system support AVX2. */
 static int avx2(void) {
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & (1u << 27)) || !(c & (1u << 28))) return 0;
@@ -72,7 +72,7 @@ static int fits(const Py_buffer *view, int type) {
     return view->itemsize == DTYPES[type].size && format && strchr(DTYPES[type].formats, format[0]) && !format[1] && aligned;
 }
 
-/* Take an array: dtype, alignment, dimensions, contiguity (or strided rows) and writability are checked. */
+/* Take an array, after checking its dtype, alignment, dimensions, contiguity (or strided rows) and writability. */
 static int array(const Entry *entry, int at, PyObject *value, char letter, Py_buffer *view, Arg *arg) {
     int strided = letter == 'g', written = letter >= 'A' && letter <= 'Z';
     int type = dtype(strided ? 's' : written ? (char)(letter - 'A' + 'a') : letter);
@@ -159,7 +159,7 @@ static PyObject *returned(const char *letters, const Arg *out) {
     return tuple;
 }
 
-/* Run a kernel without the GIL, unless the call is brief: a single step, or marked so. */
+/* Run a kernel without the GIL, unless the call is brief: a single step, or a kernel marked with '!'. */
 static PyObject *run(const Entry *entry, const Arg *in, const Arg *step, const char *results) {
     Arg out[RESULTS];
     PyThreadState *thread = step || entry->signature[0] == '!' ? NULL : PyEval_SaveThread();

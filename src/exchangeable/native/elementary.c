@@ -1,5 +1,5 @@
 /* The elementary functions of elementary.h on arrays, or on one number: for tests, and for tables made in Python that
- * must have the same bits everywhere (those of NumPy and of the C library depend on the machine).
+ * must have the same bits everywhere (the functions of NumPy and of the C library depend on the machine).
  */
 
 #define ELEMENTARY(name) \

@@ -1,7 +1,7 @@
 /* Elementary functions with the same bits on every compiler, C library and processor.
  *
- * They use only + - * / in double, which IEEE 754 rounds in one way, and the bits of doubles; no function of the C
- * library, and no fused multiply-add. Largest errors against mpmath, in units in the last place, of six million
+ * They use only + - * / on doubles, whose rounding IEEE 754 prescribes, and the bits of doubles; no function of the C
+ * library, and no fused multiply-add. Largest errors against mpmath, in units in the last place, over six million
  * arguments (benchmarks/elementary_accuracy.py measures them, tests/test_elementary.py bounds them):
  *
  *     exp 0.78   log 0.67   log1p 0.66   sinpi 0.85   cospi 0.85   lgamma 5   erfc 6   erfcx 5   inverse fifth root 1.2
@@ -9,9 +9,9 @@
  * exp, log, log1p, sinpi, cospi and erfcx have no branches (a condition selects one of two values), so that compilers
  * turn loops over them into vector instructions. scripts/elementary_fit.py prints the constants.
  *
- * Two devices recur. Adding and subtracting 1.5 * 2^52 rounds a double below 2^51 to the nearest integer, which also
- * stands in the lowest bits of the sum. And where |a| >= |b|, or a = 0, the sum s = a + b loses exactly b - (s - a),
- * which is added again later: so large terms contribute no error but that of the last addition.
+ * Two tricks recur. Adding and subtracting 1.5 * 2^52 rounds a double below 2^51 to the nearest integer, which is also
+ * found in the lowest bits of the sum. And where |a| >= |b|, or a = 0, the rounded sum s = a + b loses exactly
+ * b - (s - a), which is added back later, so that large terms contribute no error except that of the last addition.
  */
 #ifndef EXCHANGEABLE_ELEMENTARY_H
 #define EXCHANGEABLE_ELEMENTARY_H
@@ -42,8 +42,9 @@ static inline double ex_double(uint64_t bits) {
 static inline double ex_head(double x, int bits) { return ex_double(ex_bits(x) >> bits << bits); }
 
 /* ------------------------------------------------------------------ exp
- * x = k ln 2 + r with |r| <= ln(2)/2, in two parts: high - low. exp(r) = 1 + r + r^2 q(r), q of degree 9. Then times
- * 2^k, in two steps, because 2^k itself may be too large or too small; the second rounds where the result is subnormal.
+ * x = k ln 2 + r with |r| <= ln(2)/2, in two parts: high - low. exp(r) = 1 + r + r^2 q(r), q of degree 9. Then it
+ * is multiplied by 2^k in two steps, because 2^k itself may overflow or underflow; a subnormal result is rounded in the
+ * second step only.
  */
 static inline double ex_exp(double x) {
     double near = x < -1000.0 ? -1000.0 : x > 1000.0 ? 1000.0 : x;
@@ -103,7 +104,7 @@ static inline double ex_log1p(double x) {
 
 /* ------------------------------------------------------------------ sinpi, cospi: sin(pi x), cos(pi x)
  * |x| = 2 m + n/2 + r with integers m, n and |r| <= 1/4, all exact. sin(pi r) = pi r + r^3 S(r^2) and
- * cos(pi r) = 1 - (pi r)^2/2 + r^4 C(r^2), both of degree 5; n mod 4 says which of them it is, and its sign. The
+ * cos(pi r) = 1 - (pi r)^2/2 + r^4 C(r^2), both of degree 5; n mod 4 selects one of them, and its sign. The
  * products pi r and (pi r)^2/2 are taken in two parts, the first exact.
  */
 
@@ -114,7 +115,7 @@ static inline double ex_log1p(double x) {
 
 /* sin(pi |x|) or, if `cosine` is 1, cos(pi |x|). */
 static inline double ex_turn(double x, uint64_t cosine) {
-    double size = fabs(x), a = size < 0x1p53 ? size : 0.0; /* from 2^53 on all numbers are even */
+    double size = fabs(x), a = size < 0x1p53 ? size : 0.0; /* from 2^53 on all doubles are even */
     double y = a - 2.0 * ((0.5 * a + 0x1p52) - 0x1p52), rounded = 2.0 * y + EX_ROUNDER;
     double lift = size < 0x1p-900 ? 0x1p128 : 1.0, sink = size < 0x1p-900 ? 0x1p-128 : 1.0; /* no subnormal parts */
     double r = lift * (y - 0.5 * (rounded - EX_ROUNDER)), z = r * r, z2 = z * z;
@@ -188,7 +189,7 @@ static inline double ex_lgamma(double x) {
 
 /* erfcx(x) = exp(x^2) erfc(x) for x >= 0; NaN below.
  *
- * (1 + 2 x) erfcx(x) = 1 + (1 + t) E(t) with t = (x - 3.75)/(x + 3.75), which takes all x >= 0 into [-1, 1), and E of
+ * (1 + 2 x) erfcx(x) = 1 + (1 + t) E(t) with t = (x - 3.75)/(x + 3.75), which maps x >= 0 to [-1, 1), and E of
  * degree 22.
  */
 static inline double ex_erfcx(double x) {

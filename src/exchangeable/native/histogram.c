@@ -31,20 +31,20 @@ static const char *histogram(const Arg *in, Arg *out) {
  *
  *     W_s = (1 + B_s)/2 ,   W = 1 at the leaves,   KT_s = prod 2 (c + a)/(n_s + 2 a) ,
  *
- * where c and n_s count the past p-values in the half of s that p is in, and in s. The pseudo-count a is (d + 1)^2 at
- * depth d if the tree is smooth, else 1/2. B_s are the odds that s is split.
+ * where n_s counts the past p-values in s, and c those in the half of s that contains p. The pseudo-count a is
+ * (d + 1)^2 at depth d if the tree is smooth, else 1/2. B_s are the odds that s is split.
  *
  * A new p changes W only along its path from the root. There KT_s is multiplied by kappa = 2 (c + a)/(n_s + 2 a) and W
- * of the half by its own gain g: so B_s by x = kappa g, and
+ * of the half by its own gain g, hence B_s by x = kappa g, and
  *
  *     gain of s = (1 + B_s x)/(1 + B_s) ,   1 at the leaves; the density at p is the gain of [0, 1].
  *
  * So there is no exp or log, and W itself is not needed. B_s = b 2^(800 k) with b in [2^-400, 2^400] and an integer k;
- * unless k = 0, either 1 or B_s is lost in rounding when they are added. The gain is computed twice: as it is, and as
- * 1 + e with e = q (kappa - 1 + kappa e_half), q = B_s/(1 + B_s), which is the more accurate near 1.
+ * unless k = 0, either 1 or B_s is lost in rounding when they are added. The gain is computed twice: directly, and as
+ * 1 + e with e = q (kappa - 1 + kappa e_half), q = B_s/(1 + B_s), which is more accurate near 1.
  *
- * Node 1 is [0, 1], nodes 2 s and 2 s + 1 are the halves of s. A node holds how many p-values are in its left half, b
- * and k; node 0 holds how many there are.
+ * Node 1 is [0, 1], nodes 2 s and 2 s + 1 are the halves of s. A node holds the number of p-values in its left half, b
+ * and k; node 0 holds the number of all p-values.
  */
 
 enum { TREE_DEEPEST = 24 };
@@ -79,7 +79,7 @@ static inline void tree_multiply(TreeNode *node, double x) {
     node->odds = odds;
 }
 
-/* The gain at p; and learn p, if it is to. */
+/* The gain at p; then learn p, if asked to. */
 static inline TreeGain tree_step(TreeNode *nodes, int64_t depth, bool smooth, double p, bool learn) {
     double kappa[TREE_DEEPEST], more[TREE_DEEPEST], part[TREE_DEEPEST], rest[TREE_DEEPEST], n = nodes[0].left;
     int64_t place = tree_leaf(p, depth) + ((int64_t)1 << depth);
@@ -163,7 +163,7 @@ static const char *tree_at(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* tree_log_odds(nodes, depth, smooth, logs): whether the counts agree, and then log B of each node, from them. */
+/* tree_log_odds(nodes, depth, smooth, logs): whether the counts are consistent; if so, log B of each node from them. */
 static const char *tree_log_odds(const Arg *in, Arg *out) {
     const char *wrong = tree_check(in, in[1].integer);
     if (wrong) return wrong;

@@ -3,7 +3,7 @@
  *     K_J(x, y) = 1 + sum_{0<k<K} w_k cos(k pi x) cos(k pi y) ,
  *     w_k = 2 ((K - k + 1) cos(pi k/(K + 1)) + sin(pi k/(K + 1)) cot(pi/(K + 1))) / (K + 1) ,   w_0 = 1 .
  *
- * Terms are taken eight at a time: what has one item for each term is padded to a multiple of eight, with weights 0.
+ * Terms are processed eight at a time: arrays with one item per term are padded to a multiple of eight, with weights 0.
  */
 
 enum { JACKSON_LARGEST = 1024, JACKSON_LARGEST_MARKOV = 256 }; /* orders */
@@ -19,8 +19,8 @@ static void jackson_weights_of(int64_t order, double *out, int64_t size) {
     out[0] = 1.0;
 }
 
-/* cos(k pi p) for k = 0, 1, ... up to a multiple of 8, from cos(pi p) and sin(pi p): eight angles by addition theorems,
- * and then all eight rotated by 8 pi p.
+/* cos(k pi p) for k = 0, 1, ... up to a multiple of 8, from cos(pi p) and sin(pi p): eight angles by the addition
+ * theorems, then all eight rotated by 8 pi p again and again.
  */
 static inline void jackson_cosines(double cosine, double sine, int64_t terms, double *out) {
     double c[LANES] = {1.0, cosine, cosine * cosine - sine * sine}, s[LANES] = {0.0, sine, 2.0 * cosine * sine};
@@ -57,8 +57,8 @@ static double jackson_kernel_step(double *sums, const double *weights, double fo
     return (1.0 + lanes_sum(total)) / (1.0 + mass);
 }
 
-/* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the p before; then learn
- * p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); last holds the cosines of q, zeros at first.
+/* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the previous p; then
+ * learn p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); last holds the cosines of q, zeros at first.
  */
 static double jackson_markov_step(double *last, double *sums, const double *weights, double forgetting, int64_t order,
                                   double p) {
@@ -100,8 +100,8 @@ static inline Lanes kernel_add(Lanes total, double weight, Lanes product) {
     return lanes_add(total, lanes_mul(lanes_fill(weight), product));
 }
 
-/* jackson_kernel_step for each order and forgetting: 54 densities, and the 2 unused lanes. The first 16 terms are for
- * all orders, the next 16 for the last two, the others for the last.
+/* jackson_kernel_step for each order and forgetting: 54 densities, and the 2 unused lanes. The first 16 terms serve
+ * all orders, the next 16 the last two, and the others the last only.
  */
 static inline void kernel_bank_step(double (*sums)[LANES], const double (*weights)[KERNEL_TERMS], const double *cosines,
                                     double *out) {
@@ -128,8 +128,8 @@ enum { MARKOV_ORDERS = 5, MARKOV_TERMS = 16, MARKOV_FORGETTINGS = 2 };
 static const int MARKOV_ORDER[MARKOV_ORDERS] = {16, 8, 4, 3, 2};
 static const double MARKOV_FORGETTING[MARKOV_FORGETTINGS] = {1.0, 0.99};
 
-/* Eight columns of the rows from `from` on below `to` of the sums, folded with the weights of the first `width` orders,
- * which have these rows; then learn the cosines.
+/* Eight columns of the rows [from, to) of the sums, multiplied by the weights of the first `width` orders (those that
+ * have these rows) and added up; then learn the cosines.
  */
 static inline void markov_rows(double (*sums)[MARKOV_TERMS], int column, const double *last,
                                const double (*weights)[MARKOV_TERMS], Lanes forgetting, Lanes cosines, int from, int to,

@@ -6,7 +6,7 @@
  *     A <- (1 - R) A + R W ,   w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .
  *
  * `weights` = (A, w_1 .. w_G) sum to one. The factor p^(1/G - 1) of the boldest bet is taken out, so that nothing
- * overflows however small p is. Returns the log density at p.
+ * overflows, however small p is. Returns the log density at p.
  */
 static inline double sleepy_jumper_step(double *weights, int64_t grid, double waking, double jumping, double p) {
     double G = (double)grid, asleep = weights[0], awake = 0.0;

@@ -1,7 +1,7 @@
 /* All kernels as one translation unit, which is compiled once for each kind of processor (BUILD names it).
  *
- * Each file ends with the list of its kernels, ENTRY(name, signature), where binding.c explains the letters of the
- * signatures, and of its constants, CONSTANT(name), which Python and C must agree on.
+ * Each file ends with a list of its kernels, ENTRY(name, signature), and one of the constants that Python and C must
+ * agree on, CONSTANT(name). binding.c explains the letters of the signatures.
  */
 #include "native.h"
 #include "elementary.h"

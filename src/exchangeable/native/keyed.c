@@ -1,11 +1,12 @@
-/* Many streams of one recipe, one for each key: row t of every table belongs to stream t.
+/* Many streams with the same recipe, one for each key: row t of every table belongs to stream t.
  *
- * The events of stream t stand in lo[t] .. hi[t] - 1 of the columns. The recursions are those of the other files.
+ * The events of stream t are items lo[t] .. hi[t] - 1 of the columns. The recursions are those of the other files.
  */
 
-/* What is known of a stream as integers: the seed (its bits); how many events were bet on, and how many of them before
- * the latest restart; the first and the last sequence number, and the one up to which the missing ones are forgotten;
- * after how many events the capital was lowest; the alarm (-1: none) and its change; which test it is; and flags.
+/* The integers that describe a stream: the seed (its bits); how many events were bet on, and how many of them before
+ * the latest restart; the first and the last sequence number, and the one up to which missing ones are no longer
+ * remembered; after how many events the capital was lowest; the alarm (-1: none) and its change point; the number of
+ * the test; flags.
  */
 enum {
     KEYED_SEED,
@@ -22,10 +23,10 @@ enum {
     KEYED_INTEGERS /* how many there are */
 };
 
-/* And as real numbers: the least and the most log capital; its compensated sum. */
+/* And the real numbers: the lowest and the highest log capital; the log capital itself, as a compensated sum. */
 enum { KEYED_LOW, KEYED_HIGH, KEYED_SUM, KEYED_CARRY, KEYED_REALS };
 
-/* Flags: the last number was not taken; the horizon is set; the test has ended because the pool is full. */
+/* Flags: the last number was passed over; the horizon is set; the test has ended because the pool is full. */
 enum { KEYED_FLAG_PASSED = 1, KEYED_FLAG_FORGOT = 2, KEYED_FLAG_FULL = 4 };
 
 /* Kinds of rows. KEYED_NONE is an event without a row of its own. */
@@ -86,7 +87,7 @@ static void keyed_note(const Keyed_stream *stream, int64_t start, int64_t stop) 
     *stream->used = used + 1;
 }
 
-/* What a number up to the last one is: KEYED_DUPLICATE or KEYED_LATE; KEYED_NONE where this is no longer known. */
+/* What a number not above the last one is: KEYED_DUPLICATE or KEYED_LATE; KEYED_NONE if that is no longer known. */
 static int keyed_seen(const Keyed_stream *stream, int64_t number) {
     const int64_t *numbers = stream->numbers;
     if (!stream->contiguous) {
@@ -115,7 +116,7 @@ static uint64_t keyed_pass(const Keyed_stream *stream, int64_t number, bool new)
     return missing;
 }
 
-/* What the events of a number are: a step, conflict, duplicate, late, or none; and how many numbers are missing. */
+/* What the events with a number are: step, conflict, duplicate, late or none; and how many numbers are missing. */
 static int keyed_arrive(const Keyed_stream *stream, int64_t number, bool alike, bool new, uint64_t *missing) {
     *missing = 0;
     if (!new && number <= stream->numbers[KEYED_LAST]) return keyed_seen(stream, number);
@@ -176,8 +177,8 @@ static void keyed_classify(const Keyed_events *events, Keyed_group group, int wh
 
 /* keyed_sequence(bounds, order, x, content, bad, new, contiguous, numbers, spans, used, kind, count, missing, unsure)
  *
- * What each event is. The events of stream t are bounds[t] .. bounds[t + 1] - 1, by number and the bad ones last. Of
- * several events only the first has a row, with their `count`: of the duplicates of a stream, and of a conflict.
+ * Classify each event. The events of stream t are bounds[t] .. bounds[t + 1] - 1, sorted by number, with bad ones last.
+ * Of the duplicates of a stream, and of the events of a conflict, only the first has a row, with their `count`.
  * `missing` is how many numbers are missing just before the event.
  */
 static const char *keyed_sequence(const Arg *in, Arg *out) {
@@ -281,7 +282,7 @@ static const char *keyed_rank_bins(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* Let x join a pool of `total` scores, `*used` distinct ones in order. */
+/* Let x join a pool of `total` scores, with `*used` distinct ones in increasing order. */
 static Keyed_rank keyed_join(double *score, int64_t *count, int64_t *used, int64_t total, double x) {
     int64_t left = 0, right = *used, above;
     bool ties = *used < total;
@@ -350,7 +351,7 @@ static const char *keyed_thetas(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* ------------------------------------------------------------------ bets, capital and alarms: one recursion a row */
+/* ------------------------------------------------------------------ bets, capital and alarms: one recursion per row */
 
 typedef struct {
     double *states;
@@ -548,7 +549,7 @@ static inline void keyed_copy(int64_t *to, const int64_t *from, int64_t count) {
 
 /* keyed_lift(column, start, used, places, to, out)
  *
- * Copy the rows at these places, each to its own start. Numbers are copied as bits: real ones are passed as a view.
+ * Copy the rows at these places, each to its own start. Numbers are copied as bits: pass reals as a view of int64.
  */
 static const char *keyed_lift(const Arg *in, Arg *out) {
     (void)out;

@@ -1,7 +1,7 @@
-/* Eight float64 side by side, in vectors of the length that the processor has.
+/* Eight float64 side by side, in vectors as long as the processor supports.
  *
- * Every operation acts on each lane by itself, and a sum over the lanes adds them in one fixed order: so the bits do
- * not depend on the length of the vectors. (The vector types of GCC and clang, which compile for every processor.)
+ * Every operation acts on each lane by itself, and a sum over the lanes adds them in one fixed order, so the bits do
+ * not depend on the length of the vectors. These are the vector types of GCC and clang, which work on any processor.
  */
 #ifndef EXCHANGEABLE_LANES_H
 #define EXCHANGEABLE_LANES_H
@@ -36,7 +36,7 @@ typedef struct {
 
 static inline Lanes lanes_load(const double *from) { LANES_EACH(Lanes, ((const VectorAt *)from)[i]); }
 
-/* The same of numbers that have just been computed, which need not pass through memory. */
+/* The same for numbers that have just been computed and need not pass through memory. */
 static inline Lanes lanes_of(const double *x) {
 #ifdef __AVX__
     return (Lanes){{{x[0], x[1], x[2], x[3]}, {x[4], x[5], x[6], x[7]}}};

@@ -1,4 +1,4 @@
-/* Power bets, eps p^(eps - 1): one of them, and their mixtures in closed form, for every number of steps.
+/* Power bets, eps p^(eps - 1): a single one, and mixtures of them, in closed form for any number of steps.
  *
  * The simple mixture: with s = n + 1 and a = -sum ln p_i,
  *
@@ -16,11 +16,11 @@
  */
 
 enum { MIXTURE_LEVELS = 9, MIXTURE_TERMS = 26 }; /* powers of 1/s and of eta: below 1e-16 for s >= 100 and a >= s/2 */
-static const double MIXTURE_SMALL = 100.0; /* below it Kummer's series takes at most a few hundred terms, */
-enum { MIXTURE_KUMMER = 10000 };           /* so this many are never taken, except of a forged state */
+static const double MIXTURE_SMALL = 100.0; /* for s below it, Kummer's series takes at most a few hundred terms, */
+enum { MIXTURE_KUMMER = 10000 };           /* so it never reaches this many, except with a forged state */
 
-/* Taylor coefficients of c_k(eta): exact rationals, rounded once (DLMF 8.12.8 to 8.12.10). tests/test_bets.py computes
- * them again. */
+/* Taylor coefficients of c_k(eta): exact rationals, rounded once (DLMF 8.12.8 to 8.12.10). tests/test_bets.py
+ * recomputes them. */
 static const double MIXTURE_COEFFICIENTS[MIXTURE_LEVELS][4 * LANES] = {
     {-0.3333333333333333, 0.08333333333333333, -0.014814814814814815, 0.0011574074074074073, 0.0003527336860670194,
      -0.0001787551440329218, 3.919263178522438e-05, -2.185448510679992e-06, -1.85406221071516e-06,
@@ -138,7 +138,7 @@ static double mixture_log_stirling(double s) {
 
 /* log S_n by Temme's expansion, with mu = a/s - 1.
  *
- * With z = |eta| sqrt(s/2), e^{z^2} times the smaller one of P and Q = 1 - P is erfcx(z)/2 + correction(|eta|) above
+ * With z = |eta| sqrt(s/2), e^{z^2} times the smaller of P and Q = 1 - P is erfcx(z)/2 + correction(|eta|) above
  * a = s, and erfcx(z)/2 - correction(-|eta|) below.
  */
 static double mixture_central(double s, double mu) {
@@ -158,7 +158,7 @@ static double mixture_log_value(double n, double a, double carry) {
     return mixture_central(s, ((a - s) + carry) / s);
 }
 
-/* log S_n of the power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
+/* log S_n of power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
  *
  *     a + b ln c + lnG(n + b) - lnG(b) - (n + b) ln(a + c) ,   b = shape, c = rate,
  *

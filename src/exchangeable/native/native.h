@@ -1,11 +1,12 @@
 /* What every kernel sees: its arguments, and the checks of their shapes.
  *
  * A kernel is a pure function on arrays that Python owns. The binding (binding.c) has checked dtype, contiguity and
- * writability of each argument against the kernel's signature; the kernel checks that the shapes fit together, does its
- * work without the interpreter's lock, and returns NULL, or a sentence about what does not fit.
+ * writability of each argument against the kernel's signature. The kernel checks that the shapes fit together, does its
+ * work without touching the interpreter (the GIL may be released), and returns NULL, or a sentence that says what does
+ * not fit.
  *
- * All arithmetic is IEEE 754 double (or float where said) without contraction, and every elementary function is our own
- * (elementary.h): the same bits on every compiler, C library and processor.
+ * All arithmetic is IEEE 754 double (or float where stated) without contraction, and every elementary function is our
+ * own (elementary.h): the same bits on every compiler, C library and processor.
  */
 #ifndef EXCHANGEABLE_NATIVE_H
 #define EXCHANGEABLE_NATIVE_H
@@ -24,7 +25,7 @@ typedef struct {
     int64_t shape[3];  /* their lengths (1 where there are fewer than three), */
     int64_t stride;    /* and how many items apart the rows of a strided matrix lie */
     double real;       /* a real number */
-    int64_t integer;   /* an integer, or true and false as 1 and 0 */
+    int64_t integer;   /* an integer; or 1 for true, 0 for false */
 } Arg;
 
 /* A kernel: arguments in, results (numbers, in the order of the signature) out. */
@@ -32,7 +33,7 @@ typedef const char *(*Kernel)(const Arg *in, Arg *out);
 
 typedef struct {
     const char *name;
-    const char *signature; /* a letter for each argument, and after '>' for each number returned; see binding.c */
+    const char *signature; /* a letter per argument, then '>' and a letter per number returned: see binding.c */
     Kernel kernel;
 } Entry;
 

@@ -5,8 +5,8 @@
  * and compared is always the direct float64 value, whatever the filter said.
  *
  * The bound. Let u = 2^-24, f_i the float32 copy of the centred and scaled row, N_i = |f_i|^2. The inner product of d
- * terms is off by at most d u |f_i| |f_j| in any order of summation, the copies by u a coordinate, the three float32
- * operations of the test by a few u; all of it is below (d + 32) u (N_i + N_j) plus an underflow term.
+ * terms is off by at most d u |f_i| |f_j| in any order of summation, the copies by u per coordinate, the three float32
+ * operations of the test by a few u; together this is below (d + 32) u (N_i + N_j) plus an underflow term.
  * slack = (2 d + 64) u is twice that. With low_i = (1 - slack) N_i - tiny,
  *
  *     low_i + low_j - 2 f_i.f_j  <=  scale^2 |x_i - x_j|^2 ,
@@ -22,14 +22,14 @@
 _Static_assert(FLT_EVAL_METHOD == 0, "the bound needs float32 operations that are rounded to float32");
 
 enum {
-    NEAREST_CHUNK = 128, /* columns that one look rules out */
+    NEAREST_CHUNK = 128, /* columns that one look can rule out */
     NEAREST_GROUP = 32,  /* rows that are looked at before the first of them joins */
     NEAREST_SPAN = 8,    /* chunks whose columns stay in the cache from row to row */
     NEAREST_BATCH = 16   /* distances that are computed together */
 };
 
 static const double NEAREST_UP = 0x1p-22;    /* more than float32 rounding takes away */
-static const double NEAREST_TINY = 0x1p-120; /* covers float32 underflow, a coordinate */
+static const double NEAREST_TINY = 0x1p-120; /* covers float32 underflow, per coordinate */
 static const double NEAREST_NORM = 1e37;     /* squared norms beyond it could overflow in float32 */
 static const double NEAREST_FAR = 0x1p512;   /* ratios beyond it, or below its inverse, could overflow or underflow */
 
@@ -87,7 +87,7 @@ static inline bool v_any(VMask mask) {
 
 /* ------------------------------------------------------------------ bounds */
 
-/* Of the filter: slack and tiny, the highest low of the columns (0 at least), and scale^2. */
+/* What the filter needs: slack and tiny, the highest low of the columns (at least 0), and scale^2. */
 typedef struct {
     double slack, tiny, highest, scale2;
 } Bounds;
@@ -164,7 +164,7 @@ static double nearest_ratio(double same, double other) {
     return ldexp(root, (power - rest) / 4 + (q > 1.0 ? 384 : -384));
 }
 
-/* How many of the first n scores are greater than the last of them, equal to it, and ranked with it at all: all n. */
+/* How many of the first n scores are greater than the last of them, how many equal to it, and how many there are: n. */
 static void nearest_rank(const double *alpha, int64_t n, int64_t counts[3]) {
     double newest = alpha[n - 1];
     int64_t greater = 0, equal = 0;
@@ -283,8 +283,8 @@ typedef struct {
 
 /* Look at the first `chunks` chunks for a group of rows, before the first of them joins.
  *
- * What is known of the columns when the later ones join can only have fallen since: a chunk that is ruled out now is
- * ruled out then. */
+ * By the time the later rows join, the distances of the columns can only have fallen: a chunk that is ruled out now is
+ * still ruled out then. */
 static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_t start, int64_t chunks) {
     const Block *c = &m->columns;
     for (int64_t span = 0; span < chunks; span += NEAREST_SPAN) {
@@ -305,7 +305,7 @@ static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_
 
 /* Ask for row j of the columns, which is probably not in the cache. */
 static inline void meeting_prefetch(const Block *c, int64_t j) {
-    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor foresees what comes */
+    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor prefetches by itself */
     const double *x = c->X + j * c->d;
     for (int64_t k = 0; k < c->d && k < MOST; k += LINE) __builtin_prefetch(x + k);
 }
@@ -392,7 +392,7 @@ static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, co
     int64_t chunks = (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK, fell = 0, waiting = 0;
     meeting_reach(m, i, looks, chunks, own, reach);
     for (int64_t k = 0; k < chunks; k++) {
-        /* (not >=, so that minus infinity less minus infinity counts as a hit) */
+        /* (not >=, so that minus infinity minus minus infinity, NaN, counts as a hit) */
         bool close = !(low_i + looks[k].same >= reach[0]) || !(low_i + looks[k].other >= reach[1]);
         if (!(looks[k].falls || close)) continue;
         int64_t from = k * NEAREST_CHUNK, to = smaller(from + NEAREST_CHUNK, n), *candidates = m->fallen + fell;
@@ -416,7 +416,7 @@ static int64_t meeting_row(Meeting *m, int64_t i, int64_t r, int64_t n, Look *lo
     return meeting_join(m, i, g, n, looks, own);
 }
 
-/* Write down the nearest distances of a row that is one of the columns too. */
+/* Store the nearest distances of a row that is also one of the columns. */
 static void meeting_settle(const Meeting *m, int64_t i, const double *own) {
     for (int side = 0; side < 2; side++) {
         m->near[side][i] = own[side];
@@ -503,9 +503,9 @@ static const char *nearest_refresh(const Arg *in, Arg *out) {
 
 /* nearest_extend(start, G, scale, X, code, low, alpha, near, ceil, within, counts, at) -> computed
  *
- * The rows start .. join, whose inner products are the rows of G. Each is ranked as it comes, among all or among those
- * of its label (within), into the columns at .. of counts (3 x any). near (2 x n x 1) are the nearest squared
- * distances. Returns how many distances were computed directly. */
+ * Let the rows from `start` on join, whose inner products are the rows of G. Each is ranked on arrival, among all or
+ * among those of its label (within); the ranks go into the columns of counts (3 x any) from `at` on. near (2 x n x 1)
+ * are the nearest squared distances. Returns how many distances were computed directly. */
 static const char *nearest_extend(const Arg *in, Arg *out) {
     const Arg *G = in + 1, *near = in + 7, *ceil = in + 8, *ranks = in + 10;
     int64_t start = in[0].integer, rows = G->shape[0], at = in[11].integer, total = ranks->shape[1];
@@ -549,11 +549,12 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
 /* nearest_tile(start, G, scale, X, code, low, born, X, code, low, near, ceil, within, place, time, distance)
  *     -> (done, used)
  *
- * Let the rows start .. of a block, whose inner products are the rows of G, meet the rows of a block, the columns: all
- * of them if they are from an earlier block, those before the row if they are from the same one (within). born
- * (rows x 2) are the nearest squared distances of the rows among all that they have met, near (2 x columns) those of
- * the columns at that time. Every fall of a column is written to the last three: place 2 column + side, row, distance.
- * Where these might overflow the work stops. Returns how many rows are done, and how many falls were found. */
+ * Let the rows from `start` on of one block, whose inner products are the rows of G, meet the rows of another block,
+ * the columns: all of them if that is an earlier block, only those before the row if it is the same one (within).
+ * born (rows x 2) are the nearest squared distances of the rows among all that they have met, near (2 x columns)
+ * those of the columns at that time. Every fall of a column is written to the last three: place 2 column + side, row,
+ * distance. Where these might overflow the work stops. Returns how many rows are done, and how many falls were found.
+ */
 static const char *nearest_tile(const Arg *in, Arg *out) {
     const Arg *G = in + 1, *born = in + 6, *near = in + 10, *ceil = in + 11, *place = in + 13;
     int64_t start = in[0].integer, rows = G->shape[0], room = place->size, used = 0, r;

@@ -2,10 +2,10 @@
  *
  * The filter is that of nearest.c: float32 inner products decide which distances are computed, in float64.
  *
- * Every example has, on each side, a sorted list of its k least squared distances (infinite where there are fewer).
- * Labelled examples have two sides, the own label (0) and the others (1); unlabelled ones have one. Where the labels of
- * the neighbours enter the score the list is sorted by (distance, label), so that it is the same for every order of
- * arrival.
+ * Every example has, on each side, a sorted list of its k smallest squared distances (infinite where there are fewer).
+ * Labelled examples have two sides, their own label (0) and the others (1); unlabelled ones have one. Where the
+ * neighbours' labels enter the score, the list is sorted by (distance, label), so that it does not depend on the order
+ * of arrival.
  */
 
 enum { NEIGHBOUR_CHUNK = 32 }; /* smaller than for one neighbour: lists of k change more often */
@@ -106,7 +106,7 @@ static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
         own[side] = nearest_reach(low_i, neighbour_kth_least(s, i, g, side), &s->bounds);
     }
     for (int64_t c = 0; c * NEIGHBOUR_CHUNK < i; c++) {
-        /* (not >=, so that minus infinity less minus infinity counts as a hit) */
+        /* (not >=, so that minus infinity minus minus infinity, NaN, counts as a hit) */
         bool close = !(low_i + s->looks[c].same >= own[0]) || !(low_i + s->looks[c].other >= own[1]);
         if (!(s->looks[c].falls || close)) continue;
         int64_t to = smaller((c + 1) * NEIGHBOUR_CHUNK, i);
@@ -144,7 +144,7 @@ static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
 
 /* ------------------------------------------------------------------ scores */
 
-/* Mean distance to the neighbours there are, added from the nearest on; infinite if there is none. */
+/* Mean distance to the neighbours found, summed from the nearest on; infinite if there is none. */
 static double neighbour_mean_distance(const double *near, int64_t k) {
     double total = 0.0;
     int64_t count = 0;
@@ -152,7 +152,7 @@ static double neighbour_mean_distance(const double *near, int64_t k) {
     return count ? total / (double)count : INFINITY;
 }
 
-/* The label less the mean of the labels of the neighbours, added from the nearest on; 0 if there is none. */
+/* The label minus the mean label of the neighbours, summed from the nearest on; 0 if there is none. */
 static double neighbour_residual(double label, const double *near, const double *tags, int64_t k) {
     double total = 0.0;
     int64_t count = 0;
@@ -160,8 +160,8 @@ static double neighbour_residual(double label, const double *near, const double 
     return count ? label - total / (double)count : 0.0;
 }
 
-/* Label less mean label of the neighbours; or mean distance to the own label over mean distance to the others; or mean
- * distance. */
+/* Label minus mean label of the neighbours; or mean distance to the same label divided by mean distance to the others;
+ * or mean distance. */
 static double neighbour_score(const Lists *s, int64_t j) {
     const double *near = s->near + j * s->k;
     if (s->tags) return neighbour_residual(s->label[j], near, s->tags + j * s->k, s->k);
@@ -183,10 +183,10 @@ static bool neighbour_begin(Lists *s, int64_t n) {
 
 /* neighbours_extend(start, G, scale, X, code, low, label, alpha, near, tags, ceil, within, counts, at) -> computed
  *
- * The rows start .. join, whose inner products are the rows of G. Each is ranked as it comes, among all or among those
- * of its code (within), into the columns at .. of counts (3 x any). near is sides x n x k; code may be empty where
- * there is one side. Where labels enter the score, tags has the shape of near, and label is as long as X; else they are
- * empty. Returns how many distances were computed directly. */
+ * Let the rows from `start` on join, whose inner products are the rows of G. Each is ranked on arrival, among all or
+ * among those of its code (within); the ranks go into the columns of counts (3 x any) from `at` on. near has the
+ * shape sides x n x k; code may be empty where there is one side. Where labels enter the score, tags has the shape of
+ * near, and label is as long as X; else they are empty. Returns how many distances were computed directly. */
 static const char *neighbours_extend(const Arg *in, Arg *out) {
     const Arg *G = in + 1, *X = in + 3, *label = in + 6, *near = in + 8, *tags = in + 9, *ceil = in + 10;
     const Arg *ranks = in + 12;

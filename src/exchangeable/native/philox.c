@@ -1,4 +1,4 @@
-/* The counter-based generator Philox4x64-10: the word at any position of any key, computed directly.
+/* The counter-based random number generator Philox4x64-10: the word at any position for any key, computed directly.
  *
  * Word j of key (k0, k1) is word j mod 4 of the block with counter j div 4 + 1, as in NumPy. A block is ten rounds of
  *

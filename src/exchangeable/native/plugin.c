@@ -3,29 +3,30 @@
  * The estimator is that of the extended sample {-p_i, p_i, 2 - p_i} with Silverman's bandwidth h (R's bw.nrd0), cut to
  * [0, 1] and normalised to integral one. It takes O(1/h) time a step and constant memory:
  *
- * - Reflected without end, the estimator is a cosine series, for any bandwidth,
+ * - With infinitely many reflections, the estimator is a cosine series, for any bandwidth,
  *
  *       1 + (2/n) sum_{k>=1} exp(-(k pi h)^2 / 2) C_k cos(k pi p),    C_k = sum_i cos(k pi p_i) .
  *
  * - The series has further copies of each p_i (2 + p_i, -2 + p_i and so on, all at least 1 away from any p), and the
  *   three copies of the estimator lose mass outside [0, 1]. Both corrections are sums of smooth functions of the p_i, and
  *   come from Chebyshev interpolation in p_i, exact up to rounding. Below h = PLUGIN_WIDE they are smaller than 1e-12
- *   and left out.
+ *   and are left out.
  * - Where the density is so small that the series cancels, or h so small that the series is too long (n > 1e10), the
  *   sum runs over 1,024 cells: Hermite expansions about their centres, relative to the nearest one, so that tiny
  *   densities keep their relative accuracy and never underflow. Where the expansions would need more terms (far from
- *   all p-values, and n > 1e7), it runs over the intervals of the grid below, each as its number, mean and variance.
+ *   all p-values, and n > 1e7), it runs over the intervals of the grid below, each given by its count, mean and
+ *   variance.
  *
  * Silverman's rule reads the quartiles when p-values are strongly U-shaped. They come from a grid of 86,018 intervals of
  * width 2^-16, which are narrower near 0 and 1 (256 for each halving of the distance, down to 2^-50). Each holds the
- * number of its p-values, their mean and their variance: an order statistic is exact where an interval holds one or two
+ * number of its p-values, their mean and their variance; an order statistic is exact where an interval holds one or two
  * p-values, or equal ones, and otherwise computed as if they were evenly spaced.
  *
  * References: Fedorova et al. (2012), sections 3.3 and 4; Greengard and Strain (1991) for the expansion.
  */
 
 enum {
-    PLUGIN_EARLY = 4300, /* after so many steps h < PLUGIN_WIDE: sd <= sqrt(8.25)/3, so h <= 0.8617 (3 n)^(-1/5) */
+    PLUGIN_EARLY = 4300, /* after this many steps h < PLUGIN_WIDE: sd <= sqrt(8.25)/3, so h <= 0.8617 (3 n)^(-1/5) */
     PLUGIN_NODES = 20,   /* of the Chebyshev interpolation */
     PLUGIN_WAVES = 512,  /* terms of the longest series that is used */
     PLUGIN_LANES = 16,   /* terms that are computed side by side */
@@ -285,7 +286,7 @@ static void plugin_wave(const Plugin *s, const double *cosines, int64_t active, 
     }
 }
 
-/* C_k = sum_i cos(k pi p_i) from the moments of the cells: cos(x + y), x the centre and y in power series. */
+/* C_k = sum_i cos(k pi p_i) from the moments of the cells: cos(x + y) with x the centre, and a power series in y. */
 static double plugin_cosine_sum(const Plugin *s, double k) {
     double total = 0.0, turn = k * PI;
     for (int b = 0; b < PLUGIN_CELLS; b++) {
@@ -474,7 +475,7 @@ static void plugin_learn(const Plugin *s, double p, const double *cosines, int64
 
 /* ------------------------------------------------------------------ entries */
 
-/* Whether what the loops index by and count with is in order: a state may come from a snapshot. */
+/* Check the numbers that the loops use as indices and counts: a state may come from a snapshot. */
 static const char *plugin_check(const Plugin *s) {
     double n = s->head[PLUGIN_N], active = s->head[PLUGIN_ACTIVE];
     REQUIRE(n >= 0.0 && n <= 0x1p53, "head must hold the number of p-values");

@@ -29,7 +29,7 @@ typedef struct {
 #define POOL_DAMAGED "the tree of the pool is damaged"
 #define POOL_FULL "the pool has no room for more scores"
 
-/* How many nodes this many distinct scores need at most: leaves, and inner nodes, are at least half full. */
+/* How many nodes this many distinct scores need at most: leaves and inner nodes are at least half full. */
 static int64_t pool_most_nodes(int64_t distinct) {
     if (distinct < POOL_WIDTH) return 1;
     int64_t level = distinct / (POOL_WIDTH / 2), nodes = level;
@@ -40,7 +40,7 @@ static int64_t pool_most_nodes(int64_t distinct) {
     return nodes;
 }
 
-/* Whether one more score has room in any case; there are `most` different ones at most. */
+/* Whether there is certainly room for one more score; at most `most` distinct ones can occur. */
 static bool pool_has_room(const PoolTree *pool, int64_t most) {
     const int64_t *head = pool->head;
     int64_t splits = head[POOL_HEIGHT] + 2; /* one on each level, and a new root */
@@ -94,7 +94,7 @@ static inline int64_t pool_look(double x, int64_t size, const double *score, con
     return less;
 }
 
-/* Let x join: how many scores are greater, and how many are equal, itself included. */
+/* Let x join, and count the scores that are greater, and those that are equal, itself included. */
 static const char *pool_join(const PoolTree *pool, double x, int64_t *greater, int64_t *equal) {
     int64_t *head = pool->head, node = head[POOL_ROOT], right, above = 0;
     if (pool->size[node] == POOL_WIDTH) {
@@ -157,8 +157,8 @@ static const char *pool_nodes(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* pool_add(x, most, head, size, score, count, child) -> (greater, equal, n): let x join, one of `most` scores at most.
- * Where there may be no room for it, nothing happens, and n is 0. */
+/* pool_add(x, most, head, size, score, count, child) -> (greater, equal, n): let x join, one of at most `most` scores.
+ * If there may be no room for it, nothing happens, and n is 0. */
 static const char *pool_add(const Arg *in, Arg *out) {
     PoolTree pool;
     const char *wrong = pool_of(in + 2, &pool);

@@ -1,8 +1,8 @@
 /* The part of Python's stable ABI (3.11 and newer) that the binding uses, declared here.
  *
- * The stable ABI is fixed for all of Python 3, so one library serves every version. Its declarations are few, and with
- * our own no Python headers are needed: not on a machine whose Python comes without them, and not to compile for another
- * platform. tests/test_native.py compares them with Python.h.
+ * The stable ABI is fixed for all of Python 3, so one library works with every version. We need only a few
+ * declarations, and with our own we do without Python's headers, which some machines lack, and which cross-compiling
+ * would need from the other platform. tests/test_native.py compares them with Python.h.
  */
 #ifndef EXCHANGEABLE_STABLE_ABI_H
 #define EXCHANGEABLE_STABLE_ABI_H

@@ -1,12 +1,13 @@
-/* From the births and falls of nearest distances to the ranks of all examples, in the order of time.
+/* The ranks of all examples, from the births and falls of their nearest distances in the order of time.
  *
  * The two nearest squared distances of example j (side 0: own label, 1: others) have the place 2 j + side. They are
- * born when j arrives, and fall when a later example is nearer than all before it; in between its score stays the same.
+ * born when j arrives, and fall when a later example is nearer than all before it; in between, the score of j stays the
+ * same.
  */
 
 /* sweep_gather(order, place, time, distance, born, near, true)
  *
- * Take distances found anywhere, in an order of increasing time: the births and the nearest distances, and which are
+ * Take distances found anywhere, in order of increasing time, and find the births, the nearest distances, and which are
  * true falls. born and near are flat, by place. A distance found at the time of its own example belongs to its birth.
  */
 static const char *sweep_gather(const Arg *in, Arg *out) {

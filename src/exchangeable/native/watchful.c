@@ -6,11 +6,11 @@
  * with the uniform density.
  */
 
-enum { WATCHFUL_SHAPES = 32, WATCHFUL_DENSITIES = 2048 }; /* the most of them */
+enum { WATCHFUL_SHAPES = 32, WATCHFUL_DENSITIES = 2048 }; /* at most so many */
 
 static const double WATCHFUL_LOG_CELL = -54.0 * 0.69314718055994530942; /* (1 - 2^-54, 1] rounds to one */
 static const double WATCHFUL_TINY = 1e-200, WATCHFUL_UNIT = 400.0; /* below that p, densities are in units of e^400 */
-static const double WATCHFUL_LARGE = 1e100; /* beyond it, or below its inverse, the sums are brought back near one */
+static const double WATCHFUL_LARGE = 1e100; /* beyond it, or below its inverse, the sums are rescaled to near one */
 
 typedef struct {
     const double *values;
@@ -38,7 +38,8 @@ static double watchful_powers(Watchful_list exponents, double log_x, double *out
 
 /* Beta(p; a_j, b_k) for a, b from the shapes, in units of e^unit; norm[j, k] = 1/B(a_j, b_k).
  *
- * p = 1 stands for the p-values that round to it: there a Beta density is its mean over them, which is finite.
+ * p = 1 stands for the p-values that round to it: there a Beta density is replaced by its mean over them, which is
+ * finite.
  */
 static double *watchful_betas(const Watchful *with, double p, double unit, double *out) {
     double left[WATCHFUL_SHAPES], right[WATCHFUL_SHAPES], top = watchful_powers(with->shapes, ex_log(p), left);
@@ -86,7 +87,7 @@ static double *watchful_steps(const Watchful *with, double p, double unit, doubl
     return out;
 }
 
-/* Make the total one again, but never with a unit below one: then what is fresh counts for more than the rest. */
+/* Make the total one again, but never use a unit below one: then the fresh weights count for more than the rest. */
 static void watchful_rescale(double *sums, int64_t size, double *scale) {
     double level = scale[0] + ex_log(scale[1]), total = 0.0;
     level = 0.0 > level ? 0.0 : level;
