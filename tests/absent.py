@@ -51,7 +51,8 @@ def only(*allowed: str) -> str:
 
 def run(program: str, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program in a process of its own."""
-    command = [sys.executable, "-W", "error", "-c", program, *words]
+    # old packages may warn of what is deprecated in others
+    command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program, *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
 
 
