@@ -388,12 +388,18 @@ class Generous(Power):
     def extend(self, p: ArrayLike) -> Floats:
         return super().extend(p) + math.log(1.05)
 
+    def log_density(self, p: float) -> float:
+        return float(self.extend([p])[0])
+
 
 class Peeking(Power):
     """Chooses the better of two bets after it has seen p."""
 
     def extend(self, p: ArrayLike) -> Floats:
         return np.maximum(super().extend(p), 0.0)
+
+    def log_density(self, p: float) -> float:
+        return float(self.extend([p])[0])
 
 
 @pytest.mark.parametrize("make", [lambda: Generous(0.8), lambda: Generous(1.0), lambda: Peeking(0.8)])

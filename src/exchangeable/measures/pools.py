@@ -95,7 +95,7 @@ class Pool:
         self.reserve(len(scores))
         n = np.arange(self.n + 1, self.n + 1 + len(scores))
         ranks = Ranks(np.empty(len(scores), np.int64), np.empty(len(scores), np.int64), n)
-        native.pool_extend(scores, *self._state, ranks.greater, ranks.equal)
+        native.pool_extend(np.ascontiguousarray(scores), *self._state, ranks.greater, ranks.equal)
         return ranks
 
 
