@@ -75,7 +75,7 @@ def test_without_pyspark_the_sentence_says_what_to_install(missing: str) -> None
 def test_a_cluster_s_own_pyspark_may_be_too_old() -> None:
     done = absent.run("""
 import pyspark.sql
-del pyspark.sql.GroupedData.transformWithState
+pyspark.sql.GroupedData = object
 import exchangeable.spark as s
 s.session
 """)
