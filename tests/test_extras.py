@@ -190,17 +190,13 @@ def test_too_old_where_the_import_fails() -> None:
     )
 
 
-def test_too_old_where_the_import_succeeds(tmp_path: Path) -> None:
-    """Typer 0.12 can be imported, and fails later, in ways of its own."""
-    broken = "import typer\ndef fail(*words, **more):\n    raise TypeError('unexpected')\ntyper.Typer.__call__ = fail\n"
-    done = run(without(versions={"typer": "0.12.5"}) + broken + CLI, "--version", folder=tmp_path)
-    said = (
-        r"exchangeable: typer is too old: needs typer>=[\d.]+, found 0\.12\.5; for the command line: pip install .*\n"
-    )
-    assert done.returncode == 3
+@pytest.mark.parametrize("words", [["--version"], ["test", "x.csv"], ["serve"]])
+def test_too_old_where_the_import_succeeds(words: list[str]) -> None:
+    """Typer 0.12 beside a new Click answers every command with the version, and exits with 0."""
+    done = run(without(versions={"typer": "0.12.5"}) + CLI, *words)
+    said = r"exchangeable: typer is too old: needs typer>=[\d.]+, found 0\.12\.5; for the command line: pip .*\n"
+    assert (done.returncode, done.stdout) == (3, "")
     assert re.fullmatch(said, done.stderr)
-    done = run(broken + CLI, "--version", folder=tmp_path)
-    assert done.stderr.startswith("exchangeable: internal error")  # where all versions will do
 
 
 @pytest.mark.parametrize(("name", "found"), [("starlette", "0.38.6"), ("pydantic", "2.9.2"), ("fastapi", "0.115.0")])

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import sys
 
-from exchangeable._extras import needed
+from exchangeable._extras import check, needed
 from exchangeable.cli.failures import UNDECIDED
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the program, or say in one sentence which packages it lacks."""
+    """Run the program, or say in one sentence which packages it lacks.
+
+    Versions are checked first: Typer 0.12 beside a new Click takes every command for `--version`, and exits with 0.
+    """
     try:
+        check("cli", "the command line")
         with needed("cli", "the command line"):
             from exchangeable.cli import program
     except ImportError as error:

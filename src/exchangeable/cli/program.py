@@ -14,7 +14,6 @@ from typing import Annotated
 import typer
 
 import exchangeable as ex
-from exchangeable._extras import check
 from exchangeable.cli.failures import INTERRUPTED, REJECTED, UNDECIDED, USAGE, Failure, RejectedError
 from exchangeable.cli.output import write
 
@@ -100,9 +99,5 @@ def _explained(error: Exception) -> tuple[str, int]:
         return str(error), UNDECIDED
     if "EXCHANGEABLE_TRACEBACK" in os.environ:
         raise error
-    try:
-        check("cli", "the command line")  # what the packages of the command line raise where they are too old
-    except ImportError as fault:
-        return str(fault), UNDECIDED
     name = type(error).__name__
     return f"internal error, please report it with EXCHANGEABLE_TRACEBACK=1 set: {name}: {error}", UNDECIDED
