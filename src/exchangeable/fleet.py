@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from exchangeable import native
 from exchangeable.protocols import Floats, Integers, in_interval, whole
 
 SHOWN = 5  # streams that a repr names
@@ -192,7 +193,7 @@ def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | 
     >>> round(log_threshold(4, 2, 0.05), 2)
     3.69
     """
-    thresholds: Floats = np.log(streams / np.atleast_1d(found)) - math.log(alpha)
+    thresholds: Floats = np.log(streams / np.atleast_1d(found)) - native.log(alpha, None)
     return float(thresholds[0]) if isinstance(found, int) else thresholds
 
 
