@@ -15,7 +15,6 @@ MODULES = {
     "scikit-learn": "sklearn",
 }
 NEVER = ("numpy", "narwhals", "exchangeable")  # the core
-COMPILED = ("numba", "llvmlite", "scipy")  # until the loops and all bets are free of them
 
 HIDDEN = """
 import importlib.metadata, sys
@@ -46,7 +45,7 @@ def without(*names: str, versions: Mapping[str, str] | None = None) -> str:
 
 def only(*allowed: str) -> str:
     """The beginning of a program that has the core's packages and these, and no others."""
-    return ONLY.format(allowed=(*NEVER, *COMPILED, *allowed))
+    return ONLY.format(allowed=(*NEVER, *allowed))
 
 
 def run(program: str, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
