@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import PValues, measures
-from exchangeable.measures.rows import BLOCK
+from exchangeable.measures.neighbour_store import BLOCK
 from workloads import Floats, best, labelled, table
 
 MNIST = """

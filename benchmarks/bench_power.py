@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exchangeable import Martingale, bets, datasets, measures
-from exchangeable.datasets import Dataset, DatasetError
+from exchangeable import Martingale, bets, measures
 from exchangeable.protocols import Bet, Ranks
 from exchangeable.pvalues import from_ranks
+from exchangeable.research import datasets
+from exchangeable.research.datasets import Dataset, DatasetError
 from workloads import HELD_OUT, STREAMS, Floats, best, heading, mark, table
 
 N, SEEDS = 5_000, 20

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from exchangeable.service.configuration import Configuration, configuration
 from exchangeable.service.engine import Engine
-from exchangeable.service.settings import Settings
+from exchangeable.service.parsing import Batch, Extras
+from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
-from exchangeable.service.wire import Batch, Extras
+from exchangeable.service.stream_config import Configuration, configuration
 from servers import NDJSON, Caller, Server, lines
 from workloads import Floats, best, table
 

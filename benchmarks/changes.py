@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import datasets
+from exchangeable.research import datasets
 from workloads import autoregression
 
 Floats = NDArray[np.float64]

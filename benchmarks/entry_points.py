@@ -128,23 +128,23 @@ def check_sorted(seeded: bool, rng: Generator) -> Outcome:
     """Each set is sorted after the split."""
     column = rng.choice(["size", "colour", "kind"])
     larger, smaller = (part.sort_values(column) for part in split(rng, mixed(rng, 90)))
-    return ex.check_split(larger, smaller, "kind", seed=any_seed(rng) if seeded else None).p_value
+    return ex.compare(larger, smaller, "kind", seed=any_seed(rng) if seeded else None).p_value
 
 
 def check_tied(make: Callable[[], Bet], rng: Generator) -> Outcome:
     larger, smaller = (part.sort_values("stars") for part in split(rng, tied(rng, 80), 0.5))
-    return ex.check_split(larger, smaller, one_of(rng, [None, "kind"]), bet=make()).p_value
+    return ex.compare(larger, smaller, one_of(rng, [None, "kind"]), bet=make()).p_value
 
 
 def check_real(rng: Generator) -> Outcome:
     larger, smaller = split(rng, rows_of(rng, real()[rng.integers(4)], 80))
-    return ex.check_split(larger, smaller, "target").p_value
+    return ex.compare(larger, smaller, "target").p_value
 
 
 def check_stratified(make: Callable[[], Measure | None], rng: Generator) -> Outcome:
     """Ranks within classes are valid after a stratified split; labels and full rows match better than by chance."""
     larger, smaller = split(rng, mixed(rng, 90)[["size", "kind"]], 0.5, by="kind")
-    return ex.check_split(larger, smaller, "kind", measure=make()).p_value
+    return ex.compare(larger, smaller, "kind", measure=make()).p_value
 
 
 def no_measure() -> None:
@@ -339,12 +339,12 @@ SCENARIOS: list[Scenario] = [
     Scenario("`ex.test`", "real tables, shuffled", table_real),
     Scenario("`ex.test`", "real tables, rows repeated", P(table_real, repeated=True)),
     Scenario("`ex.test`", "a table that has grown, tested once", P(growing_table, LOOKS[-1:], bets.Adaptive)),
-    Scenario("`ex.check_split`", "mixed, both sets sorted", P(check_sorted, False)),
-    Scenario("`ex.check_split(seed=)`", "mixed, both sets sorted", P(check_sorted, True)),
-    Scenario("`ex.check_split`", "ties, both sets sorted", P(check_tied, bets.Adaptive)),
-    Scenario("`ex.check_split(bet=Kernel())`", "ties, both sets sorted", P(check_tied, bets.Kernel)),
-    Scenario("`ex.check_split`", "real tables", check_real),
-    Scenario("`ex.check_split(measure=Conditional(...))`", "stratified split", P(check_stratified, within_classes)),
+    Scenario("`ex.compare`", "mixed, both sets sorted", P(check_sorted, False)),
+    Scenario("`ex.compare(seed=)`", "mixed, both sets sorted", P(check_sorted, True)),
+    Scenario("`ex.compare`", "ties, both sets sorted", P(check_tied, bets.Adaptive)),
+    Scenario("`ex.compare(bet=Kernel())`", "ties, both sets sorted", P(check_tied, bets.Kernel)),
+    Scenario("`ex.compare`", "real tables", check_real),
+    Scenario("`ex.compare(measure=Conditional(...))`", "stratified split", P(check_stratified, within_classes)),
     Scenario("`ex.shift_test`, label", "two classes", P(shift, "label", False)),
     Scenario("`ex.shift_test`, concept", "two classes", P(shift, "concept", False)),
     Scenario("`ex.shift_test`, concept", "classes that drift", P(shift, "concept", True)),
@@ -370,7 +370,7 @@ SCENARIOS: list[Scenario] = [
 TEMPTING: list[Scenario] = [
     Scenario("`ex.test` after every 50 rows", "a table that grows to 400", P(growing_table, LOOKS, bets.Adaptive), 500),
     Scenario("`ex.test`, the best of 5 seeds", "ties", best_of_seeds, 1000),
-    Scenario("`ex.check_split`", "stratified split", P(check_stratified, no_measure)),
+    Scenario("`ex.compare`", "stratified split", P(check_stratified, no_measure)),
     Scenario("late labels, the oldest of 300 left out", LATE, late_counted, 500),
     Scenario("`fleet.e_bh`, K so far", "100 gamblers join", P(fleet_growing, "so far"), 10_000),
     Scenario("`fleet.e_bh`, K of those left", DELETED, P(fleet_deleting, "so far", False), 10_000),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exchangeable import certificate
+from exchangeable.research import certificate
 from workloads import table
 
 LEVELS = (0.05, 0.1, 0.3)  # nominal

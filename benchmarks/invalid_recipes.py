@@ -354,7 +354,7 @@ all so far. Let the calibration examples be the first of the stream.
 and a window that lags behind or is renewed in blocks is a frozen calibration set for a while. The window just
 behind the newest score is not caught by these bets, but nothing proves that it never is; of a window of 2, a bet on
 pairs of p-values wins in every run. *Instead*: let the pool grow, and forget in the bet, where it is lawful
-(`bets.Adaptive`, or `bets.Kernel` with `forgetting`); after an alarm begin anew with `Monitor(on_alarm="restart")`.
+(`bets.Adaptive`, or `bets.Kernel` with `forgetting`); after an alarm begin again with `Monitor(on_alarm="restart")`.
 
 **A reservoir.** A uniform sample of the past looks like a fair summary of it. But it hardly changes from step to
 step: it is a frozen calibration set of its own size, exchanged slowly. *Instead*: `measures.Frozen(score,
@@ -364,7 +364,7 @@ broken by theta. It is exact.
 **Residuals that are stored and never recomputed.** The first residuals come from a model that had learnt little,
 the later ones from a better one. They shrink although nothing changed, and that is a drift which the bet finds.
 *Instead*: a model fitted before the stream and then left alone (`measures.Frozen`), or a measure that scores all
-examples anew whenever one arrives (`measures.NearestNeighbour`, `measures.NearestResidual`).
+examples again whenever one arrives (`measures.NearestNeighbour`, `measures.NearestResidual`).
 
 **No theta.** With ties ({levels} levels of score here) the p-value without theta takes few values. Counting ties in
 full is "conservative" for a single test; here large p-values are as suspicious as small ones, and a bet on large

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import late
-from exchangeable.service.configuration import configuration
 from exchangeable.service.engine import Engine
-from exchangeable.service.settings import Settings
+from exchangeable.service.parsing import Batch, Extras, LateLabel
+from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
-from exchangeable.service.wire import Batch, Extras, LateLabel
+from exchangeable.service.stream_config import configuration
 
 
 class Place:

@@ -21,9 +21,10 @@ import numpy as np
 import false_alarms
 import peers
 from entry_points import SCENARIOS, TEMPTING
-from exchangeable import PValues, alarms, catalogue, certificate, measures
-from exchangeable.certificate import DATA, Certificate, Survey, certify_all, examples
+from exchangeable import PValues, alarms, catalogue, measures
 from exchangeable.protocols import Alarm, Floats, Measure
+from exchangeable.research import certificate
+from exchangeable.research.certificate import DATA, Certificate, Survey, certify_all, examples
 from false_alarms import AGAIN, AGAIN_CONFIDENCE
 from workloads import heading, table
 
@@ -372,7 +373,7 @@ def document(found: Ours, entered: Entries, counted: Sequence[Counted], seconds:
             side_by_side(counted, found.cells),
             "## How to run it\n\n`make validity` for all of this; `python benchmarks/validity.py --only entry-points`"
             " for the entry points; `exchangeable certify --measure value --bet plugin --alarm ville` for one"
-            " combination of the catalogue; `exchangeable.certificate.certify` for your own"
+            " combination of the catalogue; `exchangeable.research.certificate.certify` for your own"
             " measure, bet or alarm. One seed gives the same counts on any number of processes.\n",
         ]
     )

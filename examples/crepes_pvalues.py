@@ -45,7 +45,7 @@ def main() -> None:
     noise = rng.normal(0.0, 4.0, stream.shape) * (np.arange(len(stream)) >= CHANGE)[:, np.newaxis]
     for name, images in (("quiet", stream), (f"noise after {CHANGE}", stream + noise)):
         p = classifier.predict_p(images, labels, all_classes=False, online=True, seed=1)
-        by_p = ex.Monitor(ex.Given(), alarm=alarms.Ville(ALPHA))
+        by_p = ex.Monitor(ex.Precomputed(), alarm=alarms.Ville(ALPHA))
         by_p.extend(p)
         say(f"{name}, online p-values", by_p)
 

@@ -2,7 +2,7 @@
 
 Its predictors learn every example before the next one comes, and rank the newest among all so far, with ties broken at
 random. These are the p-values of Algorithm 1 of Fedorova et al. (2012): independent and uniform on exchangeable data,
-so `ex.Martingale` or `ex.Monitor(ex.Given())` may take them as they are.
+so `ex.Martingale` or `ex.Monitor(ex.Precomputed())` may take them as they are.
 
     pip install exchangeable online-cp scikit-learn
     python examples/online_cp_pvalues.py
@@ -39,7 +39,7 @@ def main() -> None:
     flowers, labels = X[drawn] + rng.normal(0.0, 0.1, (400, 4)), y[drawn]
     wrong = (np.arange(400) >= CHANGE) & (rng.random(400) < 0.25)
     for name, given in (("quiet", labels), (f"wrong labels after {CHANGE}", np.where(wrong, (labels + 1) % 3, labels))):
-        monitor = ex.Monitor(ex.Given(), alarm=alarms.Ville(ALPHA))
+        monitor = ex.Monitor(ex.Precomputed(), alarm=alarms.Ville(ALPHA))
         for p in p_values(flowers, given):
             monitor.update(p)
         if monitor.alarm_at is None:

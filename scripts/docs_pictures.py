@@ -100,7 +100,7 @@ def betting() -> None:
 
 def digits() -> None:
     """The order that the digits were written in, and a random one."""
-    X, y = ex.datasets.digits()
+    X, y = ex.research.datasets.digits()
     order = np.random.default_rng(0).permutation(len(y))
     paths = {
         "original order": ex.Monitor(seed=0).extend(X, y).log_value,

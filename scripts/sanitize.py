@@ -25,7 +25,7 @@ FLAGS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all
 FILES = [
     *("test_elementary.py", "test_native.py", "test_native_bets.py", "test_contracts.py", "test_bets.py"),
     *("test_more_bets.py", "test_alarms.py", "test_nearest.py", "test_neighbours.py", "test_frozen.py"),
-    *("test_tiles.py", "test_pvalues.py", "test_monitors.py", "test_snapshot.py"),
+    *("test_tiles.py", "test_pvalues.py", "test_keyed.py", "test_snapshot.py"),
 ]
 LONG = [  # left out: they test numbers rather than memory, or are repeated below
     *("integrates", "mpmath", "fifty_digits", "direct_sums", "hundred_million", "paper", "on_watchful", "never_loses"),

@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One process for all tests that share a session of Spark; those that kill processes have their own."""
     for item in items:
         name = Path(item.fspath).stem
-        if name.startswith("test_spark_") and name not in ("test_spark_buckets", "test_spark_walk"):
+        if name.startswith("test_spark_") and name not in ("test_spark_state", "test_spark_batch"):
             group = "spark-faults" if name == "test_spark_faults" else "spark"
             item.add_marker(pytest.mark.xdist_group(group))
 

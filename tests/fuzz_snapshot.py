@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import contracts
-from exchangeable import Given, LateLabels, Monitor, alarms, bets, measures, snapshot
+from exchangeable import LateLabels, Monitor, Precomputed, alarms, bets, measures, snapshot
 from exchangeable.snapshot import archive
 
 RNG = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["monitor restarts"] = lambda: _stream(value, Monitor(binned, bets.Kernel(4), **fast))  # type: ignore[arg-type]
     found["monitor nearest"] = lambda: _stream(nearest, Monitor(bet=bets.SimpleJumper(), alarm=alarms.Cusum(3)))
     found["late labels"] = lambda: _late(LateLabels(Monitor(measures.Value(), bets.Idle()), wait=10, most=8))
-    found["monitor given"] = lambda: _given(Monitor(Given(), bets.Power(0.5)))
+    found["monitor given"] = lambda: _given(Monitor(Precomputed(), bets.Power(0.5)))
     return found
 
 

@@ -220,7 +220,7 @@ def plugin_log_density(history: ArrayLike, p: float) -> float:
 
 
 def plugin(p: ArrayLike) -> list[float]:
-    """Log f_i(p_i), each estimate made anew; the sample is kept sorted for its quartiles, and the mass is telescoped.
+    """Log f_i(p_i), each estimate made again; the sample is kept sorted for its quartiles, and the mass is telescoped.
 
     (The mass of the three copies of p_i in [0, 1] is ``Phi((1 + p_i)/h) - Phi((p_i - 2)/h)``: the rest cancels.)
     """

@@ -139,7 +139,7 @@ def _measures() -> Iterator[Part]:
 def _keyed() -> Iterator[Part]:
     from exchangeable import Monitor, alarms, measures
     from exchangeable.catalogue import BETS
-    from exchangeable.monitors import Monitors
+    from exchangeable.keyed import Monitors
     from exchangeable.protocols import Measure
 
     rng = np.random.default_rng(3)

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from exchangeable.service.app import application
-from exchangeable.service.settings import Settings
+from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
 
 JSON, NDJSON = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}

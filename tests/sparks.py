@@ -5,7 +5,7 @@
         return sparks.local()
 
 Only one session can run in a process: to ask for another master stops the one before. So the fixture is asked for
-anew by each test, and tests on another master are few.
+again by each test, and tests on another master are few.
 """
 
 from __future__ import annotations

@@ -685,7 +685,7 @@ def test_name_that_does_not_resolve(box: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("header", "least", "most"),
     [
-        ("Retry-After: 0.3", 0.0, 0.9),  # not a whole number: not lawful, not heeded
+        ("Retry-After: 0.3", 0.0, 0.9),  # not an integer: not lawful, not heeded
         ("Retry-After: 1", 1.0, 9.0),
         ("Date: Tue, 14 Nov 2023 22:13:20 GMT\r\nRetry-After: Tue, 14 Nov 2023 22:13:21 GMT", 1.0, 9.0),
         ("Retry-After: Tue, 14 Nov 2023 22:13:21 GMT", 0.0, 0.9),  # long ago

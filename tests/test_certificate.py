@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from exchangeable import Monitor, alarms, bets, catalogue, certificate, cli, measures
-from exchangeable.certificate import Certificate, Examples, Survey, certify, certify_all
+from exchangeable import Monitor, alarms, bets, catalogue, cli, measures
 from exchangeable.protocols import Floats, Ranks
+from exchangeable.research import certificate
+from exchangeable.research.certificate import Certificate, Examples, Survey, certify, certify_all
 
 # ------------------------------------------------------------------ the arithmetic
 

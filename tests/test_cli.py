@@ -21,10 +21,10 @@ import pytest
 import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
+from exchangeable.analysis.method import asks
+from exchangeable.analysis.verdict import NAMED, SHIFTS, Verdict, capital
+from exchangeable.analysis.verdict import words as verdict_words
 from exchangeable.cli.choice import READINGS, Choice
-from exchangeable.results.method import asks
-from exchangeable.results.verdict import NAMED, SHIFTS, Verdict, capital
-from exchangeable.results.verdict import words as verdict_words
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the paper's datasets are not on this machine")
@@ -504,7 +504,7 @@ def test_bad_files_get_one_sentence(run: Run, tmp_path: Path, name: str) -> None
         (["test", "d.csv", "--measure", "value", "--categorical", "kind"], 2, "--categorical does not go with"),
         (["test", "d.csv", "--measure", "value", "--neighbours", "2"], 2, "--neighbours goes with the measures"),
         (["test", "d.csv", "--label", "kind", "--neighbours", "0"], 2, "neighbours"),
-        (["test", "d.csv", "--label", "kind", "--neighbours", "1000000000000"], 2, "k must be a whole number"),
+        (["test", "d.csv", "--label", "kind", "--neighbours", "1000000000000"], 2, "k must be an integer"),
         (["test", "d.csv", "--label", "kind", "--measure", "nonsense"], 2, "nonsense"),
         (["test", "d.csv", "--label", "kind", "--alarm", "nonsense"], 2, "nonsense"),
         (["test", "d.csv", "--label", "kind", "--on-alarm", "nonsense"], 2, "nonsense"),

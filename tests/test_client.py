@@ -26,7 +26,7 @@ import exchangeable as ex
 from exchangeable import measures, snapshot
 from exchangeable.client import Client, ClientError, Stream
 from exchangeable.service import access
-from exchangeable.service.settings import Limits, Settings
+from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import open_database
 from serving import Served, served
 

@@ -249,7 +249,7 @@ def test_the_order_does_not_matter_in_a_long_stream(name: str) -> None:
 
 def test_the_order_contract_can_fail() -> None:
     class Oldest(measures.NearestNeighbour):
-        """Forgets to score the first example anew."""
+        """Forgets to score the first example again."""
 
         def update(self, x: Any, y: Any = None) -> Any:
             rank = super().update(x, y)

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exchangeable import datasets
-from exchangeable.datasets import (
+from exchangeable.protocols import Floats, Integers
+from exchangeable.research import datasets
+from exchangeable.research.datasets import (
     DatasetError,
     Published,
     cache_folder,
@@ -22,7 +23,6 @@ from exchangeable.datasets import (
     smooth,
     usps,
 )
-from exchangeable.protocols import Floats, Integers
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 published = pytest.mark.skipif(not SHARED.is_dir(), reason="the published files are not in ../shared/data")
@@ -172,14 +172,14 @@ def test_digits_without_scikit_learn_name_the_extra(monkeypatch: pytest.MonkeyPa
 
 
 def test_importing_is_light() -> None:
-    code = "import exchangeable.datasets as d; print(d.__name__, *sys.modules)"
+    code = "import exchangeable.research.datasets as d; print(d.__name__, *sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
-    assert loaded[0] == "exchangeable.datasets"
+    assert loaded[0] == "exchangeable.research.datasets"
     assert "sklearn" not in loaded
     assert "scipy.ndimage" not in loaded
 

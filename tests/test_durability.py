@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import late
 from exchangeable import LateLabels, Monitor, alarms, bets, measures, snapshot
-from exchangeable.pvalues import Given
+from exchangeable.pvalues import Precomputed
 from exchangeable.service import engine, history, store
 from servers import FAILURES, NDJSON, PATIENCE, Caller, Reply, Server, lines
 
@@ -301,7 +301,7 @@ def feeders(port: int) -> list[Feeder]:
             Feeder,
             "p-values",
             p,
-            lambda: (Given(), bets.Watchful(), alarms.ShiryaevRoberts(10_000.0)),
+            lambda: (Precomputed(), bets.Watchful(), alarms.ShiryaevRoberts(10_000.0)),
             {
                 "measure": {"kind": "p-values"},
                 "bet": {"kind": "watchful"},
@@ -364,7 +364,7 @@ import ctypes, json, os, signal, sqlite3, sys, time
 import numpy as np
 import exchangeable.service.run
 from exchangeable import cli
-from exchangeable.service.configuration import configuration
+from exchangeable.service.stream_config import configuration
 connect = sqlite3.connect
 class Slow(sqlite3.Connection):
     def execute(self, sql, *values):
@@ -868,7 +868,7 @@ def old_monitor(name: str) -> Monitor:
     if name == "value":
         return Monitor(measures.Value(), bets.SimpleMixture(), alarms.Ville(0.01), seed=3)
     if name == "p-values":
-        return Monitor(Given(), bets.SimpleJumper(), alarms.Ville(0.01), on_alarm="restart")
+        return Monitor(Precomputed(), bets.SimpleJumper(), alarms.Ville(0.01), on_alarm="restart")
     return Monitor(measures.NearestNeighbour(), bets.SimpleJumper(), alarms.Ville(0.01))
 
 

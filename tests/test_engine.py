@@ -19,12 +19,12 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 import exchangeable as ex
 from exchangeable import snapshot
 from exchangeable.service import history
-from exchangeable.service.configuration import Configuration, configuration
 from exchangeable.service.engine import Engine
+from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.problems import Problem
-from exchangeable.service.settings import Retention, Settings
+from exchangeable.service.server_config import Retention, Settings
 from exchangeable.service.store import Store
-from exchangeable.service.wire import Batch, Extras
+from exchangeable.service.stream_config import Configuration, configuration
 
 KINDS: list[dict[str, Any]] = [
     {"bet": {"kind": "simple-mixture"}},
@@ -59,7 +59,7 @@ class Model:
 
 
 class Place:
-    """An engine on a database, killed and begun anew at will; requests are answered in the order they were made."""
+    """An engine on a database, killed and begun again at will; requests are answered in the order they were made."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.path, self.settings = path, settings

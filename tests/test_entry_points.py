@@ -19,9 +19,9 @@ import exchangeable as ex
 import false_alarms
 from entry_points import SCENARIOS, TEMPTING, any_seed, growing_table
 from exchangeable import bets, measures
+from exchangeable.analysis import run
 from exchangeable.measures import frozen
 from exchangeable.protocols import Floats
-from exchangeable.results import call
 from false_alarms import LEVELS, Outcome, Scenario, judge
 
 Generator = np.random.Generator
@@ -108,7 +108,7 @@ def test_one_seed_for_everybody_is_caught_by_constant_columns(monkeypatch: pytes
         return ex.test(equal, seed=unlucky).p_value
 
     assert not is_broken(play, 10)
-    monkeypatch.setattr(call, "all_equal", lambda *table: False)
+    monkeypatch.setattr(run, "all_equal", lambda *table: False)
     assert is_broken(play, 10)
 
 
@@ -120,7 +120,7 @@ def test_one_seed_for_everybody_is_caught_by_single_p_values(monkeypatch: pytest
         return float(ex.test(x, bet=bets.Idle()).path.p[-1])
 
     assert not is_broken(play, 200)
-    monkeypatch.setattr(call, "table_seed", lambda table: 0)
+    monkeypatch.setattr(run, "table_seed", lambda table: 0)
     assert is_broken(play, 200)
 
 
@@ -154,7 +154,7 @@ def test_a_stratified_split_is_not_a_random_one() -> None:
     def play(stratified: bool, rng: Generator) -> Outcome:
         pool = np.tile([0.0, 1.0], 200)  # whose halves have equal shares
         sets = np.split(pool if stratified else rng.permutation(pool), 2)
-        return ex.check_split(*sets, bet=EqualShares(200), seed=any_seed(rng)).p_value
+        return ex.compare(*sets, bet=EqualShares(200), seed=any_seed(rng)).p_value
 
     assert not is_broken(partial(play, False), 100)
     assert is_broken(partial(play, True), 100)

@@ -13,8 +13,8 @@ from scipy.stats import binomtest
 
 import exchangeable as ex
 from exchangeable import bets, measures
-from exchangeable.results.canonical import column_stream
-from exchangeable.results.explanation import Explanation
+from exchangeable.analysis.explain import Explanation
+from exchangeable.data.canonical import column_stream
 
 LN10 = math.log(10.0)
 

@@ -39,7 +39,7 @@ for data in (X, X.tolist(), X[:, 0].tolist(), {"u": X[:, 0], "v": ["p", "q"] * 3
     assert 0.0 <= result.p_value <= 1.0 and repr(result) and str(result) and result.to_json()
     assert str(result.explain())
 assert ex.test(X, y, seed=0).n == 60
-assert ex.check_split(X[:30], X[30:], seed=0).rejected in (True, False)
+assert ex.compare(X[:30], X[30:], seed=0).rejected in (True, False)
 assert ex.shift_test(X, y, seed=0)
 monitor = ex.Monitor(seed=0)
 monitor.extend(X, y)
@@ -49,14 +49,16 @@ with tempfile.TemporaryDirectory() as folder:
     assert ex.load(place).update(X[0], "a") == monitor.update(X[0], "a")
 assert ex.Monitor(measures.Value(), alarm=alarms.Cusum(100.0), seed=0).extend(X[:, 0]).n.size == 60
 assert fleet.e_bh({"a": 9.0, "b": 0.0}, 0.05).rejected is not None
-from exchangeable import catalogue, certificate, datasets, paper, tables, watch
+from exchangeable import catalogue, watch
+from exchangeable.data import files
+from exchangeable.research import certificate, datasets, paper
 assert datasets.decreasing_noise(5).X.shape == (5, 10)
 assert certificate.interval(3, 50)
 with tempfile.TemporaryDirectory() as folder:
     np.savez(pathlib.Path(folder, "t.npz"), X=X, y=np.array(y))
     pathlib.Path(folder, "t.csv").write_text("u,y\\n1.5,a\\n2.5,b\\n3.5,a\\n")
-    assert tables.read(pathlib.Path(folder, "t.npz"), label="y").X.shape == (60, 3)
-    assert tables.read(pathlib.Path(folder, "t.csv"), label="y").X.shape == (3, 1)
+    assert files.read(pathlib.Path(folder, "t.npz"), label="y").X.shape == (60, 3)
+    assert files.read(pathlib.Path(folder, "t.csv"), label="y").X.shape == (3, 1)
 """
 FRAME = """
 import numpy as np, exchangeable as ex
@@ -260,7 +262,7 @@ SAID = {
     "mlflow": ("mlflow-skinny", "from exchangeable.adapters import mlflow\nmlflow._mlflow()", "the adapter of MLflow"),
     "report": ("matplotlib", "import exchangeable as ex\nex.test([1.0, 2.0]).save_html('x.html')", "the report"),
     "river": ("river", "import exchangeable.adapters.river", "the adapters of River"),
-    "sklearn": ("scikit-learn", "import exchangeable as ex\nex.datasets.digits()", "the digits"),
+    "sklearn": ("scikit-learn", "import exchangeable as ex\nex.research.datasets.digits()", "the digits"),
     "spark": ("pyspark", "import exchangeable.spark\nexchangeable.spark.session", "Spark"),
 }
 
@@ -285,7 +287,7 @@ def test_parquet_needs_files(tmp_path: Path) -> None:
 
 
 def test_the_cache_folder_needs_platformdirs_only_where_none_is_named(tmp_path: Path) -> None:
-    program = without("platformdirs") + "from exchangeable import datasets\n"
+    program = without("platformdirs") + "from exchangeable.research import datasets\n"
     done = run(f"{program}datasets.usps()")
     assert "ImportError: platformdirs is not installed; for the user's cache folder" in done.stderr
     done = run(f"{program}datasets.usps({str(tmp_path)!r})")

@@ -19,8 +19,8 @@ from urllib.request import Request
 import numpy as np
 import pytest
 
-from exchangeable import datasets
-from exchangeable.datasets import DatasetError, Published, fetch
+from exchangeable.research import datasets
+from exchangeable.research.datasets import DatasetError, Published, fetch
 from file_server import FileServer, serving
 
 TINY = np.random.default_rng(1).bytes(100_000)
@@ -462,7 +462,7 @@ def test_many_who_fetch_the_same_at_once(server: FileServer, tmp_path: Path) -> 
 
 CHILD = """
 import sys
-from exchangeable import datasets
+from exchangeable.research import datasets
 folder, mirror, size, sha256, limit = sys.argv[1:]
 datasets.PUBLISHED = {"tiny": (datasets.Published("https://example.org/", "tiny.bin", int(size), 0, sha256),)}
 if limit:

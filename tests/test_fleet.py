@@ -28,7 +28,8 @@ import gamblers
 import naive
 from conftest import Run
 from contracts import settled
-from exchangeable import alarms, tables
+from exchangeable import alarms
+from exchangeable.data import files as tables
 from exchangeable.fleet import adjusted, e_bh
 
 Floats = NDArray[np.float64]
@@ -412,7 +413,7 @@ def test_unknown_columns() -> None:
         ({"a": "1"}, "log_values must be numbers below inf .*, got '1' for stream 'a'"),
         ({"a": True}, "log_values must be numbers below inf .*, got True for stream 'a'"),
         ({"a": math.inf}, "log_values must be numbers below inf .*, got inf for stream 'a'"),
-        ({"a": 10**400}, "log_values must be numbers below inf .*, got a whole number beyond float64"),
+        ({"a": 10**400}, "log_values must be numbers below inf .*, got an integer beyond float64"),
         ([0.0, math.nan], "log_values must be numbers below inf .*, got nan for stream 1"),
         ([math.inf], "log_values must be numbers below inf .*, got inf for stream 0"),
         ([[1.0]], "log_values must be a one-dimensional array of numbers, a mapping or a frame in memory, got "),

@@ -595,9 +595,9 @@ def test_bins_and_reference_belong_together() -> None:
         ({"reference": [1.0, 2.0]}, "bins must be given together with reference, got None"),
         ({"bins": 8, "reference": [1.0, 1.0]}, "reference must have at least 2 distinct scores, got 1"),
         ({"bins": 8, "reference": []}, "reference must have at least 2 distinct scores, got 0"),
-        ({"bins": 1, "reference": [1.0, 2.0]}, "bins must be a whole number from 2 to 1048576, got 1"),
-        ({"bins": 8.0, "reference": [1.0, 2.0]}, "bins must be a whole number from 2 to 1048576, got 8.0"),
-        ({"bins": [0.5], "reference": [1.0, 2.0]}, "bins must be a whole number from 2 to 1048576, got [0.5]"),
+        ({"bins": 1, "reference": [1.0, 2.0]}, "bins must be an integer from 2 to 1048576, got 1"),
+        ({"bins": 8.0, "reference": [1.0, 2.0]}, "bins must be an integer from 2 to 1048576, got 8.0"),
+        ({"bins": [0.5], "reference": [1.0, 2.0]}, "bins must be an integer from 2 to 1048576, got [0.5]"),
         ({"residual": "relative"}, "residual must be 'absolute' or 'signed', got 'relative'"),
     ):
         with pytest.raises(ValueError, match="must") as caught:

@@ -246,7 +246,7 @@ def test_a_label_before_its_observation_is_refused() -> None:
         ({"wait": "an hour"}, "wait must be"),
         ({"wait": True}, "wait must be"),
         ({"wait": timedelta(0)}, "wait must be"),
-        ({"most": 0}, "most must be a whole number from 1"),
+        ({"most": 0}, "most must be an integer from 1"),
         ({"monitor": "none"}, "monitor must be a Monitor, got 'none'"),
     ],
 )

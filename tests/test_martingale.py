@@ -96,7 +96,7 @@ def test_bankruptcy_stays() -> None:
     assert [pieces.update(0.5) for _ in range(6)] == expected
     assert whole.log_value == pieces.log_value == -math.inf
     assert whole.n == 6
-    assert whole.update(0.5) == -math.inf  # and once more, the script starting anew
+    assert whole.update(0.5) == -math.inf  # and once more, the script starting again
 
 
 @pytest.mark.parametrize("make", [Plugin, SimpleMixture, SleepyJumper])

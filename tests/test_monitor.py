@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import contracts
 import naive
-from exchangeable import Given, Martingale, Monitor, PValues, Step, thetas
+from exchangeable import Martingale, Monitor, Precomputed, PValues, Step, thetas
 from exchangeable.alarms import Cusum, Ville
 from exchangeable.bets import Adaptive, Plugin, Power, SimpleJumper, SimpleMixture, SleepyJumper
 from exchangeable.measures import Frozen, NearestNeighbour, Value
@@ -368,7 +368,7 @@ def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 def test_given_p_values_are_bet_on_as_they_are(on_alarm: str) -> None:
     p = 1.0 - np.random.default_rng(3).beta(4.0, 1.0, 400)
-    monitor = Monitor(Given(), SimpleMixture(), Ville(0.05), on_alarm=on_alarm)
+    monitor = Monitor(Precomputed(), SimpleMixture(), Ville(0.05), on_alarm=on_alarm)
     path = monitor.extend(p[:250])
     steps = [monitor.update(value) for value in p[250:].tolist()]
     assert contracts.same_bits(np.concatenate([path.p, [step.p for step in steps]]), p)
@@ -381,12 +381,12 @@ def test_given_p_values_are_bet_on_as_they_are(on_alarm: str) -> None:
 
 
 def test_given_p_values_must_be_fresh_and_are_not_ranked() -> None:
-    used = Given()
+    used = Precomputed()
     used.update(0.5)
     with pytest.raises(ValueError, match="measure must be fresh, got p-values of which 1 "):
         Monitor(used)
     with pytest.raises(ValueError, match="measure must be a measure"):
-        PValues(Given())  # type: ignore[arg-type]
+        PValues(Precomputed())  # type: ignore[arg-type]
 
 
 def test_a_monitor_that_starts_in_mid_stream_draws_the_thetas_of_its_positions() -> None:

@@ -272,7 +272,7 @@ FORGED: list[tuple[str, int, tuple[Any, ...], float, str]] = [
     ("Beta", 0, (2, 3), -1e-9, "weights must be numbers of at least 0 that sum to 1"),
     ("Beta", 0, (2, 12), 1e-9, "weights must be 0 in the padding"),
     ("Beta", 1, (0,), 0.0, "total must lie in"),
-    ("Tree", 0, (3, 0), -1.0, "counts must be whole numbers"),
+    ("Tree", 0, (3, 0), -1.0, "counts must be integers"),
     ("Tree", 0, (3, 0), 7.0, "counts and odds must be"),
     ("Tree", 0, (0, 0), 1e6, "counts and odds must be"),
     ("Tree", 0, (3, 1), 1.5, "counts and odds must be"),
@@ -314,7 +314,7 @@ ALTERED: list[tuple[str, tuple[Any, ...], float, str]] = [
     ("totals", (6,), 0.0, "total must be that of the shares"),
     ("totals", (7,), -1.0, "total must lie in"),
     ("totals", (8,), 9.0, "total must be that of the shares"),
-    ("mixture", (0,), 0.5, "n must be whole numbers"),
+    ("mixture", (0,), 0.5, "n must be integers"),
     ("rough", (1, 0), 201.0, "counts and odds must be"),
     ("smooth", (1, 1), 1e100, "counts and odds must be"),
 ]

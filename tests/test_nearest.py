@@ -19,7 +19,7 @@ import naive
 from contracts import settled
 from exchangeable import native
 from exchangeable.measures import NearestNeighbour
-from exchangeable.measures.rows import BLOCK
+from exchangeable.measures.neighbour_store import BLOCK
 
 Floats = NDArray[np.float64]
 WIDTHS = [1, 2, 7, 8, 9, 64, 127, 128, 129, 130, 256, 300, 784]

@@ -18,8 +18,8 @@ import contracts
 import naive
 from contracts import settled
 from exchangeable import measures, native
+from exchangeable.measures.neighbour_store import BLOCK, Rows
 from exchangeable.measures.neighbours import Neighbours
-from exchangeable.measures.rows import BLOCK, Rows
 from exchangeable.protocols import Ranks
 from test_nearest import adversarial, gaussian
 
@@ -73,7 +73,7 @@ def ranked(family: Family, X: Any, y: Any, sizes: Sequence[int] = ()) -> tuple[l
 
 
 def judged(family: Family, X: Any, y: Sequence[Any], steps: Sequence[int]) -> dict[int, tuple[int, int, int]]:
-    """The ranks after the given numbers of examples, all scores made anew."""
+    """The ranks after the given numbers of examples, all scores made again."""
     squared = naive.squares(X)
     return {
         n: naive.ranked(family.scores(squared[:n, :n], y[:n], family.k), y[:n] if family.within else None)
@@ -499,7 +499,7 @@ def test_no_table_of_all_distances_is_kept(family: Family) -> None:
 @each
 @pytest.mark.parametrize("k", [0, -1, 1.5, 2.0, math.nan, "3", None, True, [3], 1001])
 def test_k_is_a_whole_number(family: Family, k: Any) -> None:
-    with pytest.raises(ValueError, match=r"^k must be a whole number from 1 to 1000, got "):
+    with pytest.raises(ValueError, match=r"^k must be an integer from 1 to 1000, got "):
         family.make(k)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from exchangeable import Given, Martingale, Monitor, PValues, alarms, bets, measures
-from exchangeable.monitors import Monitors
+from exchangeable import Martingale, Monitor, Precomputed, PValues, alarms, bets, measures
+from exchangeable.keyed import Monitors
 
 Floats = NDArray[np.float64]
 FIXTURE = Path(__file__).parent / "data" / "numba.npz"
@@ -163,7 +163,7 @@ def keyed(bet: str, measure: Any, p: Floats) -> Floats:
     recipe = Monitor(measure, made(bets, bet), alarms.Cusum(2000.0), on_alarm="restart")
     monitors, found = Monitors(recipe, seed=3), []
     for call in np.array_split(np.arange(3000), 3):
-        rows = monitors.extend(call % 5, call // 5, p[3, call] if isinstance(measure, Given) else p[5, call])
+        rows = monitors.extend(call % 5, call // 5, p[3, call] if isinstance(measure, Precomputed) else p[5, call])
         found.append(rows.log_value)
     return np.concatenate(found)[::10] / math.log(10.0)
 
@@ -196,7 +196,7 @@ NUMBERS: dict[str, Callable[[Floats], NDArray[Any]]] = {
     **{f"wide {measure}": partial(ranks, measure, wide) for measure in MEASURES if "Value" not in measure},
     "p-values": p_values,
     **{f"keyed {bet}": partial(keyed, bet, measures.Value()) for bet in KEYED},
-    **{f"keyed p-values {bet}": partial(keyed, bet, Given()) for bet in ("CompositeJumper()", "SimpleMixture()")},
+    **{f"keyed p-values {bet}": partial(keyed, bet, Precomputed()) for bet in ("CompositeJumper()", "SimpleMixture()")},
     **{f"events {alarm}": partial(events, alarm) for alarm in ("Ville(0.5)", "Cusum(20.0)", "ShiryaevRoberts(60.0)")},
 }
 

@@ -9,10 +9,11 @@ import pytest
 from scipy.stats import kstest
 
 import naive
-from exchangeable import datasets, paper
 from exchangeable.bets import Power
-from exchangeable.datasets import Dataset
+from exchangeable.martingale import LN10
 from exchangeable.measures import NearestNeighbour
+from exchangeable.research import datasets, paper
+from exchangeable.research.datasets import Dataset
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason="the paper's datasets are not on this machine")
@@ -34,7 +35,7 @@ def test_original_order_agrees_with_r_to_the_spread_of_theta(name: str) -> None:
     result = paper.run(name, paper.READERS[name](SHARED), "original", SEEDS)
     for row in paper.rows(result):
         mean, deviation = R_VALUES[name, "original", row.n][row.martingale]
-        ours = result.log_value[row.martingale][:, row.n - 1] / paper.LN10
+        ours = result.log_value[row.martingale][:, row.n - 1] / LN10
         error = deviation * np.sqrt(2.0 / SEEDS)  # of the difference of two means of 20
         assert abs(ours.mean() - mean) < 4.0 * error
         assert deviation / 2.5 < ours.std(ddof=1) < deviation * 2.5
@@ -56,7 +57,7 @@ def test_published_values_are_near() -> None:
 def test_satellite_peak() -> None:
     """The simple mixture peaks near 10^11.4 about n = 2420, then falls."""
     result = paper.run("satellite", datasets.satellite(SHARED), "original", 3)
-    path = result.log_value["simple mixture"][0] / paper.LN10
+    path = result.log_value["simple mixture"][0] / LN10
     assert abs(path.argmax() - 2420) < 60
     assert abs(path.max() - 11.4) < 0.6
 
@@ -79,7 +80,7 @@ def test_rows_of_a_run() -> None:
     rows = paper.rows(result)
     assert [row.martingale for row in rows] == ["simple mixture", "plug-in"]
     for row in rows:
-        final = result.log_value[row.martingale][:, -1] / paper.LN10
+        final = result.log_value[row.martingale][:, -1] / LN10
         assert (row.n, row.seeds, row.order) == (300, 5, "shuffled")
         assert (row.min_log10, row.max_log10) == (final.min(), final.max())
         assert row.median_log10 == np.median(final)

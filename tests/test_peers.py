@@ -12,8 +12,9 @@ import pytest
 import peers
 import validity
 from entry_points import SCENARIOS, TEMPTING
-from exchangeable import alarms, bets, catalogue, certificate, measures
+from exchangeable import alarms, bets, catalogue, measures
 from exchangeable.protocols import Bet, Floats
+from exchangeable.research import certificate
 
 
 def test_peers_have_names_of_their_own() -> None:

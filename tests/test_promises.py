@@ -15,9 +15,9 @@ from scipy import stats
 import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
+from exchangeable.data.canonical import column_stream, table_seed
+from exchangeable.data.frames import assemble, gather
 from exchangeable.monitor import BetWarning, default_bet
-from exchangeable.results.canonical import column_stream, table_seed
-from exchangeable.results.frames import assemble, gather
 
 # ------------------------------------------------------------------ the bet follows the alarm
 
@@ -140,8 +140,8 @@ def test_a_constant_column_changes_nothing() -> None:
     for more in ({"c": np.ones(200)}, {"c": ["a"] * 200}, {"b": [0.0] * 200, "c": [True] * 200}):
         result = ex.test({**more, "x": x})
         assert (result.measure, result.p_value) == (alone.measure, alone.p_value)
-        assert ex.check_split(x[:100], x[100:]).p_value == pytest.approx(
-            ex.check_split(*({"x0": half, "c": [1.0] * 100} for half in (x[:100], x[100:]))).p_value
+        assert ex.compare(x[:100], x[100:]).p_value == pytest.approx(
+            ex.compare(*({"x0": half, "c": [1.0] * 100} for half in (x[:100], x[100:]))).p_value
         )
     assert ex.test({"x": x, "y": [1.5] * 200}, "y").rejected_by == ["x"]  # a constant label leaves the column
     frame = mixed()
@@ -225,4 +225,4 @@ def test_nothing_says_ever_of_a_table(words: str) -> None:
 
 def test_dir_has_all_public_names() -> None:
     assert dir(ex) == sorted(ex.__all__)
-    assert {"test", "check_split", "save", "load"} <= set(dir(ex))
+    assert {"test", "compare", "save", "load"} <= set(dir(ex))

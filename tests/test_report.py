@@ -24,13 +24,13 @@ from chromium import HOSTILE, Open, browser, tab
 from conftest import Run
 from exchangeable import alarms, bets, measures, plots
 from exchangeable import protocols as pr
-from exchangeable.results import figures, report
-from exchangeable.results.explanation import Change, Explanation, FeatureEvidence, Odd
-from exchangeable.results.lines import Line
-from exchangeable.results.result import Parts, Result
-from exchangeable.results.verdict import capital, words
+from exchangeable.analysis import figures, report
+from exchangeable.analysis.columns import Line
+from exchangeable.analysis.explain import Change, Explanation, FeatureEvidence, Odd
+from exchangeable.analysis.result import Parts, Result
+from exchangeable.analysis.verdict import capital, words
+from exchangeable.data.files import Group, Table
 from exchangeable.shift import Evidence, Shift
-from exchangeable.tables import Group, Table
 from test_page import CONTRAST
 
 __all__ = ["browser", "tab"]  # fixtures
@@ -158,7 +158,7 @@ def real() -> Result:
 @cache
 def split() -> Result:
     X = moved()
-    return ex.check_split(X[:240], X[240:], (["a", "b"] * 120, ["a", "b"] * 80))
+    return ex.compare(X[:240], X[240:], (["a", "b"] * 120, ["a", "b"] * 80))
 
 
 @cache
@@ -396,7 +396,7 @@ def test_an_alarm_without_a_level_draws_none() -> None:
     assert "no level is drawn" in text
     assert "the alarm, at" not in text
     assert "alpha" not in check(report.card(cusum()), CARD).text
-    assert "After each alarm the test begins anew with a capital of 1." in check(written("restarts")).text
+    assert "After each alarm the test begins again with a capital of 1." in check(written("restarts")).text
 
 
 def test_what_repeats_a_result_does() -> None:
@@ -405,7 +405,7 @@ def test_what_repeats_a_result_does() -> None:
     found = [
         ex.test(X, measure=measures.NearestDistance(3), bet=bets.Power(0.9), alpha=0.02, seed=5, scale="deviation"),
         ex.test(X),
-        ex.check_split(X[:240], X[240:], bet=bets.SimpleMixture(), columns="none"),
+        ex.compare(X[:240], X[240:], bet=bets.SimpleMixture(), columns="none"),
     ]
     for one in found:
         called = report.repeats(one)
@@ -594,7 +594,7 @@ def test_the_style_of_a_card_does_not_leak() -> None:
 
 
 def test_the_style_sheet_is_in_the_package_and_knows_every_colour() -> None:
-    style = files("exchangeable.results").joinpath("report.css").read_text("utf-8")
+    style = files("exchangeable.analysis").joinpath("report.css").read_text("utf-8")
     for variable in set(figures.PALETTE.values()) | set(re.findall(r"var\((--[\w-]+)", style)):
         assert style.count(f"{variable}:") == 3, variable  # light, and dark by two ways
     used = set(re.findall(r"(?<!&)#[0-9a-f]{6}", figures.capital(rejected(), rejected().explain().change)))

@@ -77,7 +77,7 @@ def test_rounding_of_single_precision_keeps_12_bits(values: list[float]) -> None
 def test_rounding_by_hand() -> None:
     assert rounded(np.array([0.1, 1.5, 2.0**-40])).tolist() == [429496730 / 2**32, 1.5, 0.0]
     assert rounded(np.array([2.0**-40]), 2.0**-40).tolist() == [2.0**-40]
-    assert rounded(np.arange(2**32 - 9, 2**32 + 1)).tolist() == list(range(2**32 - 9, 2**32 + 1))  # whole numbers
+    assert rounded(np.arange(2**32 - 9, 2**32 + 1)).tolist() == list(range(2**32 - 9, 2**32 + 1))  # integers
     assert rounded(np.array([1 / 3], np.float16)).tolist() == [21 / 64]
     numbers = np.array([math.nan, math.inf, -math.inf])
     assert same_bits(rounded(numbers), numbers)  # refused elsewhere

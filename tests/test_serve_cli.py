@@ -107,7 +107,7 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         for words, clue in (
-            (["--config", "bad.toml"], "bad.toml: limits.batch must be a whole number from 1"),
+            (["--config", "bad.toml"], "bad.toml: limits.batch must be an integer from 1"),
             (["--config", "missing.toml"], "missing.toml"),
             (["--db", "no/where/s.db"], "no/where"),
             (["--db", "text.db"], "text.db"),

@@ -18,7 +18,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 import exchangeable as ex
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.catalogue import BETS
-from exchangeable.service.settings import Limits, Retention, Settings
+from exchangeable.service.server_config import Limits, Retention, Settings
 from serving import JSON, NDJSON, Served, numbered, served
 
 LN10 = math.log(10.0)
@@ -195,7 +195,7 @@ def test_the_state_is_the_librarys_bit_for_bit(server: Served, kind: str) -> Non
 def test_p_values_are_taken_as_they_are(server: Served) -> None:
     server.create("a", measure={"kind": "p-values"}, bet={"kind": "simple-mixture"})
     p = [float(value) for value in np.random.default_rng(2).beta(0.5, 1.0, 100)]
-    monitor = ex.Monitor(ex.Given(), bets.SimpleMixture())
+    monitor = ex.Monitor(ex.Precomputed(), bets.SimpleMixture())
     monitor.extend(p)
     assert server.take("a", numbered(p))["state"] == state_of(monitor)
     reply = server.send("a", numbered([0.0], 101))

@@ -17,10 +17,10 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 import exchangeable as ex
 from exchangeable import bets
 from exchangeable.service import store
-from exchangeable.service.configuration import configuration
+from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.run import Refused, serve
-from exchangeable.service.settings import Retention, Settings
-from exchangeable.service.wire import Batch, Extras
+from exchangeable.service.server_config import Retention, Settings
+from exchangeable.service.stream_config import configuration
 from serving import Served, numbered, served
 
 LN10 = math.log(10.0)

@@ -28,13 +28,13 @@ from hypothesis import given
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from contracts import settled
-from exchangeable.service import access, feed, wire
+from exchangeable.service import access, events, parsing
 from exchangeable.service.app import application
-from exchangeable.service.doors import POLICY
+from exchangeable.service.middleware import POLICY
 from exchangeable.service.page import page_files
 from exchangeable.service.problems import Problem
 from exchangeable.service.run import Refused, serve
-from exchangeable.service.settings import Limits, Settings
+from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import Store, open_database
 from web import Reply, read, serving
 
@@ -366,7 +366,7 @@ def drained(line: socket.socket, seconds: float) -> bool:
 def test_a_revoked_token_reads_no_more_events(
     service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, busy: bool
 ) -> None:
-    monkeypatch.setattr(feed, "HEARTBEAT", 0.3)
+    monkeypatch.setattr(events, "HEARTBEAT", 0.3)
     service.stream("watched")
     token = grant(service.database, "read")
     stop = threading.Event()
@@ -409,7 +409,7 @@ def deserted(service: Service) -> bool:
     """Whether all readers have left, for a while: some may be on their way in yet."""
     end, empty = time.monotonic() + 10.0, 0
     while empty < 10 and time.monotonic() < end:
-        empty = 0 if service.app.state.feed.readers else empty + 1
+        empty = 0 if service.app.state.events.readers else empty + 1
         time.sleep(0.05)
     return empty == 10
 
@@ -1144,7 +1144,7 @@ def lawful(problem: Problem) -> None:
 @given(st.binary(max_size=60) | batches(), st.booleans())
 def test_the_parser_refuses_or_agrees_with_another(body: bytes, many: bool) -> None:
     try:
-        batch = wire.observations(body, many=many, batch=3, width=5, text=4)
+        batch = parsing.observations(body, many=many, batch=3, width=5, text=4)
     except Problem as problem:
         lawful(problem)
         return
@@ -1170,7 +1170,7 @@ def test_the_parser_refuses_or_agrees_with_another(body: bytes, many: bool) -> N
 )
 def test_the_parser_of_labels_refuses_or_agrees(body: bytes) -> None:
     try:
-        (label,) = wire.labels(body, many=False)
+        (label,) = parsing.labels(body, many=False)
     except Problem as problem:
         lawful(problem)
         return
@@ -1187,7 +1187,7 @@ def test_the_parser_of_labels_refuses_or_agrees(body: bytes) -> None:
 )
 def test_the_parser_of_objects_refuses_or_agrees(body: bytes) -> None:
     try:
-        value = wire.json_object(body, 4)
+        value = parsing.json_object(body, 4)
     except Problem as problem:
         lawful(problem)
         return

@@ -18,8 +18,8 @@ from scipy.stats import binomtest
 
 import contracts
 import naive
-from exchangeable import Given, Monitor, alarms, bets, measures
-from exchangeable.results import test as one_call
+from exchangeable import Monitor, Precomputed, alarms, bets, measures
+from exchangeable.analysis import test as one_call
 
 pytest.importorskip("sklearn")
 
@@ -154,9 +154,9 @@ def test_amounts_beyond_floating_point() -> None:
 
 
 def test_bankruptcy_is_a_value() -> None:
-    test = ExchangeabilityTest(Given(), bets.Histogram(2)).fit([[1.0]])
+    test = ExchangeabilityTest(Precomputed(), bets.Histogram(2)).fit([[1.0]])
     assert test.n_samples_seen_ == 1
-    ruined = ExchangeabilityTest(Given(), bets.Power(3.0)).fit(np.full((2000, 1), 1e-5))
+    ruined = ExchangeabilityTest(Precomputed(), bets.Power(3.0)).fit(np.full((2000, 1), 1e-5))
     assert isinstance(ruined.e_value_, Decimal)
     assert (ruined.anytime_p_, ruined.log10_max_) == (1.0, 0.0)
     assert 0 < ruined.e_value_ < Decimal("1e-4000")
@@ -253,7 +253,7 @@ def test_sparse_tables_are_refused() -> None:
 
 def test_p_values_brought_along() -> None:
     p = 1.0 - RNG.random(50)
-    assert ExchangeabilityTest(Given()).fit(p[:, np.newaxis]).p_values_.tolist() == p.tolist()
+    assert ExchangeabilityTest(Precomputed()).fit(p[:, np.newaxis]).p_values_.tolist() == p.tolist()
 
 
 def test_names_of_columns() -> None:

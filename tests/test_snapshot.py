@@ -27,7 +27,7 @@ import contracts
 import exchangeable
 import fuzz_snapshot
 from contracts import settled
-from exchangeable import Given, LateLabels, Martingale, Monitor, PValues, alarms, bets, measures, native, snapshot
+from exchangeable import LateLabels, Martingale, Monitor, Precomputed, PValues, alarms, bets, measures, native, snapshot
 from exchangeable.measures.pools import Pool
 from exchangeable.protocols import Path as Steps
 from exchangeable.protocols import Step
@@ -110,7 +110,7 @@ def test_a_monitor_of_labelled_examples_continues(make: Callable[[], Any], on_al
 def test_p_values_and_a_martingale_continue() -> None:
     p = 1.0 - RNG.random(200)
     given, martingale, pvalues = (
-        Monitor(Given(), start=7),
+        Monitor(Precomputed(), start=7),
         Martingale(bets.Tree(4)),
         PValues(measures.Value(), stream=3),
     )
@@ -235,7 +235,7 @@ def test_everything_under_contract_is_in_the_table() -> None:
         case.make() for cases in (contracts.BETS, contracts.MEASURES, contracts.ALARMS) for case in cases.values()
     ]
     public = [kind for name, kind in objects.classes().items() if not name.startswith("_")]
-    assert {type(thing) for thing in things} | {Given, LateLabels, Martingale, Monitor, PValues} == set(public)
+    assert {type(thing) for thing in things} | {Precomputed, LateLabels, Martingale, Monitor, PValues} == set(public)
 
 
 PLAIN: list[Any] = [
@@ -564,8 +564,8 @@ FLOATS = JUMPER["float64.npy"]
         (_head(arrays=[["float64", [3]]] * 2), r"arrays\[1\] must lie in the archive"),
         (_head(arrays=[["float64", [3]], ["float64", [0]]]), "arrays must all belong to the state, got number 1"),
         (_head(arrays=[["float64", [3]], ["float64", [2**70, 0]]]), r"arrays\[1\] must have a shape that fits"),
-        (_head(arrays=[["float64", [-1, -3]]]), r"arrays\[0\] must have a shape of whole numbers"),
-        (_head(arrays=[["float64", [3.0]]]), r"arrays\[0\] must have a shape of whole numbers"),
+        (_head(arrays=[["float64", [-1, -3]]]), r"arrays\[0\] must have a shape of integers"),
+        (_head(arrays=[["float64", [3.0]]]), r"arrays\[0\] must have a shape of integers"),
         (_head(arrays=[["float64", [1] * 9 + [3]]]), r"arrays\[0\] must have a shape"),
         (_head(arrays=[["object", [3]]]), r"arrays\[0\] must lie in the archive"),
         (_head(arrays=[[["float64"], [3]]]), r"arrays\[0\] must lie in the archive"),
@@ -688,7 +688,7 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
         _put("with", "epsilon")({"float": "0.5"}),
         "state.with|state.epsilon must be inf, -inf or nan",
     ),
-    (lambda: bets.Power(0.5), _put("with", "epsilon")({"int": "0.5"}), "state.epsilon must be a whole number"),
+    (lambda: bets.Power(0.5), _put("with", "epsilon")({"int": "0.5"}), "state.epsilon must be an integer"),
     (lambda: bets.Power(0.5), _put("with", "epsilon")({"bytes": "0"}), "state.epsilon must be bytes"),
     (lambda: bets.Power(0.5), _put("with", "epsilon")({"numpy": ["int8", 300]}), "state.epsilon must be a scalar"),
     (lambda: bets.Power(0.5), _put("with", "epsilon")({"numpy": ["V8", 300]}), "state.epsilon must be a scalar"),
@@ -706,8 +706,8 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (lambda: bets.Power(0.5), _put("with", "update")(1), "state: it must have epsilon, got epsilon, update"),
     (lambda: bets.Power(0.5), lambda state, arrays: state["with"].clear(), "state must be the state of bets.Power"),
     (lambda: bets.Tree(4), _put("with", "depth")(24), r"state: _state\[0\] must be an array of float64 and shape"),
-    (lambda: bets.Tree(4), _put("with", "depth")(10**9), "state: depth must be a whole number"),
-    (lambda: bets.Tree(4), _put("with", "depth")({"tuple": []}), "state: depth must be a whole number"),
+    (lambda: bets.Tree(4), _put("with", "depth")(10**9), "state: depth must be an integer"),
+    (lambda: bets.Tree(4), _put("with", "depth")({"tuple": []}), "state: depth must be an integer"),
     (lambda: bets.Tree(4), _put("with", "_state")([]), "state: _state must be like"),
     (
         lambda: bets.Histogram(8),
@@ -715,11 +715,11 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
         r"state: _state\[0\] must be an array of float64 and shape",
     ),
     (lambda: bets.Histogram(8), _in_array(0, 3)(math.nan), r"state: _state\[0\] must hold numbers, got nan"),
-    (lambda: bets.Histogram(8), _in_array(0, 3)(-1.0), "state: counts must be whole numbers from 0 on, got -1"),
+    (lambda: bets.Histogram(8), _in_array(0, 3)(-1.0), "state: counts must be integers from 0 on, got -1"),
     (lambda: bets.SimpleJumper(), _in_array(0, 0)(0.5), "state: shares must be numbers of at least 0 that sum to 1"),
     (lambda: bets.Idle(), _put("with", "n")(0), "state: it must have no attributes, got n"),
-    (lambda: alarms.Cusum(9), _put("with", "n")(-1), "state: n must be a whole number from 0"),
-    (lambda: alarms.Cusum(9), _put("with", "n")(2**60), "state: n must be a whole number from 0"),
+    (lambda: alarms.Cusum(9), _put("with", "n")(-1), "state: n must be an integer from 0"),
+    (lambda: alarms.Cusum(9), _put("with", "n")(2**60), "state: n must be an integer from 0"),
     (lambda: alarms.Cusum(9), _put("with", "period")(1.0), "state: period must lie in"),
     (_difference, _in_array(0, 2)(7.0), "state: _state must hold a place in a ring of 7, got 7"),
     (_difference, _in_array(0, 2)(-1.0), "state: _state must hold a place in a ring of 7, got -1"),
@@ -743,12 +743,12 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_plugin, _in_array(6, 0)(1.0), "state: blocks must sum up the grid"),
     (_numbers, _in_array(1, 0)(9.0), "state: scores must be finite numbers in increasing order"),
     (_numbers, _in_array(1, 4)(math.inf), "state: scores must be finite numbers in increasing order"),
-    (_numbers, _in_array(0, 0)(0), "state: counts must be whole numbers from 1 on"),
-    (_numbers, _in_array(0, 0)(2**62), "state: counts must be whole numbers from 1 on"),
+    (_numbers, _in_array(0, 0)(0), "state: counts must be integers from 1 on"),
+    (_numbers, _in_array(0, 0)(2**62), "state: counts must be integers from 1 on"),
     (_numbers, _put("with", "counts")({"array": 1}), "state: counts must be an array of int64"),
     (_binned, _in_array(2, 0)(0.5), "state: scores must be numbers of bins, 0 to 3, got others"),
     (_binned, _in_array(2, -1)(4.0), "state: scores must be numbers of bins, 0 to 3, got others"),
-    (_binned, _put("with", "bins")(2**21), "state: bins must be a whole number from 2"),
+    (_binned, _put("with", "bins")(2**21), "state: bins must be an integer from 2"),
     (_binned, _put("with", "bins")(None), "state: edges must be None without bins"),
     (_binned, _in_array(1, 0)(9.0), "state: edges must be 1 to 3 increasing numbers"),
     (
@@ -761,7 +761,7 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_neighbours, _put("with", "labels")([None]), "state: y must hold a label"),
     (_neighbours, _put("with", "scale")(3.0), "state: scale must be a power of two"),
     (_neighbours, _put("with", "scale")({"float": "inf"}), "state: scale must be a power of two"),
-    (_neighbours, _put("with", "centred_at")(6), "state: centred_at must be a whole number from 0 to 5"),
+    (_neighbours, _put("with", "centred_at")(6), "state: centred_at must be an integer from 0 to 5"),
     (_neighbours, _in_array(0, 0, 0)(1e200), "state: X must hold finite numbers"),
     (_neighbours, _in_array(2, 0)(math.inf), "state: centre must hold finite numbers"),
     (_neighbours, _in_array(4, 0, 0, 0)(-1.0), "state: near must hold squared distances in increasing order"),
@@ -778,7 +778,7 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_monitor, _put("with", "alarm")({"class": "bets.Idle", "with": {}}), "state: alarm must be that of a monitor"),
     (_monitor, _put("with", "pvalues")({"class": "bets.Idle", "with": {}}), "state: pvalues must be that of a monitor"),
     (_monitor, _put("with", "martingale", "with", "bet")(3), "state.martingale: bet must have log_density"),
-    (_monitor, _put("with", "pvalues", "with", "seed")(-1), "state.pvalues: seed must be a whole number"),
+    (_monitor, _put("with", "pvalues", "with", "seed")(-1), "state.pvalues: seed must be an integer"),
     (_monitor, _put("with", "last")("x"), "state: last must be like None"),
     (_monitor, _put("with", "_low")(0), "state: _low must be like 0.0, got 0"),
     (_monitor, _put("with", "_broken")(0), "state: _broken must be like False, got 0"),
@@ -850,7 +850,7 @@ def test_the_trial_of_forged_snapshots_can_fail(
     assert "FAILED bet Idle: " in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------ pools, planted anew
+# ------------------------------------------------------------------ pools, planted again
 
 
 @pytest.mark.parametrize("distinct", [0, 1, 63, 64, 65, 96, 97, 145, 3071, 3072, 3073, 4096, 4097, 20_000])

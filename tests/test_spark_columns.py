@@ -220,7 +220,7 @@ def test_orders_keep_their_type_or_are_counted(spark: SparkSession) -> None:
         assert door.schema["order"].dataType == df.schema["o"].dataType
         own.append(door.select(F.col("order").cast("string"), "bad"))
         if count is None:
-            with pytest.raises(ValueError, match=r"^order must be a column of whole numbers, dates or timestamps"):
+            with pytest.raises(ValueError, match=r"^order must be a column of integers, dates or timestamps"):
                 admitted(df, **ROLES, sequence=True)
         else:
             counted.append(admitted(df, **ROLES, sequence=True).select("order", "bad"))
@@ -319,21 +319,21 @@ def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
         ),
         (
             {"key": "x"},
-            "key must be a column of text, whole numbers or binary: cast it to string, got 'x' of type double",
+            "key must be a column of text, integers or binary: cast it to string, got 'x' of type double",
         ),
         (
             {"key": "d"},
-            "key must be a column of text, whole numbers or binary: cast it to string, got 'd' of type date",
+            "key must be a column of text, integers or binary: cast it to string, got 'd' of type date",
         ),
         ({"key": 3}, "key must be the name of a column, got 3"),
         (
             {"order": "t"},
-            "order must be a column of whole numbers, numbers, dates or timestamps: cast it (text would stand in the"
+            "order must be a column of integers, numbers, dates or timestamps: cast it (text would stand in the"
             " order of its letters), got 't' of type string",
         ),
         (
             {"order": "x", "sequence": True},
-            "order must be a column of whole numbers, dates or timestamps: cast it to bigint or timestamp, got 'x' of"
+            "order must be a column of integers, dates or timestamps: cast it to bigint or timestamp, got 'x' of"
             " type double",
         ),
         (
@@ -350,7 +350,7 @@ def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
         ({"features": ["x", "x"]}, "features must name each column once, got ['x', 'x']"),
         (
             {"label": "e"},
-            "label must be a column of text, whole numbers, numbers or booleans: cast it to string or double, got 'e'"
+            "label must be a column of text, integers, numbers or booleans: cast it to string or double, got 'e'"
             " of type decimal(5,2)",
         ),
     ],

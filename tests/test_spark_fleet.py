@@ -21,7 +21,7 @@ from exchangeable import bets
 from exchangeable.fleet import adjusted, e_bh, log_threshold
 from exchangeable.spark import fleet_report
 from exchangeable.spark import test_streams as tested
-from exchangeable.spark.evidence import _least
+from exchangeable.spark.fleet import _least
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from exchangeable import Monitor, alarms, bets, measures
 from exchangeable.monitor import BetWarning
-from exchangeable.pvalues import Given
+from exchangeable.pvalues import Precomputed
 from exchangeable.spark import fleet_report, refusal, stream_seed
 from exchangeable.spark import test_streams as of_spark
 
@@ -188,8 +188,8 @@ def _plain(key: Any) -> str:
 
 def test_given_p_values(spark: SparkSession) -> None:
     rows = table(np.random.default_rng(4), 5, 30).assign(p=lambda rows: (rows.b.abs() % 1.0) + 1e-9)
-    found = collected(seeded(shuffled(spark, rows), "k", "o", "p", measure=Given()))
-    assert found == expected(rows, "p", measure=Given())
+    found = collected(seeded(shuffled(spark, rows), "k", "o", "p", measure=Precomputed()))
+    assert found == expected(rows, "p", measure=Precomputed())
 
 
 # ------------------------------------------------------------------ the seed, and the bet
@@ -315,9 +315,9 @@ def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
     [
         ({"bad": "drop"}, "bad must be 'fail' or 'report', got 'drop'"),
         ({"on_alarm": "stop"}, "on_alarm must be 'latch' or 'restart', got 'stop'"),
-        ({"seed": -1}, "seed must be a whole number from 0 to 9223372036854775807, got -1"),
-        ({"seed": 2**63}, "seed must be a whole number from 0 to 9223372036854775807, got 9223372036854775808"),
-        ({"partitions": 0}, "partitions must be a whole number from 1 to 1000000, got 0"),
+        ({"seed": -1}, "seed must be an integer from 0 to 9223372036854775807, got -1"),
+        ({"seed": 2**63}, "seed must be an integer from 0 to 9223372036854775807, got 9223372036854775808"),
+        ({"partitions": 0}, "partitions must be an integer from 1 to 1000000, got 0"),
         ({"order": "k"}, "order must be a column of"),
         ({"order": "o", "key": "o"}, "key and order must be two columns, got 'o' for both"),
         ({"key": "alarm"}, "key must not be called 'alarm', as a column of the result is: rename it"),

@@ -242,10 +242,10 @@ def test_arguments(spark: SparkSession) -> None:
         (("nobody", "x", "y"), {}, "order must name one of the columns"),
         (("t", "x", None), {}, "label must be the name of a column, got None"),
         (("t", [], "y"), {}, "features must name at least one column"),
-        (("t", "x", "y"), {"seed": -1}, "seed must be a whole number"),
-        (("t", "x", "y"), {"seed": 2**63}, "seed must be a whole number from 0 to 9223372036854775807"),
-        (("t", "x", "y"), {"block": 0}, "block must be a whole number from 1"),
-        (("t", "x", "y"), {"block": 2.5}, "block must be a whole number from 1"),
+        (("t", "x", "y"), {"seed": -1}, "seed must be an integer"),
+        (("t", "x", "y"), {"seed": 2**63}, "seed must be an integer from 0 to 9223372036854775807"),
+        (("t", "x", "y"), {"block": 0}, "block must be an integer from 1"),
+        (("t", "x", "y"), {"block": 2.5}, "block must be an integer from 1"),
     ]
     for arguments, options, law in refusals:
         with pytest.raises(ValueError, match=f"^{law}"):

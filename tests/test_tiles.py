@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import naive
 from contracts import settled
 from exchangeable.measures import NearestNeighbour
-from exchangeable.measures.rows import BLOCK, encode
+from exchangeable.measures.neighbour_store import BLOCK
 from exchangeable.measures.tiles import (
     LONGEST,
     MEMORY,
@@ -31,6 +31,7 @@ from exchangeable.measures.tiles import (
     search,
 )
 from exchangeable.protocols import Floats, Ranks
+from exchangeable.validation import encode_labels
 from test_nearest import exact_ties
 
 
@@ -39,7 +40,7 @@ class Bench:
 
     def __init__(self, X: Any, y: Iterable[Any], size: int) -> None:
         rows = np.asarray(X, np.float64)
-        codes = encode(list(y), {})[0]
+        codes = encode_labels(list(y), {})[0]
         self.width = rows.shape[1]
         self.blocks = [Block(rows[lo : lo + size], codes[lo : lo + size]).encode() for lo in range(0, len(rows), size)]
         self.tiles = Tiles(len(rows), size)
@@ -306,9 +307,9 @@ def test_sizes_of_blocks() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ValueError, match=r"^n must be a whole number from 0 to 2147483647, got 2147483648$"):
+    with pytest.raises(ValueError, match=r"^n must be an integer from 0 to 2147483647, got 2147483648$"):
         Tiles(2**31, 10)
-    with pytest.raises(ValueError, match=r"^size must be a whole number"):
+    with pytest.raises(ValueError, match=r"^size must be an integer"):
         Tiles(10, 0)
 
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
-from exchangeable.pvalues import Given
+from exchangeable.pvalues import Precomputed
 from exchangeable.watch import LineError, Reader, UsageError
 
 PROGRAM = [sys.executable, "-m", "exchangeable", "watch"]
@@ -121,9 +121,9 @@ def test_what_an_object_carries() -> None:
         (b'{"x": 1, "y": "' + b"a" * 257 + b'"}', "at most 256 characters"),
         (b'{"x": 1, "id": 5}', "id must be a text"),
         (b'{"x": 1, "id": ""}', "id must be a text"),
-        (b'{"x": 1, "seq": 0}', "seq must be a whole number from 1"),
-        (b'{"x": 1, "seq": true}', "seq must be a whole number"),
-        (b'{"x": 1, "seq": 1.0}', "seq must be a whole number"),
+        (b'{"x": 1, "seq": 0}', "seq must be an integer from 1"),
+        (b'{"x": 1, "seq": true}', "seq must be an integer"),
+        (b'{"x": 1, "seq": 1.0}', "seq must be an integer"),
         (b"\xff", "UTF-8"),
         (b"[" * 100_000, "nested"),
     ],
@@ -222,13 +222,13 @@ def test_every_measure_from_json_and_from_csv(run: Run, tmp_path: Path, measure:
 
 def test_p_values_and_bankruptcy(run: Run, tmp_path: Path) -> None:
     p = [0.5, 0.03, 1.0, 0.25]
-    monitor = ex.Monitor(Given(), bets.Power(0.5))
+    monitor = ex.Monitor(Precomputed(), bets.Power(0.5))
     done = run("watch", write(tmp_path / "p", p), "--measure", "p-values", "--bet", "power", "--epsilon", 0.5)
     assert records(done.out) == expected(monitor.extend(p), monitor)
     bad = run("watch", write(tmp_path / "bad", [*p, 0]), "--measure", "p-values")
     assert (bad.code, len(records(bad.out))) == (3, 4)
     assert bad.err == "exchangeable: line 5: p must be a number in (0, 1], got 0.0\n"
-    ruin = ex.Monitor(Given(), bets.Histogram())
+    ruin = ex.Monitor(Precomputed(), bets.Histogram())
     values = [0.99] * 400 + [0.001] * 3
     path = ruin.extend(values)
     done = run("watch", write(tmp_path / "ruin", values), "--measure", "p-values", "--bet", "histogram")

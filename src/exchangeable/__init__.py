@@ -16,21 +16,21 @@ from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
-from exchangeable.pvalues import Given, PValues, thetas
+from exchangeable.pvalues import Precomputed, PValues, thetas
 from exchangeable.shift import Shift, shift_test
 
 if TYPE_CHECKING:
-    from exchangeable import certificate, datasets, fleet, paper, plots, snapshot
-    from exchangeable.results import Result, check_split, test
+    from exchangeable import fleet, plots, research, snapshot
+    from exchangeable.analysis import Result, compare, test
     from exchangeable.snapshot import load, save
 
 __all__ = [
-    "Given",
     "LateLabels",
     "Martingale",
     "Monitor",
     "PValues",
     "Path",
+    "Precomputed",
     "Rank",
     "Ranks",
     "Result",
@@ -38,14 +38,12 @@ __all__ = [
     "Step",
     "alarms",
     "bets",
-    "certificate",
-    "check_split",
-    "datasets",
+    "compare",
     "fleet",
     "load",
     "measures",
-    "paper",
     "plots",
+    "research",
     "save",
     "shift_test",
     "snapshot",
@@ -60,10 +58,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"certificate", "datasets", "fleet", "paper", "plots", "snapshot"}:  # heavier, so only when asked for
+    if name in {"fleet", "plots", "research", "snapshot"}:  # heavier, so only when asked for
         return import_module(f"{__name__}.{name}")
     if name in {"load", "save"}:
         return getattr(import_module(f"{__name__}.snapshot"), name)
-    if name in {"Result", "check_split", "test"}:
-        return getattr(import_module(f"{__name__}.results"), name)
+    if name in {"Result", "compare", "test"}:
+        return getattr(import_module(f"{__name__}.analysis"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
-from exchangeable.protocols import Floats, called, in_interval, whole
+from exchangeable.protocols import Floats
+from exchangeable.validation import call_repr, check_integer, check_interval
 
 __all__ = ["Cusum", "Difference", "ShiryaevRoberts", "Ville"]
 SMALLEST = 1e-300  # so that 1/alpha is a number
@@ -37,12 +38,12 @@ class Ville:
     """
 
     def __init__(self, alpha: float = 0.01) -> None:
-        self.alpha: float = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
+        self.alpha: float = check_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
         if self.alpha < SMALLEST:
             raise ValueError(f"alpha must be at least {SMALLEST:g}, got {alpha}")
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @property
     def threshold(self) -> float:
@@ -61,7 +62,7 @@ class Ville:
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that begins anew after each alarm: k alarms have probability at most alpha^k."""
+        """The promise for a monitor that begins again after each alarm: k alarms have probability at most alpha^k."""
         return (
             f"On exchangeable data the chance of a false alarm after any one start is at most {self.alpha:g}, and the "
             f"expected number of false alarms, however long one watches, at most {self.alpha / (1.0 - self.alpha):.3g}."
@@ -84,7 +85,7 @@ class _Watching(ABC):
     period: float
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @property
     @abstractmethod
@@ -122,7 +123,7 @@ class _Watching(ABC):
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that begins anew after each alarm."""
+        """The promise for a monitor that begins again after each alarm."""
         return (
             f"On exchangeable data the mean time between false alarms is at least {self.period:g} examples, and their "
             f"expected number within n examples at most n/{self.period:g}."
@@ -204,8 +205,8 @@ class Difference(_Watching):
 
     def __init__(self, period: float = 10_000.0, *, window: int = 100, bound: float = 2.0) -> None:
         self.period: float = _period(period)
-        self.window: int = whole("window", window, 1, 10**8)
-        self.bound: float = in_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
+        self.window: int = check_integer("window", window, 1, 10**8)
+        self.bound: float = check_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
         most = self.window * (self.bound - 1.0)
         if most < self.threshold:
             raise ValueError(
@@ -232,7 +233,7 @@ class Difference(_Watching):
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that begins anew after each alarm."""
+        """The promise for a monitor that begins again after each alarm."""
         return (
             f"On exchangeable data the chance of a false alarm within n examples after any one start is at most "
             f"n/{self.period:g}, and the mean time between false alarms at least {0.5 * self.period:g} examples."
@@ -243,7 +244,7 @@ class Difference(_Watching):
 
 
 def _period(period: float) -> float:
-    return in_interval("period", period, 1.0, 1e300, "(1, 1e300]")
+    return check_interval("period", period, 1.0, 1e300, "(1, 1e300]")
 
 
 def _one(log_value: Any) -> float:

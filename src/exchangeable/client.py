@@ -23,7 +23,7 @@ from urllib.parse import quote
 from exchangeable import snapshot
 from exchangeable._extras import check, needed
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import in_interval, whole
+from exchangeable.validation import check_integer, check_interval
 
 check("client", "the client")
 with needed("client", "the client"):
@@ -86,7 +86,7 @@ class Client:
     def __init__(
         self, base_url: str, token: str | None = None, timeout: float = 30.0, *, patience: float = 60.0
     ) -> None:
-        self.patience: float = in_interval("patience", patience, 0.0, math.inf, "(0, inf]")
+        self.patience: float = check_interval("patience", patience, 0.0, math.inf, "(0, inf]")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http = httpx2.Client(base_url=base_url, headers=headers, timeout=timeout, follow_redirects=False)
 
@@ -185,9 +185,9 @@ class Stream:
 
     def __init__(self, client: Client, name: str, *, batch: int = 1000, age: float = 1.0, room: int = 100_000) -> None:
         self.name = name
-        self.batch: int = whole("batch", batch, 1, 10_000)
-        self.age: float = in_interval("age", age, 0.0, math.inf, "(0, inf]")
-        self.room: int = whole("room", room, self.batch, 10**9)
+        self.batch: int = check_integer("batch", batch, 1, 10_000)
+        self.age: float = check_interval("age", age, 0.0, math.inf, "(0, inf]")
+        self.room: int = check_integer("room", room, self.batch, 10**9)
         self._client = client
         self._path = _path(name)
         self._lines: list[str] = []  # observations without their numbers; the first _arrived of them have arrived

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
-from exchangeable.protocols import Floats, Integers, in_interval, whole
+from exchangeable.protocols import Floats, Integers
+from exchangeable.validation import check_integer, check_interval
 
 SHOWN = 5  # streams that a repr names
 LAW = "log_values must be numbers below inf (-inf is bankruptcy, and lawful)"
@@ -103,8 +104,8 @@ def e_bh(
 
     Reference: Wang and Ramdas (2022), *False discovery rate control with e-values*, section 4.
     """
-    level = in_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
-    unit = math.log(in_interval("base", base, 1.0, 1e300, "(1, 1e300]"))
+    level = check_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
+    unit = math.log(check_interval("base", base, 1.0, 1e300, "(1, 1e300]"))
     given, names = _fleet(log_values, stream, log_value)
     with np.errstate(over="ignore"):
         values = given * unit
@@ -157,7 +158,7 @@ def stream_seed(seed: int, key: str | int | bytes) -> int:
 
         BLAKE2b with a digest of 8 bytes, keyed with the seed, of b"s" + UTF-8, b"i" + decimal digits or b"b" + bytes
 
-    as a whole number (all little-endian, the seed in 8 bytes). So anyone can check a stream by itself, with
+    as an integer (all little-endian, the seed in 8 bytes). So anyone can check a stream by itself, with
     ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key))``. O(length of the key).
 
     >>> stream_seed(7, "a"), stream_seed(7, 1) == stream_seed(7, "1")
@@ -165,7 +166,7 @@ def stream_seed(seed: int, key: str | int | bytes) -> int:
 
     Reference: RFC 7693.
     """
-    name = whole("seed", seed, 0, 2**64 - 1).to_bytes(8, "little")
+    name = check_integer("seed", seed, 0, 2**64 - 1).to_bytes(8, "little")
     return int.from_bytes(hashlib.blake2b(_tagged(key), digest_size=8, key=name).digest(), "little")
 
 
@@ -176,7 +177,7 @@ def _tagged(key: str | int | bytes) -> bytes:
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and -(2**63) <= key < 2**63:
         return b"i%d" % int(key)
     if not isinstance(key, str):
-        raise ValueError(f"key must be text, bytes or a whole number of 64 bits, got {_shown(key)}")
+        raise ValueError(f"key must be text, bytes or an integer of 64 bits, got {_shown(key)}")
     try:
         return b"s" + key.encode()
     except UnicodeEncodeError:
@@ -296,7 +297,7 @@ def _mapped(given: Mapping[Any, Any]) -> Floats:
     try:
         return np.array(list(given.values()), dtype=np.float64)
     except OverflowError:
-        raise ValueError(f"{LAW}, got a whole number beyond float64") from None
+        raise ValueError(f"{LAW}, got an integer beyond float64") from None
 
 
 def _listed(names: list[Any]) -> Names:

@@ -20,7 +20,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Step, whole
+from exchangeable.protocols import Step
+from exchangeable.validation import check_integer
 
 CLASSES, OTHER = 10, "other"  # labels that are counted separately, and the name for all others
 LONGEST = 64  # characters of a counted label
@@ -210,7 +211,7 @@ class LateLabels:
             raise ValueError(f"monitor must be a Monitor, got {monitor!r:.80}")
         self.monitor = monitor
         self.wait: float = _duration(wait)
-        self.most: int = whole("most", most, 1, MOST)
+        self.most: int = check_integer("most", most, 1, MOST)
         self.left_out: LeftOut = LeftOut()
         self._latest: float | None = None
         self._queue: OrderedDict[str | int, _Waiting] = OrderedDict()
@@ -453,7 +454,7 @@ def _stored_counts(held: Any) -> LeftOut:
         raise ValueError(f"left_out.classes must count at most {CLASSES + 1} labels")
     for name, count in [*held.items(), *classes.items()]:
         if count is not classes:
-            whole(f"left_out {name!r:.80}", count, 0, MOST)
+            check_integer(f"left_out {name!r:.80}", count, 0, MOST)
     if not max(sum(classes.values()), held["undelivered"]) <= held["expired"]:
         raise ValueError("left_out must count no more labels than expired examples")
     return LeftOut(**{**held, "classes": dict(classes)})

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 
 from exchangeable import native
 from exchangeable.bets.learner import step
-from exchangeable.protocols import Bet, Floats, has_role, many_p, one_p
+from exchangeable.protocols import Bet, Floats, has_role
+from exchangeable.validation import check_p, check_p_array
 
 DIGITS = 12  # digits of an amount: its logarithm determines no more
+LN10 = math.log(10.0)
 SAFE = 700.0  # exp(SAFE) and exp(-SAFE) are normal float64 numbers
 
 
@@ -49,13 +51,13 @@ class Martingale:
 
     def update(self, p: float) -> float:
         """Bet on one p-value, learn it, and return log S_n."""
-        value = native.accumulate(self._sum, step(self.bet, one_p(p)), None)
+        value = native.accumulate(self._sum, step(self.bet, check_p(p)), None)
         self.n += 1
         return value
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on many p-values, one after the other: log S after each."""
-        gains = np.ascontiguousarray(self.bet.extend(many_p(p)), np.float64)
+        gains = np.ascontiguousarray(self.bet.extend(check_p_array(p)), np.float64)
         values = np.empty(len(gains))
         native.accumulate(self._sum, gains, values)
         self.n += len(gains)

@@ -16,7 +16,7 @@ from exchangeable.bets import Adaptive, Watchful
 from exchangeable.martingale import Martingale, amount
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, Step, is_alarm
-from exchangeable.pvalues import Given, PValues
+from exchangeable.pvalues import Precomputed, PValues
 
 P = TypeVar("P", float, Floats)
 BLOCK, FEW = 1024, 16  # examples taken at a time after a restart: few at first, since what follows an alarm is redone
@@ -62,7 +62,7 @@ class Monitor:
     What follows an alarm is chosen by ``on_alarm``: with "latch" the alarm stays on; with "restart" the next example
     begins a fresh pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were given), to
     find the next change. ``guarantee`` says what is promised. ``start`` is how many examples of the stream came before
-    and are forgotten: they are counted on, and theta with them, so that a monitor made anew never draws one again.
+    and are forgotten: they are counted on, and theta with them, so that a monitor made again never draws one again.
 
     ``seed`` is for the random tie-breaking: None draws a seed from the operating system, an integer makes a run
     repeatable. The seed is stored as ``monitor.seed``, shown in the ``repr`` and saved with the monitor.
@@ -83,7 +83,7 @@ class Monitor:
 
     def __init__(
         self,
-        measure: Measure | Given | None = None,
+        measure: Measure | Precomputed | None = None,
         bet: Bet | None = None,
         alarm: Alarm | None = None,
         *,
@@ -107,7 +107,7 @@ class Monitor:
         self._low, self._lowest = 0.0, self.n  # the least log capital since the start, and after how many examples
         self._high = 0.0  # the most
         self._broken = False
-        self._fresh: tuple[PValues | Given, Bet, Alarm] | None = None
+        self._fresh: tuple[PValues | Precomputed, Bet, Alarm] | None = None
         if on_alarm == "restart":
             if getattr(measure, "n", 0):
                 law = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
@@ -115,7 +115,7 @@ class Monitor:
             self._fresh = copy.deepcopy((self.pvalues, self.martingale.bet, self.alarm))
 
     def __repr__(self) -> str:
-        seed = "" if isinstance(self.pvalues, Given) else f", seed={self.seed}"
+        seed = "" if isinstance(self.pvalues, Precomputed) else f", seed={self.seed}"
         after = "" if self.on_alarm == "latch" else f", on_alarm={self.on_alarm!r}"
         return f"Monitor({self.measure!r}, {self.martingale.bet!r}, {self.alarm!r}{seed}{after})"
 
@@ -130,9 +130,9 @@ class Monitor:
         return self.pvalues.seed
 
     @property
-    def measure(self) -> Measure | Given:
+    def measure(self) -> Measure | Precomputed:
         """What ranks the examples now, or the p-values brought along."""
-        return self.pvalues if isinstance(self.pvalues, Given) else self.pvalues.measure
+        return self.pvalues if isinstance(self.pvalues, Precomputed) else self.pvalues.measure
 
     @property
     def log_max(self) -> float:
@@ -187,7 +187,7 @@ class Monitor:
             raise
 
     def _line(self, start: int, p: Floats, X: Any, y: Any) -> Path:
-        """Bet on the examples after ``start``; after a restart the rest is ranked anew."""
+        """Bet on the examples after ``start``; after a restart the rest is ranked again."""
         stop = start + len(p)
         parts, size = [self._bet(start, p)], FEW
         while self.n < stop:
@@ -240,8 +240,8 @@ class Monitor:
         if path.alarm.any():
             self.alarm_at, self.changepoint = int(path.n[path.alarm.argmax()]), path.changepoint()
 
-    def _restart(self, fresh: tuple[PValues | Given, Bet, Alarm], n: int) -> None:
-        """Begin anew with example n + 1; the tie-breaking goes on."""
+    def _restart(self, fresh: tuple[PValues | Precomputed, Bet, Alarm], n: int) -> None:
+        """Begin again with example n + 1; the tie-breaking goes on."""
         self.pvalues, bet, self.alarm = copy.deepcopy(fresh)
         self.pvalues.n = n
         self.martingale = Martingale(bet)
@@ -263,13 +263,13 @@ class Monitor:
             raise
 
 
-def _stage(measure: Measure | Given, seed: int | None, start: int) -> PValues | Given:
+def _stage(measure: Measure | Precomputed, seed: int | None, start: int) -> PValues | Precomputed:
     """What turns examples into p-values, or p-values that are brought along."""
-    if not isinstance(measure, Given):
+    if not isinstance(measure, Precomputed):
         return PValues(measure, seed=seed, start=start)
     if measure.n:
         raise ValueError(f"measure must be fresh, got p-values of which {measure.n} have been taken")
-    return Given(start=start)
+    return Precomputed(start=start)
 
 
 def _sounds(alarm: Alarm, log_value: Floats) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable._extras import needed
+from exchangeable.martingale import LN10
 from exchangeable.protocols import Bet, Floats
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def growth(
     """
     ax = ax or axes()
     for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
-        values = np.concatenate([[(begin or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / math.log(10.0)
+        values = np.concatenate([[(begin or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / LN10
         ax.plot(start + np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
     for i, changepoint in enumerate(changepoints):
         name = "_" if i else "where a change seems to begin"  # one entry of the legend for all

@@ -1,8 +1,7 @@
-"""The three roles (Measure, Bet, Alarm), the records that pass between them, and the laws at the door."""
+"""The three roles (Measure, Bet, Alarm) and the records that pass between them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from inspect import signature
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-PLAIN = (bool, int, float, str)
 
 
 class Rank(NamedTuple):
@@ -171,84 +169,3 @@ def _accepts(function: Callable[..., object], arguments: int) -> bool:
     except TypeError:
         return False
     return True
-
-
-def called(thing: object) -> str:
-    """The call that makes a part, with the parameters that are not the default: what it shows of itself.
-
-    >>> from exchangeable import bets
-    >>> called(bets.Histogram(8)), called(bets.Switching([bets.Plugin(), bets.Idle()]))
-    ('Histogram(bins=8)', 'Switching(bets=[Plugin(), Idle()])')
-    """
-    given = []
-    for name, parameter in signature(type(thing)).parameters.items():
-        value = getattr(thing, name, parameter.default)
-        if value is not parameter.default and not (type(value) in PLAIN and value == parameter.default):
-            given.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
-    return f"{type(thing).__name__}({', '.join(given)})"
-
-
-def one_p(p: Any) -> float:
-    """Admit one p-value: a real number in (0, 1].
-
-    >>> one_p(0.5)
-    0.5
-    """
-    if type(p) is float and 0.0 < p <= 1.0:  # nearly always: single steps are quick
-        return p
-    try:
-        value = math.nan if isinstance(p, (str, bytes, complex, np.complexfloating)) else float(p)
-    except (OverflowError, TypeError, ValueError):
-        value = math.nan
-    if not 0.0 < value <= 1.0:
-        raise ValueError(f"p must be a number in (0, 1], got {p!r}")
-    return value
-
-
-def many_p(p: ArrayLike) -> Floats:
-    """Admit a column of p-values, each in (0, 1].
-
-    >>> many_p([0.5, 1])
-    array([0.5, 1. ])
-    """
-    try:
-        given = np.asarray(p)
-    except ValueError:  # ragged
-        given = np.empty(0, object)
-    if (given.dtype.kind not in "biuf" and np.size(given)) or given.dtype.kind == "O" or np.ma.is_masked(p):
-        raise ValueError("p must be a one-dimensional array of numbers in (0, 1]")
-    values = np.ascontiguousarray(given, dtype=np.float64)
-    if given.ndim != 1:
-        raise ValueError(f"p must be one-dimensional, got {given.ndim} dimensions")
-    bad = np.flatnonzero(~((values > 0.0) & (values <= 1.0)))
-    if bad.size:
-        raise ValueError(f"p must lie in (0, 1], got {values[bad[0]]} at position {bad[0]}")
-    return values
-
-
-def whole(name: str, value: int, low: int, high: int) -> int:
-    """Admit a whole number from low to high.
-
-    >>> whole("depth", 0, 1, 24)
-    Traceback (most recent call last):
-    ...
-    ValueError: depth must be a whole number from 1 to 24, got 0
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-        raise ValueError(f"{name} must be a whole number from {low} to {high}, got {value!r}")
-    return int(value)
-
-
-def in_interval(name: str, value: float, low: float, high: float, law: str) -> float:
-    """Admit a number with ``low < value <= high`` (``law`` is how the message writes that).
-
-    >>> in_interval("rate", 2.0, 0.0, 1.0, "(0, 1]")
-    Traceback (most recent call last):
-    ...
-    ValueError: rate must lie in (0, 1], got 2.0
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ValueError(f"{name} must be a number in {law}, got {value!r}")
-    if not low < value <= high:
-        raise ValueError(f"{name} must lie in {law}, got {value}")
-    return float(value)

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from exchangeable import native
-from exchangeable.protocols import Floats, Measure, Ranks, is_measure, many_p, one_p, whole
+from exchangeable.protocols import Floats, Measure, Ranks, is_measure
+from exchangeable.validation import check_integer, check_p, check_p_array
 
 FURTHEST = 2**62  # no position lies beyond
 SEED_BITS = 53  # of a drawn seed, so that every JSON parser reads it exactly
@@ -83,7 +84,7 @@ class PValues:
         self.measure = measure
         self.seed: int = draw_seed() if seed is None else _seed(seed)
         self.stream: int = _stream(stream)
-        self.n: int = whole("start", start, 0, FURTHEST)
+        self.n: int = check_integer("start", start, 0, FURTHEST)
 
     def __repr__(self) -> str:
         return f"PValues({self.measure!r}, seed={self.seed})"
@@ -102,7 +103,7 @@ class PValues:
         return p
 
 
-class Given:
+class Precomputed:
     """P-values that are brought along, in the place of examples: nothing is ranked and no tie is broken.
 
     For a monitor whose p-values come from elsewhere. They must be independent and uniform on exchangeable data, as
@@ -110,39 +111,39 @@ class Given:
     play no part. O(1).
 
     >>> from exchangeable import Monitor
-    >>> Monitor(Given()).extend([0.5, 0.25]).p
+    >>> Monitor(Precomputed()).extend([0.5, 0.25]).p
     array([0.5 , 0.25])
     """
 
     seed = 0  # nothing is random
 
     def __init__(self, *, start: int = 0) -> None:
-        self.n: int = whole("start", start, 0, FURTHEST)
+        self.n: int = check_integer("start", start, 0, FURTHEST)
 
     def update(self, x: Any, y: Any = None) -> float:
         """Take one p-value and return it."""
-        p = one_p(x)
+        p = check_p(x)
         self.n += 1
         return p
 
     def extend(self, X: Any, y: Any = None) -> Floats:
         """Take many p-values and return them."""
-        p = many_p(X)
+        p = check_p_array(X)
         self.n += len(p)
         return p
 
 
 def _ranks(thing: object) -> bool:
-    return is_measure(thing) and not isinstance(thing, Given)
+    return is_measure(thing) and not isinstance(thing, Precomputed)
 
 
 def _seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be a whole number in [0, 2**64), got {seed!r}")
+        raise ValueError(f"seed must be an integer in [0, 2**64), got {seed!r}")
     return int(seed)
 
 
 def _stream(stream: int) -> int:
     if isinstance(stream, bool) or not isinstance(stream, (int, np.integer)) or not 0 <= stream < 2**32:
-        raise ValueError(f"stream must be a whole number in [0, 2**32), got {stream!r}")
+        raise ValueError(f"stream must be an integer in [0, 2**32), got {stream!r}")
     return int(stream)

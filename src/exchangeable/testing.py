@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from exchangeable.results import test
-from exchangeable.results.notes import described
+from exchangeable.analysis import test
+from exchangeable.analysis.notes import described
 
 if TYPE_CHECKING:
+    from exchangeable.analysis import Result
     from exchangeable.protocols import Bet, Measure
-    from exchangeable.results import Result
 
 
 def assert_exchangeable(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exchangeable._extras import needed
+from exchangeable.martingale import LN10
 
 if TYPE_CHECKING:
-    from exchangeable.results import Result
+    from exchangeable.analysis import Result
 
 POINTS = 1000  # of the path, at most: MLflow takes as many at a time
 
@@ -22,7 +23,7 @@ POINTS = 1000  # of the path, at most: MLflow takes as many at a time
 def log_result(
     result: Result, *, prefix: str = "exchangeable", figure: bool = True, report: bool = True, path: bool = False
 ) -> None:
-    """Log a result of `exchangeable.test` or `check_split` to the active run of MLflow.
+    """Log a result of `exchangeable.test` or `compare` to the active run of MLflow.
 
     - parameters and metrics as ``settings`` and ``figures`` have them, each as ``prefix/name``;
     - artifacts in the folder ``prefix``: ``verdict.txt``; with ``figure`` the picture ``growth.png``; with ``report``
@@ -93,7 +94,7 @@ def _write(result: Result, folder: Path, figure: bool, report: bool) -> None:
 
 def _steps(mlflow: Any, result: Result, name: str) -> list[Any]:
     """Points of the path as MLflow's metrics; those at minus infinity (bankruptcy) are left out."""
-    steps, log10 = result.path.n, result.path.log_value / math.log(10.0)
+    steps, log10 = result.path.n, result.path.log_value / LN10
     chosen = np.unique(np.linspace(0, len(steps) - 1, min(POINTS, len(steps))).astype(np.int64))
     now = int(time.time() * 1000)
     return [

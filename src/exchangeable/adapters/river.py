@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from exchangeable._extras import needed
 from exchangeable.alarms import ShiryaevRoberts, Ville
+from exchangeable.martingale import LN10
 from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.pools import Scored, check_count, label_list
-from exchangeable.measures.rows import LARGEST, shown
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Alarm, Bet, Floats, Measure, Rank, Ranks, in_interval, is_measure
+from exchangeable.protocols import Alarm, Bet, Floats, Measure, Rank, Ranks, is_measure
+from exchangeable.validation import LARGEST, check_interval, format_value
 
 with needed("river", "the adapters of River"):
     from river import base
@@ -40,7 +41,7 @@ Mark = tuple[Hashable, str | None]
 
 
 class _Detector:
-    """What the detectors have in common: a monitor that begins anew after each drift, and a second alarm, to warn.
+    """What the detectors have in common: a monitor that begins again after each drift, and a second alarm, to warn.
 
     The parameters stand under their own names and are never changed: River clones by them.
     """
@@ -80,7 +81,7 @@ class _Detector:
 
     @property
     def drift_detected(self) -> bool:
-        """Whether the latest example raised the alarm; the next one begins anew."""
+        """Whether the latest example raised the alarm; the next one begins again."""
         return self._drift_detected
 
     @property
@@ -101,7 +102,7 @@ class _Detector:
     @property
     def log10_martingale(self) -> float:
         """The capital after the latest example, since the start or the latest drift, as a power of ten."""
-        return 0.0 if self.monitor.last is None else self.monitor.last.log_value / math.log(10.0)
+        return 0.0 if self.monitor.last is None else self.monitor.last.log_value / LN10
 
     @property
     def changepoint(self) -> int | None:
@@ -130,7 +131,7 @@ class ExchangeabilityDetector(_Detector, base.DriftAndWarningDetector):  # type:
     """Drift in a stream of numbers, such as errors or waiting times, with a promise about false alarms.
 
     ``update(x)`` takes a number; ``drift_detected`` and ``warning_detected`` tell what it has led to. After a drift the
-    next number begins anew: a fresh pool, a fresh bet, a capital of 1. ``guarantee`` is the promise in words; it holds
+    next number begins again: a fresh pool, a fresh bet, a capital of 1. ``guarantee`` is the promise in words; it holds
     whatever the distribution, as long as the numbers are exchangeable:
 
     - with ``alpha`` (0.01 if nothing is said), a drift is a capital of 1/alpha (`alarms.Ville`): the chance of a false
@@ -186,7 +187,7 @@ class MultivariateDetector(_Detector, base.Transformer):  # type: ignore[misc]
     - a number (True is 1, False 0) is a coordinate, as it is: bring features to one scale beforehand, by factors fixed
       in advance and not by a transformer that learns;
     - a text is a category: a coordinate of its own, 1 if it is there and 0 if not. New ones may come at any time, and
-      widen the table; the room doubles, and all is then ranked anew in O(n^2). An identifier, new every time, has no
+      widen the table; the room doubles, and all is then ranked again in O(n^2). An identifier, new every time, has no
       business among the features;
     - a feature that is missing, or None, is 0 in its coordinates; and a coordinate tells examples in which a feature is
       a number from those in which it is not. Features may come and go.
@@ -223,9 +224,9 @@ class LabelledDetector(_Detector, base.SupervisedTransformer):  # type: ignore[m
     """Drift in a stream of features with labels: of the features, the labels, or of how they belong together.
 
     As `MultivariateDetector`, with ``learn_one(x, y)``. Without a ``measure`` the first label after a start decides: if
-    it is a float, labels are numbers and the measure is `measures.NearestResidual`; if it is a whole number, a truth
+    it is a float, labels are numbers and the measure is `measures.NearestResidual`; if it is an integer, a truth
     value or text they are classes, and it is `measures.NearestNeighbour`, the paper's, to which a later float is
-    refused. Name the measure where labels are whole numbers that are no classes.
+    refused. Name the measure where labels are integers that are no classes.
 
     >>> from river.datasets import synth
     >>> detector = LabelledDetector(seed=1)
@@ -259,11 +260,11 @@ def _alarms(alpha: float | None, period: float | None, warning: float | None) ->
         long = ShiryaevRoberts(period)
         short = max(long.period / 10.0, math.sqrt(long.period)) if warning is None else warning
         below = math.nextafter(long.period, 0.0)
-        return long, ShiryaevRoberts(in_interval("warning", short, 1.0, below, f"(1, {long.period:g})"))
+        return long, ShiryaevRoberts(check_interval("warning", short, 1.0, below, f"(1, {long.period:g})"))
     rare = Ville() if alpha is None else Ville(alpha)
     chance = math.sqrt(rare.alpha) if warning is None else warning
     below = math.nextafter(1.0, 0.0)
-    return rare, Ville(in_interval("warning", chance, rare.alpha, below, f"({rare.alpha:g}, 1)"))
+    return rare, Ville(check_interval("warning", chance, rare.alpha, below, f"({rare.alpha:g}, 1)"))
 
 
 class _ByLabel:
@@ -295,7 +296,7 @@ class _ByLabel:
         wrong = [y for y in labels if _is_float(y)] if isinstance(measure, NearestNeighbour) else []
         if wrong:
             law = "y must be a class like the labels before (for numbers take measures.NearestResidual)"
-            raise ValueError(f"{law}, got {shown(wrong[0])}")
+            raise ValueError(f"{law}, got {format_value(wrong[0])}")
         return measure
 
 
@@ -309,7 +310,7 @@ def _is_float(y: Any) -> bool:
 def _of_dicts(measure: Measure) -> Measure:
     """A measure that takes dicts: scores fixed in advance do, other measures want rows."""
     if not is_measure(measure):
-        raise ValueError(f"measure must be a measure (with update and extend of examples), got {shown(measure)}")
+        raise ValueError(f"measure must be a measure (with update and extend of examples), got {format_value(measure)}")
     if getattr(measure, "n", 0):  # which the monitor would not see
         raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
     return measure if isinstance(getattr(measure, "measure", measure), Scored) else _Rows(measure)
@@ -329,7 +330,7 @@ class _Columns:
     ``(feature, text)`` for a category, ``(feature, None)`` where a feature of ``numbers`` is no number.
 
     The marks are numbered as they came, and the rank of an example must not depend on that, to the last bit. Their part
-    of a squared distance is a whole number, whatever their order; so they are placed where this part is summed on its
+    of a squared distance is an integer, whatever their order; so they are placed where this part is summed on its
     own, and rounding is met only where it joins the rest. Distances are summed as NumPy does: in eight sums, of which
     the first four are added up and the last four, or in two halves if there are more than 128 coordinates. The room
     for marks is a function of how many there are.
@@ -428,7 +429,7 @@ def _read(x: Any) -> _Example:
     """Admit a dict of numbers and texts; None is nothing."""
     law = "x must be a dict with at least one feature that is a number or text"
     if not isinstance(x, dict) or all(value is None for value in x.values()):
-        raise ValueError(f"{law}, got {shown(x)}")
+        raise ValueError(f"{law}, got {format_value(x)}")
     example = _Example({}, {})
     for name, value in x.items():
         if isinstance(value, str):
@@ -445,5 +446,5 @@ def _number(name: Hashable, value: Any) -> float:
         number = math.nan
     if not abs(number) <= LARGEST:
         law = f"x must hold texts and finite numbers of magnitude at most {LARGEST:g}"
-        raise ValueError(f"{law}, got {shown(value)} for {shown(name)}")
+        raise ValueError(f"{law}, got {format_value(value)} for {format_value(name)}")
     return number

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from exchangeable._extras import needed
 from exchangeable.alarms import Ville
-from exchangeable.martingale import amount
+from exchangeable.martingale import LN10, amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.pools import check_count, label_list
 from exchangeable.measures.rounding import rounded
-from exchangeable.measures.rows import encode, shown
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
-from exchangeable.pvalues import Given
+from exchangeable.pvalues import Precomputed
+from exchangeable.validation import encode_labels, format_value
 
 with needed("sklearn", "the adapter of scikit-learn"):
     from sklearn.base import BaseEstimator
@@ -73,7 +73,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        measure: Measure | Given | None = None,
+        measure: Measure | Precomputed | None = None,
         bet: Bet | None = None,
         alpha: float = 0.01,
         seed: int | None = None,
@@ -101,7 +101,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     def log10_path_(self) -> Floats:
         """The log10 of the capital after each sample."""
         check_is_fitted(self, "monitor_")
-        return np.array(self._log_values) / math.log(10.0)
+        return np.array(self._log_values) / LN10
 
     def _take(self, X: Any, y: Any, *, afresh: bool) -> Self:
         before = dict(self.__dict__)
@@ -151,8 +151,8 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self.rejected_: bool = monitor.alarm_at is not None
         self.rejected_at_: int | None = monitor.alarm_at
         self.changepoint_: int | None = monitor.changepoint
-        self.log10_martingale_: float = monitor.martingale.log_value / math.log(10.0)
-        self.log10_max_: float = monitor.log_max / math.log(10.0)
+        self.log10_martingale_: float = monitor.martingale.log_value / LN10
+        self.log10_max_: float = monitor.log_max / LN10
         self.e_value_: float | Decimal = amount(monitor.martingale.log_value)
         self.anytime_p_: float | Decimal = monitor.anytime_p
 
@@ -212,7 +212,7 @@ def _score(model: Any, unknown: str, scale: float) -> Any:
     if unknown == "refuse":
         return model
     if not classifies or not hasattr(model, "predict_proba"):
-        raise ValueError(f"unknown must be 'refuse' where the model is no fitted classifier, got {shown(model)}")
+        raise ValueError(f"unknown must be 'refuse' where the model is no fitted classifier, got {format_value(model)}")
     return partial(_surprises, model, unknown, scale)
 
 
@@ -244,13 +244,13 @@ def _places(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray[np.int
     """Which labels the classifier knows, and for all of them the column of their class (-1 if it has none)."""
     labels = label_list(y)
     check_count(labels, rows)
-    encode(labels, {})  # refuses what is no label
+    encode_labels(labels, {})  # refuses what is no label
     columns: dict[Hashable, int] = {label: i for i, label in enumerate(np.asarray(model.classes_).tolist())}
     own = np.array([columns.get(label, -1) for label in labels], np.intp)
     if unknown == "refuse" and (own < 0).any():
         at = int((own < 0).argmax())
         law = "y must hold labels that the classifier has learnt"
-        raise ValueError(f"{law}, got {shown(labels[at])} at position {at}")
+        raise ValueError(f"{law}, got {format_value(labels[at])} at position {at}")
     return np.flatnonzero(own >= 0), own
 
 
@@ -262,7 +262,7 @@ def _wants(measure: Any) -> str:
     inner = measure.measure if isinstance(measure, Conditional) else measure
     if isinstance(inner, Frozen) and inner.score is not None:
         return "anything"
-    return "column" if isinstance(inner, (Value, Frozen, Given)) else "table"
+    return "column" if isinstance(inner, (Value, Frozen, Precomputed)) else "table"
 
 
 def _by_labels(kind: str, width: int) -> Measure:
@@ -294,7 +294,7 @@ def _kind(labels: NDArray[Any] | None) -> str:
         target = type_of_target(labels, input_name="y")
     if target not in KINDS:
         law = "y must hold one class or one real number for each sample"
-        raise ValueError(f"Unknown label type: {law}, got {shown(labels)}")  # the first words are scikit-learn's
+        raise ValueError(f"Unknown label type: {law}, got {format_value(labels)}")  # the first words are scikit-learn's
     return KINDS[target]
 
 

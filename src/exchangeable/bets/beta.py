@@ -9,7 +9,8 @@ import numpy as np
 
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_shares, check_within
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats
+from exchangeable.validation import check_integer, check_interval
 
 
 @lru_cache(maxsize=64)
@@ -44,9 +45,9 @@ class Beta(Learner):
     """
 
     def __init__(self, switching: float = 0.001, *, size: int = 15, reach: float = 2.5) -> None:
-        self.switching: float = in_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
-        self.size: int = whole("size", size, 2, 200)
-        self.reach: float = in_interval(
+        self.switching: float = check_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.size: int = check_integer("size", size, 2, 200)
+        self.reach: float = check_interval(
             "reach", reach, 0.0, 2.9, "(0, 2.9]"
         )  # so that every density at every p is a number
         weights = np.zeros_like(grid(self.size, self.reach)[1:])

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from exchangeable import native
 from exchangeable.bets.learner import check_shares, logs, step
-from exchangeable.protocols import Bet, Floats, called, in_interval, many_p, one_p, whole
+from exchangeable.protocols import Bet, Floats
+from exchangeable.validation import call_repr, check_integer, check_interval, check_p, check_p_array
 
 
 class _Mixture(ABC):
@@ -23,7 +24,7 @@ class _Mixture(ABC):
     _shares: Floats
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @abstractmethod
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> Any:
@@ -34,13 +35,13 @@ class _Mixture(ABC):
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        value = one_p(p)
+        value = check_p(p)
         gain: float = self._mix(self._shares.copy(), np.array([bet.log_density(value) for bet in self.bets]), None)
         return gain
 
     def update(self, p: float) -> None:
         """Learn p."""
-        self._step(one_p(p))
+        self._step(check_p(p))
 
     def _step(self, p: float) -> float:
         gain: float = self._mix(self._shares, np.array([step(bet, p) for bet in self.bets]), None)
@@ -48,7 +49,7 @@ class _Mixture(ABC):
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p, then learn it."""
-        values = many_p(p)
+        values = check_p_array(p)
         gains = np.empty(len(values))
         table = np.column_stack([bet.extend(values) for bet in self.bets])
         self._mix(self._shares, np.ascontiguousarray(table, np.float64), gains)
@@ -104,7 +105,7 @@ class Switching(_Mixture):
 
     def __init__(self, bets: Sequence[Bet], share: float = 0.001) -> None:
         self.bets: list[Bet] = _several(bets)
-        self.share: float = in_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.share: float = check_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
 
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
@@ -130,29 +131,29 @@ class Cautious:
 
     def __init__(self, bet: Bet, *, factor: float = 100.0, window: int = 5000) -> None:
         self.bet: Bet = _several([bet])[0]
-        self.factor: float = in_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
-        self.window: int = whole("window", window, 1, 10**8)
+        self.factor: float = check_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
+        self.window: int = check_integer("window", window, 1, 10**8)
         self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, first and last of the ring
         self._ring = np.zeros((2, self.window + 1))
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        own = float(self.bet.log_density(one_p(p)))
+        own = float(self.bet.log_density(check_p(p)))
         return native.cautious(self._state.copy(), self._ring.copy(), native.log(self.factor, None), own, None)
 
     def update(self, p: float) -> None:
         """Learn p."""
-        self._step(one_p(p))
+        self._step(check_p(p))
 
     def _step(self, p: float) -> float:
         return native.cautious(self._state, self._ring, native.log(self.factor, None), step(self.bet, p), None)
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p where the shadow has been winning, then learn it."""
-        values = many_p(p)
+        values = check_p_array(p)
         gains = np.empty(len(values))
         own = np.ascontiguousarray(self.bet.extend(values), np.float64)
         native.cautious(self._state, self._ring, native.log(self.factor, None), own, gains)

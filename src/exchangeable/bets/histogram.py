@@ -8,7 +8,8 @@ import numpy as np
 
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
-from exchangeable.protocols import Floats, one_p, whole
+from exchangeable.protocols import Floats
+from exchangeable.validation import check_integer, check_p
 
 
 class Histogram(Learner):
@@ -24,7 +25,7 @@ class Histogram(Learner):
     """
 
     def __init__(self, bins: int = 10) -> None:
-        self.bins: int = whole("bins", bins, 1, 10**8)
+        self.bins: int = check_integer("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
@@ -52,7 +53,7 @@ class Tree(Learner):
     """
 
     def __init__(self, depth: int = 10, *, prior: str = "rough") -> None:
-        self.depth: int = whole("depth", depth, 1, 24)
+        self.depth: int = check_integer("depth", depth, 1, 24)
         if prior not in ("rough", "smooth"):
             raise ValueError(f"prior must be 'rough' or 'smooth', got {prior!r}")
         self.prior = prior
@@ -60,7 +61,7 @@ class Tree(Learner):
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p: along one path from the root, without a copy of the tree."""
-        return native.tree_at(self._state[0], self.depth, self.prior == "smooth", one_p(p))
+        return native.tree_at(self._state[0], self.depth, self.prior == "smooth", check_p(p))
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.tree(state[0], self.depth, self.prior == "smooth", p, gains)

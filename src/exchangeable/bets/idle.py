@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from exchangeable.protocols import Floats, called, many_p, one_p
+from exchangeable.protocols import Floats
+from exchangeable.validation import call_repr, check_p, check_p_array
 
 
 class Idle:
@@ -16,19 +17,19 @@ class Idle:
     """
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     def log_density(self, p: float) -> float:
         """Always 0."""
-        return 0.0 * one_p(p)
+        return 0.0 * check_p(p)
 
     def update(self, p: float) -> None:
         """Nothing to learn."""
-        one_p(p)
+        check_p(p)
 
     def extend(self, p: ArrayLike) -> Floats:
         """Zeros."""
-        return np.zeros(len(many_p(p)))
+        return np.zeros(len(check_p_array(p)))
 
     def _step(self, p: float) -> float:
         return 0.0

@@ -8,7 +8,8 @@ import numpy as np
 
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_shares, logs
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats
+from exchangeable.validation import check_integer, check_interval
 
 JUMPERS = native.COMPOSITE_JUMPERS
 
@@ -30,9 +31,9 @@ class SleepyJumper(Learner):
     """
 
     def __init__(self, *, waking: float = 0.01, jumping: float = 0.001, grid: int = 100) -> None:
-        self.waking: float = in_interval("waking", waking, 0.0, 1.0, "(0, 1]")
-        self.jumping: float = in_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
-        self.grid: int = whole("grid", grid, 1, 10**6)
+        self.waking: float = check_interval("waking", waking, 0.0, 1.0, "(0, 1]")
+        self.jumping: float = check_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
+        self.grid: int = check_integer("grid", grid, 1, 10**6)
         self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
@@ -56,7 +57,7 @@ class SimpleJumper(Learner):
     """
 
     def __init__(self, rate: float = 0.01) -> None:
-        self.rate: float = in_interval("rate", rate, 0.0, 1.0, "(0, 1]")
+        self.rate: float = check_interval("rate", rate, 0.0, 1.0, "(0, 1]")
         self._state = (np.full(3, 1.0 / 3.0),)
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_within
-from exchangeable.protocols import Floats, in_interval, whole
+from exchangeable.protocols import Floats
+from exchangeable.validation import check_integer, check_interval
 
 
 @cache
@@ -40,8 +41,8 @@ class Kernel(Learner):
     """
 
     def __init__(self, order: int = 16, forgetting: float = 1.0) -> None:
-        self.order: int = whole("order", order, 2, 1024)
-        self.forgetting: float = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
+        self.order: int = check_integer("order", order, 2, 1024)
+        self.forgetting: float = check_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         self._state = (np.zeros(len(weights(self.order))),)  # sums of cosines
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
@@ -67,8 +68,8 @@ class Markov(Learner):
     """
 
     def __init__(self, order: int = 8, forgetting: float = 1.0) -> None:
-        self.order: int = whole("order", order, 2, 256)
-        self.forgetting: float = in_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
+        self.order: int = check_integer("order", order, 2, 256)
+        self.forgetting: float = check_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         terms = len(weights(self.order))
         self._state = np.zeros(terms), np.zeros((self.order, terms))  # cosines of the last p-value, sums of products
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.protocols import Bet, Floats, called, many_p, one_p
+from exchangeable.protocols import Bet, Floats
+from exchangeable.validation import call_repr, check_p, check_p_array
 
 State = tuple[Any, ...]  # of arrays, and of tuples of arrays
 
@@ -27,7 +28,7 @@ class Learner(ABC):
     _state: State
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A copy that learns independently; the parameters never change and are shared."""
@@ -49,16 +50,16 @@ class Learner(ABC):
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p; changes nothing."""
-        gain: float = self._play(copied(self._state), one_p(p), None)
+        gain: float = self._play(copied(self._state), check_p(p), None)
         return gain
 
     def update(self, p: float) -> None:
         """Learn p."""
-        self._step(one_p(p))
+        self._step(check_p(p))
 
     def extend(self, p: ArrayLike) -> Floats:
         """Log f_i(p_i): bet on each p, then learn it."""
-        values = many_p(p)
+        values = check_p_array(p)
         gains = np.empty(len(values))
         self._play(self._state, values, gains)
         return gains
@@ -111,16 +112,16 @@ def check_shares(name: str, shares: Floats) -> None:
 
 
 def check_counts(name: str, counts: Floats) -> None:
-    """Admit, from a snapshot, whole numbers that count something.
+    """Admit, from a snapshot, integers that count something.
 
     >>> check_counts("counts", np.array([1.0, -1.0]))
     Traceback (most recent call last):
     ...
-    ValueError: counts must be whole numbers from 0 on, got -1
+    ValueError: counts must be integers from 0 on, got -1
     """
     bad = counts[~((counts >= 0.0) & (counts <= 2.0**53) & (counts == np.floor(counts)))]
     if bad.size:
-        raise ValueError(f"{name} must be whole numbers from 0 on, got {bad.flat[0]:g}")
+        raise ValueError(f"{name} must be integers from 0 on, got {bad.flat[0]:g}")
 
 
 def check_within(name: str, values: Floats, low: float, high: float) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State
-from exchangeable.protocols import Floats, one_p
+from exchangeable.protocols import Floats
+from exchangeable.validation import check_p
 
 Arrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]  # in the order in which the kernels take them
 
@@ -40,7 +41,7 @@ class Plugin(Learner):
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        return native.plugin_log_density(*self._state, one_p(p))
+        return native.plugin_log_density(*self._state, check_p(p))
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
         arrays: Arrays = state

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State, check_counts, check_within
-from exchangeable.protocols import Floats, called, in_interval, many_p, one_p
+from exchangeable.protocols import Floats
+from exchangeable.validation import call_repr, check_interval, check_p, check_p_array
 
 
 class Power:
@@ -24,10 +25,10 @@ class Power:
     """
 
     def __init__(self, epsilon: float) -> None:
-        self.epsilon: float = in_interval("epsilon", epsilon, 0.0, 1e6, "(0, 1e6]")
+        self.epsilon: float = check_interval("epsilon", epsilon, 0.0, 1e6, "(0, 1e6]")
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @staticmethod
     def best(p: ArrayLike) -> float:
@@ -38,7 +39,7 @@ class Power:
         >>> round(Power.best([0.1, 0.2, 0.5]), 4)
         0.6514
         """
-        values = many_p(p)
+        values = check_p_array(p)
         if not len(values):
             raise ValueError("p must hold at least one p-value, got none")
         a = -math.fsum(np.log(values))
@@ -46,15 +47,15 @@ class Power:
 
     def log_density(self, p: float) -> float:
         """Log of the betting function at p."""
-        return self._step(one_p(p))
+        return self._step(check_p(p))
 
     def update(self, p: float) -> None:
         """Nothing to learn."""
-        one_p(p)
+        check_p(p)
 
     def extend(self, p: ArrayLike) -> Floats:
         """Bet on each p."""
-        values = many_p(p)
+        values = check_p_array(p)
         gains = np.empty(len(values))
         native.power(self.epsilon, values, gains)
         return gains
@@ -100,8 +101,8 @@ class GammaMixture(Learner):
     """
 
     def __init__(self, shape: float = 1.0, rate: float = 1.0) -> None:
-        self.shape: float = in_interval("shape", shape, 0.0, 1e6, "(0, 1e6]")
-        self.rate: float = in_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
+        self.shape: float = check_interval("shape", shape, 0.0, 1e6, "(0, 1e6]")
+        self.rate: float = check_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:

@@ -21,7 +21,7 @@ SHARES = (0.4, 0.4, 0.2)  # of the Beta densities, of the tails, of the steps
 class Watchful(Learner):
     """For change detection with `ShiryaevRoberts` or `Cusum`: as ready for a change after a million steps as at first.
 
-    Against each of 290 fixed densities f_k, with weights w_k, a gambler starts anew before every example, and
+    Against each of 290 fixed densities f_k, with weights w_k, a gambler starts again before every example, and
 
         psi_k <- (w_k + psi_k) f_k(p) ,   f(p) = sum_k (w_k + psi_k) f_k(p) / (1 + sum_k psi_k) .
 

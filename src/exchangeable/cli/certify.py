@@ -33,7 +33,8 @@ def certify(
 
     Exit codes: 0 promise kept, 1 BROKEN, 2 wrong usage, 3 too few runs to see 1.3 times the promised rate.
     """
-    from exchangeable import catalogue, certificate
+    from exchangeable import catalogue
+    from exchangeable.research import certificate
 
     kinds = list(certificate.DATA) if data == "all" else [data]
     if bet is None:
@@ -51,7 +52,7 @@ def certify(
         raise Failure(f"{runs:,} runs are too few to see 1.3 times the promised rate; use more --runs", UNDECIDED)
 
 
-def _certificate_words(found: Sequence[ex.certificate.Certificate]) -> str:
+def _certificate_words(found: Sequence[ex.research.certificate.Certificate]) -> str:
     """One line for each kind of data, and what was promised."""
     first = found[0]
     lines = [f"{first.measure}, {first.bet}, {first.alarm}: {first.runs:,} runs of exchangeable data of each kind"]

@@ -14,9 +14,9 @@ from exchangeable.cli.options import ALARM, MEASURE
 from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
+    from exchangeable.data.files import Labels
     from exchangeable.protocols import Alarm, Bet, Measure
-    from exchangeable.pvalues import Given
-    from exchangeable.tables import Labels
+    from exchangeable.pvalues import Precomputed
 
 
 class Reading(NamedTuple):
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
     on_alarm: str = "latch"
     seed: int | None = None
 
-    def monitor(self, measure: Measure | Given | None = None, *, advise: bool = True) -> ex.Monitor:
+    def monitor(self, measure: Measure | Precomputed | None = None, *, advise: bool = True) -> ex.Monitor:
         """The monitor, with the given measure or the named one; invalid options are a usage error.
 
         With ``advise``, a bet that does not suit the alarm is reported on stderr.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import exchangeable as ex
+from exchangeable.analysis.verdict import judge, words
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.output import check_picture, draw, shown, write
 from exchangeable.cli.walk import walk
-from exchangeable.results.verdict import judge, words
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Floats
@@ -24,7 +24,7 @@ def demo(
     import numpy as np
 
     check_picture(out)
-    X, y = ex.datasets.digits()
+    X, y = ex.research.datasets.digits()
     orders = {"in their original order": np.arange(len(y)), "shuffled": np.random.default_rng(0).permutation(len(y))}
     paths: dict[str, Floats] = {}
     choice = Choice(seed=0)

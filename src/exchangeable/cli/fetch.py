@@ -31,7 +31,7 @@ def fetch(
         raise Failure("--from and --mirror exclude one another: files come from a folder or from the network", USAGE)
     with progress_bars() as progress:
         try:
-            paths = ex.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
+            paths = ex.research.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
         except ValueError as error:
             raise Failure(str(error), USAGE) from error
     for path in paths:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import exchangeable as ex
+from exchangeable.analysis.verdict import capital
 from exchangeable.cli.failures import RejectedError, usage
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import shown, write
-from exchangeable.results.verdict import capital
+from exchangeable.martingale import LN10
 
 LISTED = 20  # streams of a fleet that are named in words
 
@@ -43,7 +43,7 @@ def fleet(
     The default is valid if the file holds all streams there will ever be. If streams come or go between looks, fix
     their number in advance (--streams).
     """
-    from exchangeable import tables
+    from exchangeable.data import files as tables
 
     usage(lambda: ex.fleet.e_bh([0.0], alpha))  # is alpha lawful? Before the work
     values = tables.read_fleet(file, stream=stream, log_value=log_value, log10_value=log10_value)
@@ -58,13 +58,13 @@ def fleet(
 
 def _fleet_record(found: ex.fleet.Discoveries) -> dict[str, Any]:
     """What `exchangeable fleet --format json` prints."""
-    log10 = (found.log_values / math.log(10.0)).tolist()
+    log10 = (found.log_values / LN10).tolist()
     return {
         "n_streams": found.streams,
         "rule": found.rule,
         "n_rejected": len(found.names),
         "alpha": found.alpha,
-        "log10_threshold": found.log_threshold / math.log(10.0),
+        "log10_threshold": found.log_threshold / LN10,
         "rejected": [
             {"stream": name, "log10_martingale": value} for name, value in zip(found.names, log10, strict=True)
         ],
@@ -79,7 +79,7 @@ def _needed(found: ex.fleet.Discoveries) -> str:
 
 def _fleet_words(found: ex.fleet.Discoveries) -> str:
     """The discoveries as an operator would want them said; names are quoted, so that none can command a terminal."""
-    level, needed = f"{100.0 * found.alpha:g} %", capital(found.log_threshold / math.log(10.0))
+    level, needed = f"{100.0 * found.alpha:g} %", capital(found.log_threshold / LN10)
     if not found.names:
         return (
             f"NONE of {found.streams:,} streams has changed, as far as the evidence goes, at a false discovery rate of "

@@ -135,5 +135,5 @@ Period = Annotated[
     ),
 ]
 AfterAlarm = Annotated[
-    OnAlarm, typer.Option(help="Stay on, or begin anew to find the next change.", rich_help_panel=HOW)
+    OnAlarm, typer.Option(help="Stay on, or begin again to find the next change.", rich_help_panel=HOW)
 ]

@@ -18,7 +18,7 @@ from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from exchangeable.results import Result
+    from exchangeable.analysis import Result
 
 PICTURES = (".png", ".svg", ".pdf")
 REPORTS = (".html", ".htm")

@@ -89,13 +89,13 @@ def run(words: Sequence[str]) -> None:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """A sentence and the exit code for what the library raised."""
-    from exchangeable import tables
+    from exchangeable.data import files as tables
 
     if isinstance(error, tables.ColumnError):
         return str(error), USAGE
     if isinstance(error, MemoryError):
         return "not enough memory", UNDECIDED
-    if isinstance(error, (tables.TableError, ex.datasets.DatasetError, ImportError, OSError)):
+    if isinstance(error, (tables.TableError, ex.research.datasets.DatasetError, ImportError, OSError)):
         return str(error), UNDECIDED
     if "EXCHANGEABLE_TRACEBACK" in os.environ:
         raise error

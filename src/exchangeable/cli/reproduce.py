@@ -7,13 +7,16 @@ import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import exchangeable as ex
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import progress_bars, shown, write
+
+if TYPE_CHECKING:
+    from exchangeable.research import paper
 
 
 class Experiments(StrEnum):
@@ -36,7 +39,7 @@ def reproduce(
         ex.plots.axes()  # fails now, not after the work, where matplotlib is missing
         out.mkdir(parents=True, exist_ok=True)
     with progress_bars() as progress:
-        rows = ex.paper.reproduce(name.value, data=data, out=out, seeds=seeds, progress=progress)
+        rows = ex.research.paper.reproduce(name.value, data=data, out=out, seeds=seeds, progress=progress)
     if format is Format.json:
         write(json.dumps([row._asdict() for row in rows], indent=1))
     else:
@@ -45,7 +48,7 @@ def reproduce(
         typer.echo(f"Figures and table.md are in {shown(out)}", err=True)
 
 
-def _table(rows: Sequence[ex.paper.Row]) -> None:
+def _table(rows: Sequence[paper.Row]) -> None:
     """The paper's table for a reader, and what it shows in one sentence."""
     from rich.console import Console
     from rich.table import Table

@@ -13,7 +13,7 @@ from exchangeable.cli.output import shown
 if TYPE_CHECKING:
     from exchangeable.measures import Frozen
     from exchangeable.protocols import Measure
-    from exchangeable.pvalues import Given
+    from exchangeable.pvalues import Precomputed
 
 ONE_NUMBER = ("value", "frozen", "p-values")
 
@@ -34,15 +34,15 @@ def reference_scores(choice: Choice, reference: Path | None, bins: int | None) -
         raise Failure(f"{shown(reference)}: {error}", UNDECIDED) from error
 
 
-def uncatalogued(choice: Choice, scores: list[float] | None, bins: int) -> Measure | Given | None:
+def uncatalogued(choice: Choice, scores: list[float] | None, bins: int) -> Measure | Precomputed | None:
     """The measure of this name, or None if it is in the catalogue."""
     from exchangeable.measures import Frozen
-    from exchangeable.pvalues import Given
+    from exchangeable.pvalues import Precomputed
 
     if choice.measure not in catalogue.MEASURES and choice.neighbours is not None:
         raise Failure(f"--neighbours goes with the measures nearest-..., got it with {choice.measure}", USAGE)
     if choice.measure == "p-values":
-        return Given()
+        return Precomputed()
     if scores is not None:
         frozen: Frozen = usage(lambda: Frozen(reference=scores, bins=bins))
         return frozen

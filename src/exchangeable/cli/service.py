@@ -16,7 +16,7 @@ from exchangeable.cli.output import shown
 if TYPE_CHECKING:
     import sqlite3
 
-    from exchangeable.service.settings import Settings
+    from exchangeable.service.server_config import Settings
 
 DATABASE = Path("exchangeable.db")
 Database = Annotated[Path, typer.Option("--db", help="The database of the server: one file.")]
@@ -33,7 +33,7 @@ def installed() -> Iterator[None]:
 
 def settings_in(path: Path | None) -> Settings:
     """The settings of a file, or the defaults."""
-    from exchangeable.service.settings import Settings
+    from exchangeable.service.server_config import Settings
 
     try:
         return Settings() if path is None else Settings.read(path)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import exchangeable as ex
+from exchangeable.analysis.verdict import SHIFTS, capital
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.failures import RejectedError
 from exchangeable.cli.notes import note
@@ -29,11 +29,11 @@ from exchangeable.cli.options import (
     Seed,
 )
 from exchangeable.cli.output import check_picture, draw, write
-from exchangeable.results.verdict import SHIFTS, capital
+from exchangeable.martingale import LN10
 
 if TYPE_CHECKING:
+    from exchangeable.data.files import Table
     from exchangeable.shift import Evidence
-    from exchangeable.tables import Table
 
 
 def shift(
@@ -56,10 +56,10 @@ def shift(
     format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Tell apart whether the classes come in other proportions (label shift) or look different (concept shift)."""
-    from exchangeable import tables
-    from exchangeable.results.canonical import column_order, table_seed
-    from exchangeable.results.notes import described, notes, title
-    from exchangeable.results.scaling import scaled
+    from exchangeable.analysis.notes import described, notes, title
+    from exchangeable.data import files as tables
+    from exchangeable.data.canonical import column_order, table_seed
+    from exchangeable.data.scaling import scaled
 
     check_picture(plot)
     Choice(alpha=alpha, seed=seed).monitor()  # rejects invalid options before the work
@@ -105,7 +105,7 @@ def _shift_record(found: ex.Shift, table: Table, scale: str) -> dict[str, Any]:
 
 
 def _evidence_record(evidence: Evidence) -> dict[str, Any]:
-    log10 = evidence.log_value / math.log(10.0)
+    log10 = evidence.log_value / LN10
     return {
         "log10_martingale": float(log10[-1]),
         "log10_max": max(0.0, float(log10.max())),  # S_0 = 1

@@ -43,8 +43,8 @@ from exchangeable.cli.output import check_picture, check_report, draw, progress_
 from exchangeable.cli.walk import walk
 
 if TYPE_CHECKING:
-    from exchangeable.results.lines import Line
-    from exchangeable.tables import Table
+    from exchangeable.analysis.columns import Line
+    from exchangeable.data.files import Table
 
 
 def test(
@@ -76,13 +76,13 @@ def test(
     format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Test whether the order of a table's rows matters."""
-    from exchangeable import tables
-    from exchangeable.results.canonical import column_order, table_seed
-    from exchangeable.results.lines import all_equal
-    from exchangeable.results.notes import described, notes
-    from exchangeable.results.result import Parts, Result
-    from exchangeable.results.scaling import scaled
-    from exchangeable.results.verdict import words
+    from exchangeable.analysis.columns import all_equal
+    from exchangeable.analysis.notes import described, notes
+    from exchangeable.analysis.result import Parts, Result
+    from exchangeable.analysis.verdict import words
+    from exchangeable.data import files as tables
+    from exchangeable.data.canonical import column_order, table_seed
+    from exchangeable.data.scaling import scaled
 
     check_picture(plot)
     check_report(report)
@@ -134,8 +134,8 @@ def _columns(columns: Columns, choice: Choice, *, unasked: bool) -> Columns:
 
 def _lines(columns: Columns, table: Table, monitor: ex.Monitor) -> list[Line]:
     """The martingales of the columns, if they are to have a say."""
-    from exchangeable.results.lines import HALF, MANY, lines_of
-    from exchangeable.results.lines import columns as every_column
+    from exchangeable.analysis.columns import HALF, MANY, lines_of
+    from exchangeable.analysis.columns import columns as every_column
 
     if columns is Columns.none:
         return []

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exchangeable import catalogue
+from exchangeable.analysis.method import Method
 from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError
 from exchangeable.cli.notes import note
@@ -35,7 +36,6 @@ from exchangeable.cli.options import (
     listed,
 )
 from exchangeable.cli.scores import ONE_NUMBER, reference_scores, uncatalogued
-from exchangeable.results.method import Method
 
 if TYPE_CHECKING:
     from exchangeable.monitor import Monitor

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from exchangeable.measures.distance import NearestResidual
 from exchangeable.measures.nearest import NearestNeighbour
 from exchangeable.measures.pools import MOST, Pool, Scored, check_count, label_list
-from exchangeable.measures.rows import distinct, encode, shown
-from exchangeable.protocols import Measure, Rank, Ranks, called, is_measure, whole
+from exchangeable.protocols import Measure, Rank, Ranks, is_measure
+from exchangeable.validation import call_repr, check_distinct_labels, check_integer, encode_labels, format_value
 
 
 class Conditional:
@@ -54,7 +54,7 @@ class Conditional:
             self._within = _Pools(measure) if isinstance(measure, Scored) else _Copies(measure)
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @property
     def measure(self) -> Measure:
@@ -84,8 +84,8 @@ class Conditional:
         kept = within.measure if isinstance(within, (_Pools, _Copies)) else NearestNeighbour()
         conditional = cls(kept)
         if type(within) is not type(conditional._within):
-            raise ValueError(f"within must be what a measure makes of labels, got {shown(within)}")
-        conditional.n, conditional._within = whole("n", n, 0, MOST), within
+            raise ValueError(f"within must be what a measure makes of labels, got {format_value(within)}")
+        conditional.n, conditional._within = check_integer("n", n, 0, MOST), within
         return conditional
 
 
@@ -98,7 +98,7 @@ class _Pools:
         self._pools: list[Pool] = []
 
     def update_within(self, x: Any, y: Hashable) -> Rank:
-        coded, codes = encode([y], self._codes)
+        coded, codes = encode_labels([y], self._codes)
         score = self.measure.one_score(x, y)
         if len(codes) > len(self._pools):
             self._codes, self._pools = codes, [*self._pools, self.measure.pool()]
@@ -106,7 +106,7 @@ class _Pools:
 
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
         labels = label_list(y)
-        coded, codes = encode(labels, self._codes)
+        coded, codes = encode_labels(labels, self._codes)
         scores = self.measure.scores(X, y if hasattr(y, "__len__") else labels)
         check_count(labels, len(scores))
         new = len(codes) - len(self._pools)
@@ -129,9 +129,9 @@ class _Pools:
     @classmethod
     def _restored(cls, *, measure: Any, labels: Any, pools: Any) -> _Pools:
         if not isinstance(measure, Scored):
-            raise ValueError(f"measure must be one with scores fixed in advance, got {shown(measure)}")
+            raise ValueError(f"measure must be one with scores fixed in advance, got {format_value(measure)}")
         within = cls(measure)
-        within._codes = distinct(labels)
+        within._codes = check_distinct_labels(labels)
         most = measure.pool().most
         within._pools = [Pool.holding(*pair, most=most) for pair in _as_many("pools", pools, labels)]
         return within
@@ -147,7 +147,7 @@ class _Copies:
         self._shape: tuple[int, ...] = ()  # of an example
 
     def update_within(self, x: Any, y: Hashable) -> Rank:
-        coded, codes = encode([y], self._codes)
+        coded, codes = encode_labels([y], self._codes)
         shape = self._same_shape("x", _array("x", x).shape)
         one = self._copy(int(coded[0]), intact=False)
         rank = one.update(x, y)
@@ -157,9 +157,9 @@ class _Copies:
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
         rows, labels = _array("X", X), label_list(y)
         if rows.ndim == 0:
-            raise ValueError(f"X must hold one row for each example, got {shown(X)}")
+            raise ValueError(f"X must hold one row for each example, got {format_value(X)}")
         check_count(labels, len(rows))
-        coded, codes = encode(labels, self._codes)
+        coded, codes = encode_labels(labels, self._codes)
         if not labels:
             return copy.deepcopy(self.measure).extend(X, labels)  # which knows what is lawful
         shape = self._same_shape("X", rows.shape[1:])
@@ -170,7 +170,7 @@ class _Copies:
             try:
                 _put(ranks, places, changed[code].extend(rows[places], own))
             except ValueError as error:
-                raise ValueError(f"{error}, among the rows with label {shown(own[0])}") from error
+                raise ValueError(f"{error}, among the rows with label {format_value(own[0])}") from error
         self._keep(changed, codes, shape)
         return ranks
 
@@ -199,19 +199,19 @@ class _Copies:
     @classmethod
     def _restored(cls, *, measure: Any, labels: Any, copies: Any, shape: Any) -> _Copies:
         within = cls(measure)
-        within._codes = distinct(labels)
+        within._codes = check_distinct_labels(labels)
         within._copies = _as_many("copies", copies, labels)
         if not all(type(one) is type(measure) for one in within._copies):
-            raise ValueError(f"copies must be of the kind of the measure, got {shown(copies)}")
+            raise ValueError(f"copies must be of the kind of the measure, got {format_value(copies)}")
         if not isinstance(shape, tuple):
-            raise ValueError(f"shape must be a tuple of whole numbers, got {shown(shape)}")
-        within._shape = tuple(whole("shape", length, 0, MOST) for length in shape)
+            raise ValueError(f"shape must be a tuple of integers, got {format_value(shape)}")
+        within._shape = tuple(check_integer("shape", length, 0, MOST) for length in shape)
         return within
 
 
 def _as_many(name: str, values: Any, labels: list[Any]) -> list[Any]:
     if not isinstance(values, list) or len(values) != len(labels):
-        raise ValueError(f"{name} must be a list of {len(labels)}, one for each label, got {shown(values)}")
+        raise ValueError(f"{name} must be a list of {len(labels)}, one for each label, got {format_value(values)}")
     return values
 
 
@@ -220,7 +220,7 @@ def _array(name: str, values: Any) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.asanyarray(values)
     except ValueError:
-        raise ValueError(f"{name} must be an array with rows of one length, got {shown(values)}") from None
+        raise ValueError(f"{name} must be an array with rows of one length, got {format_value(values)}") from None
     return array
 
 

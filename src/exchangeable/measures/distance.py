@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable.measures.neighbours import Column, Neighbours
-from exchangeable.measures.rows import LARGEST, lawful, numbers, shown
+from exchangeable.validation import LARGEST, check_finite, check_numbers, format_value
 
 
 class NearestDistance(Neighbours):
@@ -62,17 +62,17 @@ class NearestResidual(Neighbours):
 
     def _label(self, y: Any) -> Column:
         law = f"be a finite number of magnitude at most {LARGEST:g}"
-        label = numbers("y", y, law)
+        label = check_numbers("y", y, law)
         if label.ndim or not abs(label) <= LARGEST:
-            raise ValueError(f"y must {law}, got {shown(y)}")
+            raise ValueError(f"y must {law}, got {format_value(y)}")
         return label.reshape(1), {}
 
     def _labels(self, y: ArrayLike | None, count: int) -> Column:
         law = "hold one number for each row of X"
-        labels = numbers("y", () if y is None else y, law)
+        labels = check_numbers("y", () if y is None else y, law)
         if y is None or labels.ndim != 1:
-            raise ValueError(f"y must {law}, got {shown(y)}")
+            raise ValueError(f"y must {law}, got {format_value(y)}")
         if len(labels) != count:
             raise ValueError(f"y must {law}, got {len(labels)} numbers for {count} rows")
-        lawful("y", labels)
+        check_finite("y", labels)
         return labels, {}

@@ -12,8 +12,8 @@ import numpy as np
 
 from exchangeable.measures.pools import Pool, Scored, check_count, column, label_list, one_number
 from exchangeable.measures.rounding import BITS, kept_bits, rounded
-from exchangeable.measures.rows import shown, stored
-from exchangeable.protocols import Floats, Ranks, in_interval, whole
+from exchangeable.protocols import Floats, Ranks
+from exchangeable.validation import check_integer, check_interval, check_stored, format_value
 
 MOST_BINS = 2**20
 LARGEST_SCALE = 1e300
@@ -85,8 +85,8 @@ class Frozen(Scored):
             raise ValueError(f"residual must be 'absolute' or 'signed', got {residual!r}")
         self.score = score
         self.residual = residual
-        self.scale: float = in_interval("scale", scale, 0.0, LARGEST_SCALE, f"(0, {LARGEST_SCALE:g}]")
-        self.bins: int | None = None if bins is None else whole("bins", bins, 2, MOST_BINS)
+        self.scale: float = check_interval("scale", scale, 0.0, LARGEST_SCALE, f"(0, {LARGEST_SCALE:g}]")
+        self.bins: int | None = None if bins is None else check_integer("bins", bins, 2, MOST_BINS)
         kind = _kind(score)
         self._kind = f"{residual} residual" if kind == "regressor" else kind
         self._compared: list[bool] = []  # not empty once rows have been scored together and alone; copies share it
@@ -149,13 +149,13 @@ class Frozen(Scored):
     ) -> Frozen:
         """From a snapshot, and a score that was brought along."""
         measure = cls(score, residual=residual, scale=scale)
-        measure.bins = None if bins is None else whole("bins", bins, 2, MOST_BINS)
+        measure.bins = None if bins is None else check_integer("bins", bins, 2, MOST_BINS)
         if measure.bins is not None:
-            stored("edges", edges, np.float64, None)
+            check_stored("edges", edges, np.float64, None)
             if not 1 <= len(edges) < measure.bins or not (edges[:-1] < edges[1:]).all():
                 raise ValueError(f"edges must be 1 to {measure.bins - 1} increasing numbers, got others")
         elif edges is not None:
-            raise ValueError(f"edges must be None without bins, got {shown(edges)}")
+            raise ValueError(f"edges must be None without bins, got {format_value(edges)}")
         measure.edges = edges
         measure._pool = Pool.holding(scores, counts, most=None if edges is None else len(edges) + 1)
         return measure
@@ -285,7 +285,7 @@ def _column_of(label: Any, columns: dict[Any, int], position: int) -> int:
         return columns[label]
     except (KeyError, TypeError):
         raise ValueError(
-            f"y must hold labels that the classifier has learnt, got {shown(label)} at position {position}"
+            f"y must hold labels that the classifier has learnt, got {format_value(label)} at position {position}"
         ) from None
 
 
@@ -300,7 +300,9 @@ def _kind(score: Any) -> str:
     if not isinstance(score, type):
         if hasattr(score, "predict_proba") and hasattr(score, "classes_"):
             if isinstance(score.classes_, list) and any(np.ndim(classes) for classes in score.classes_):
-                raise ValueError(f"score must have one label for each example, got the multi-output {shown(score)}")
+                raise ValueError(
+                    f"score must have one label for each example, got the multi-output {format_value(score)}"
+                )
             return "classifier"
         if hasattr(score, "score_samples"):
             return "detector"
@@ -308,7 +310,7 @@ def _kind(score: Any) -> str:
             return "regressor"
         if callable(score) and not hasattr(score, "predict"):
             return "function"
-    raise ValueError(f"{LAW}, got {shown(score)}")
+    raise ValueError(f"{LAW}, got {format_value(score)}")
 
 
 def _check_fitted(score: Any) -> None:
@@ -320,7 +322,9 @@ def _check_fitted(score: Any) -> None:
     try:
         check_is_fitted(score)
     except NotFittedError:
-        raise ValueError(f"score must be fitted before the stream begins, got the unfitted {shown(score)}") from None
+        raise ValueError(
+            f"score must be fitted before the stream begins, got the unfitted {format_value(score)}"
+        ) from None
 
 
 def _is_estimator(score: Any) -> bool:
@@ -343,7 +347,7 @@ def _length(X: Any) -> int:
     try:
         return int(X.shape[0]) if hasattr(X, "shape") else len(X)
     except (IndexError, TypeError):
-        raise ValueError(f"X must hold one row for each example, got {shown(X)}") from None
+        raise ValueError(f"X must hold one row for each example, got {format_value(X)}") from None
 
 
 def _one_row(x: Any) -> Any:
@@ -361,7 +365,7 @@ def _one_row(x: Any) -> Any:
     except ValueError:
         row = np.asarray(None)
     if row.dtype.kind == "O" and row.ndim == 0:
-        raise ValueError(f"x must be one example, a row of features, got {shown(x)}")
+        raise ValueError(f"x must be one example, a row of features, got {format_value(x)}")
     return row[np.newaxis]
 
 

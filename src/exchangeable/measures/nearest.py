@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
+from exchangeable.measures.neighbour_store import Products, Rows
 from exchangeable.measures.neighbours import Column, Neighbours
-from exchangeable.measures.rows import Products, Rows, encode, shown
 from exchangeable.protocols import Floats, Integers, Rank, Ranks
+from exchangeable.validation import encode_labels, format_value
 
 
 class NearestNeighbour(Neighbours):
@@ -80,7 +81,7 @@ class NearestNeighbour(Neighbours):
         return self._extend(X, y, within=True)
 
     def _label(self, y: Hashable) -> Column:
-        return encode([y], self._rows.codes)
+        return encode_labels([y], self._rows.codes)
 
     def _labels(self, y: Iterable[Any] | None, count: int) -> Column:
         law = "y must hold one label for each row of X"
@@ -89,10 +90,10 @@ class NearestNeighbour(Neighbours):
         try:
             labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
         except TypeError:
-            raise ValueError(f"{law}, got {shown(y)}") from None
+            raise ValueError(f"{law}, got {format_value(y)}") from None
         if len(labels) != count:
             raise ValueError(f"{law}, got {len(labels)} labels for {count} rows")
-        return encode(labels, self._rows.codes)
+        return encode_labels(labels, self._rows.codes)
 
     def _scores(self, saved: Floats) -> Floats:
         if self.k > 1:

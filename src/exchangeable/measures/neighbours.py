@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
-from exchangeable.measures.rows import BLOCK, Products, Rows, lawful, numbers
-from exchangeable.protocols import Floats, Integers, Rank, Ranks, called, whole
+from exchangeable.measures.neighbour_store import BLOCK, Products, Rows
+from exchangeable.protocols import Floats, Integers, Rank, Ranks
+from exchangeable.validation import call_repr, check_finite, check_integer, check_numbers
 
 MOST = 1000  # neighbours: each costs 16 bytes an example at most
 
@@ -31,12 +32,12 @@ class Neighbours(ABC):
     _tagged = False
 
     def __init__(self, k: int) -> None:
-        self.k: int = whole("k", k, 1, MOST)
+        self.k: int = check_integer("k", k, 1, MOST)
         self.n: int = 0
         self._rows = Rows(0, 0, sides=self._sides, k=self.k, tagged=self._tagged)
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @abstractmethod
     def _label(self, y: Any) -> Column:
@@ -62,21 +63,21 @@ class Neighbours(ABC):
         return self._extend(X, y, within=False)
 
     def _update(self, x: ArrayLike, y: Any, *, within: bool) -> Rank:
-        row = numbers("x", x)
+        row = check_numbers("x", x)
         if row.ndim != 1:
             raise ValueError(f"x must be one-dimensional, got {row.ndim} dimensions")
         greater, equal, n = self._take("x", row[np.newaxis], self._label(y), within)
         return Rank(int(greater[0]), int(equal[0]), int(n[0]))
 
     def _extend(self, X: ArrayLike, y: Any, *, within: bool) -> Ranks:
-        rows = numbers("X", X)
+        rows = check_numbers("X", X)
         if rows.ndim != 2:
             raise ValueError(f"X must be two-dimensional (examples x features), got {rows.ndim} dimensions")
         return self._take("X", rows, self._labels(y, len(rows)), within)
 
     def _take(self, name: str, examples: NDArray[np.float64], column: Column, within: bool) -> Ranks:
         self._check_width(name, examples.shape[1])
-        lawful(name, examples)
+        check_finite(name, examples)
         start, stop = self.n, self.n + len(examples)
         if start == stop:
             return Ranks(*np.empty((3, 0), np.int64))
@@ -131,7 +132,7 @@ class Neighbours(ABC):
         scale: Any,
         centred_at: Any,
     ) -> Self:
-        """From a snapshot; the filter's copies of the examples are made anew."""
+        """From a snapshot; the filter's copies of the examples are made again."""
         measure = cls(k)
         measure._rows.fill(labels, X, label, alpha, near, tags)
         measure._rows.alpha = measure._scores(measure._rows.alpha)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import native
-from exchangeable.measures.rows import numbers, shown, stored
-from exchangeable.protocols import Floats, Integers, Rank, Ranks, called
+from exchangeable.protocols import Floats, Integers, Rank, Ranks
+from exchangeable.validation import call_repr, check_numbers, check_stored, format_value
 
 MOST = 2**53  # scores of a pool that was stored: so far floats count exactly
 
@@ -122,14 +122,14 @@ def _used(size: NDArray[np.int32]) -> NDArray[np.bool_]:
 
 
 def _check_contents(scores: Any, counts: Any, most: int | None) -> None:
-    stored("scores", scores, np.float64, None)
-    stored("counts", counts, np.int64, len(scores))
+    check_stored("scores", scores, np.float64, None)
+    check_stored("counts", counts, np.int64, len(scores))
     if not (np.isfinite(scores).all() and (scores[:-1] < scores[1:]).all()):
         raise ValueError("scores must be finite numbers in increasing order, got others")
     if most is not None and not ((scores >= 0) & (scores < most) & (scores == np.floor(scores))).all():
         raise ValueError(f"scores must be numbers of bins, 0 to {most - 1}, got others")  # there is room for no others
     if not ((counts >= 1) & (counts <= MOST)).all() or counts.sum(dtype=np.float64) > MOST:
-        raise ValueError(f"counts must be whole numbers from 1 on, {MOST} in all at most, got others")
+        raise ValueError(f"counts must be integers from 1 on, {MOST} in all at most, got others")
 
 
 def _planted(scores: Floats, counts: Integers) -> State:
@@ -169,7 +169,7 @@ class Scored(ABC):
         self._pool = Pool(most)
 
     def __repr__(self) -> str:
-        return called(self)
+        return call_repr(self)
 
     @property
     def n(self) -> int:
@@ -207,9 +207,9 @@ def column(name: str, values: Any, verb: str = "be") -> Floats:
     """
     law = f"{verb} a one-dimensional array of finite numbers"
     with np.errstate(over="ignore"):  # of numbers longer than float64
-        given = numbers(name, values, law)
+        given = check_numbers(name, values, law)
     if given.ndim != 1:
-        raise ValueError(f"{name} must {law}, got {f'{given.ndim} dimensions' if given.ndim else shown(values)}")
+        raise ValueError(f"{name} must {law}, got {f'{given.ndim} dimensions' if given.ndim else format_value(values)}")
     bad = np.flatnonzero(~np.isfinite(given))
     if bad.size:
         raise ValueError(f"{name} must {law}, got {given[bad[0]]} at position {bad[0]}")
@@ -233,7 +233,7 @@ def one_number(name: str, value: Any) -> float:
     except (OverflowError, TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be one finite number, got {shown(value)}")
+        raise ValueError(f"{name} must be one finite number, got {format_value(value)}")
     return number
 
 
@@ -248,7 +248,7 @@ def label_list(y: Any) -> list[Any]:
     try:
         return list(y.tolist() if isinstance(y, np.ndarray) else y)
     except TypeError:
-        raise ValueError(f"y must hold one label for each row of X, got {shown(y)}") from None
+        raise ValueError(f"y must hold one label for each row of X, got {format_value(y)}") from None
 
 
 def check_count(labels: list[Any], rows: int) -> None:

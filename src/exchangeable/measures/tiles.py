@@ -32,8 +32,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import native
-from exchangeable.measures.rows import BLOCK, Products, middle, multiply, sample, scaling
-from exchangeable.protocols import Floats, Ranks, whole
+from exchangeable.measures.neighbour_store import BLOCK, Products, middle, multiply, sample, scaling
+from exchangeable.protocols import Floats, Ranks
+from exchangeable.validation import check_integer
 
 MOST = 2**31 - 1  # examples: their numbers, and twice these, are written in 32 bits
 LONGEST = 32  # tiles in a segment, so that not much is lost with a machine
@@ -259,8 +260,8 @@ class Tiles:
     """
 
     def __init__(self, n: int, size: int) -> None:
-        self.n: int = whole("n", n, 0, MOST)
-        self.size: int = whole("size", size, 1, MOST)
+        self.n: int = check_integer("n", n, 0, MOST)
+        self.size: int = check_integer("size", size, 1, MOST)
         self.round: int = 0
         self._born, self._near = np.full((2, self.n, 2), math.inf)
         self._falls = joined([])

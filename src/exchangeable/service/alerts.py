@@ -25,10 +25,10 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 import httpcore2
 import httpx2
 
-from exchangeable.protocols import in_interval
 from exchangeable.service.addresses import Checked, Resolve, resolve
 from exchangeable.service.problems import Problem
 from exchangeable.service.store import open_database
+from exchangeable.validation import check_interval
 
 __all__ = ["Access", "Details", "Outcome", "Sender", "Webhook", "enqueue", "listing", "payload", "retry", "test_alert"]
 NAMED, SEVERITY = "ExchangeabilityAlarm", "warning"
@@ -83,7 +83,7 @@ class Webhook:
             raise ValueError(f"allow_private must be true or false, got {self.allow_private!r}")
         if self.token is not None and not (isinstance(self.token, str) and SECRET.fullmatch(self.token)):
             raise ValueError("token must be printable ASCII without spaces, of at most 4096 characters")
-        in_interval("timeout", self.timeout, 0.0, 300.0, "(0, 300] seconds")
+        check_interval("timeout", self.timeout, 0.0, 300.0, "(0, 300] seconds")
         if not isinstance(self.url, str) or set(self.url) & set("#\\ ") or not _lawful(self.url):
             raise ValueError(LAW)
 

@@ -18,13 +18,13 @@ from starlette.exceptions import HTTPException
 from exchangeable.service import routes
 from exchangeable.service.access import Access
 from exchangeable.service.alerts import Sender
-from exchangeable.service.doors import Doors
 from exchangeable.service.engine import Engine, Steps, storage
-from exchangeable.service.feed import Feed
+from exchangeable.service.events import Feed
 from exchangeable.service.metrics import Fleet, Metrics, rows
+from exchangeable.service.middleware import Doors
 from exchangeable.service.page import PageFile, page_files
 from exchangeable.service.problems import Problem
-from exchangeable.service.settings import Settings
+from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store, StoreError
 
 T = TypeVar("T")

@@ -26,18 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import snapshot
-from exchangeable.measures.rows import LARGEST
+from exchangeable.martingale import LN10
 from exchangeable.protocols import Path
 from exchangeable.pvalues import draw_seed
 from exchangeable.service import alerts, fleet, history
-from exchangeable.service.configuration import Configuration, stored
-from exchangeable.service.live import BINS, CHANGING, LN10, Live, binned, examples, keep, kinds, stream
+from exchangeable.service.deduplication import Repeats
+from exchangeable.service.late_labels import Label, Ready, Waiting, server_clock
+from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
-from exchangeable.service.repeats import Repeats
-from exchangeable.service.settings import Settings
+from exchangeable.service.server_config import Settings
 from exchangeable.service.store import APPLICATION, PER_STREAM, Store
-from exchangeable.service.waiting import Label, Ready, Waiting, server_clock
-from exchangeable.service.wire import Batch
+from exchangeable.service.stream import BINS, CHANGING, Live, binned, examples, keep, kinds, stream
+from exchangeable.service.stream_config import Configuration, stored
+from exchangeable.validation import LARGEST
 
 log: logging.Logger = logging.getLogger(__name__)
 MOST_THREADS = 8
@@ -408,7 +409,7 @@ class Engine:
         return live.whole()
 
     def _known(self, connection: sqlite3.Connection, name: str) -> Live:
-        """A stream that is to be deleted or begun anew; one that cannot be resumed is known by its row."""
+        """A stream that is to be deleted or begun again; one that cannot be resumed is known by its row."""
         try:
             return self._live(connection, name)
         except Problem as problem:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from exchangeable.fleet import adjusted, e_bh
-from exchangeable.service.live import LN10
+from exchangeable.martingale import LN10
 from exchangeable.service.problems import Problem
 
 PROMISES = {

@@ -84,7 +84,7 @@ _COUNTERS = {
 
 
 class _Streams(Collector):
-    """The fleet, read anew for each scrape."""
+    """The fleet, read again for each scrape."""
 
     def __init__(self, read: Callable[[], Fleet]) -> None:
         self._read = read

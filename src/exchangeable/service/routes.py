@@ -15,18 +15,18 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from exchangeable.service import alerts, feed, fleet, history, live, schemas, wire
+from exchangeable.service import alerts, events, fleet, history, parsing, schemas, stream
 from exchangeable.service.access import allow
-from exchangeable.service.configuration import NAME, Configuration, configuration
-from exchangeable.service.live import SAID, moment, summary, unknown
 from exchangeable.service.problems import Problem
+from exchangeable.service.stream import SAID, moment, summary, unknown
+from exchangeable.service.stream_config import NAME, Configuration, configuration
 
 router: APIRouter = APIRouter()
 Name = Annotated[str, Path(pattern=NAME, description="1 to 64 of a-z, 0-9, '.', '_', '-'")]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 Limit = Annotated[int, Query(ge=1, le=500)]
 READ, INGEST, ADMIN = ([Depends(allow(scope))] for scope in ("read", "ingest", "admin"))
-MANY = frozenset({wire.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+MANY = frozenset({parsing.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
 LATEST_MARKS = 1000
 LONG = 256 * 1024  # bytes: the parsing of more would keep others waiting
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 def reply(value: Any, status: int = 200) -> Response:
     """JSON, made once."""
-    return Response(feed.encode(value), status, media_type=wire.JSON)
+    return Response(events.encode(value), status, media_type=parsing.JSON)
 
 
 def said(model: type[BaseModel], status: int = 200, **more: Any) -> dict[int | str, dict[str, Any]]:
@@ -66,7 +66,7 @@ async def looked(request: Request, work: Callable[[sqlite3.Connection], T]) -> T
 def _body(model: Any) -> dict[str, Any]:
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
-    return {"requestBody": {"required": True, "content": {wire.JSON: {"schema": schema}}}}
+    return {"requestBody": {"required": True, "content": {parsing.JSON: {"schema": schema}}}}
 
 
 @router.put(
@@ -81,7 +81,7 @@ async def create(request: Request, name: Name) -> Response:
     """Make a stream: 201; the same configuration again: 200; another one: 409. Every part may be left out."""
     limits = request.app.state.settings.limits
     body = await request.body()
-    given = wire.json_object(body, limits.json_depth) if body.strip() else {}
+    given = parsing.json_object(body, limits.json_depth) if body.strip() else {}
     wanted = await run_in_threadpool(
         configuration, given, cap=limits.nearest, waiting=limits.waiting, reference=limits.reference
     )
@@ -92,7 +92,7 @@ async def create(request: Request, name: Name) -> Response:
 @router.get("/v1/streams/{name}", dependencies=READ, responses=said(schemas.Stream), tags=["streams"])
 async def show(request: Request, name: Name) -> Response:
     """A stream: its configuration and where it stands."""
-    return reply(await looked(request, lambda connection: live.stream(connection, name)))
+    return reply(await looked(request, lambda connection: stream.stream(connection, name)))
 
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=REFUSALS, tags=["streams"])
@@ -130,7 +130,7 @@ def _sparked(connection: sqlite3.Connection, row: tuple[Any, ...], spark: int) -
     stream = summary(row[1:])
     if spark:
         points = history.read(connection, row[0], stream["since"] + 1, stream["state"]["n"], max(spark, history.LEAST))
-        stream["spark"] = {key: values for key, values in feed.columns(points).items() if key != "p"}
+        stream["spark"] = {key: values for key, values in events.columns(points).items() if key != "p"}
     return stream
 
 
@@ -170,7 +170,7 @@ async def export(request: Request, name: Name) -> Response:
 
 def _lines(one: dict[str, Any]) -> dict[str, Any]:
     lines = {"type": "string", "description": "one JSON object a line"}
-    content = {wire.JSON: {"schema": one}, wire.NDJSON: {"schema": lines}}
+    content = {parsing.JSON: {"schema": one}, parsing.NDJSON: {"schema": lines}}
     return {"requestBody": {"required": True, "content": content}}
 
 
@@ -181,7 +181,7 @@ OBSERVATION: dict[str, Any] = {
     "required": ["seq", "x"],
     "additionalProperties": False,
     "properties": {
-        "seq": {"type": "integer", "minimum": 1, "maximum": wire.LAST_SEQ},
+        "seq": {"type": "integer", "minimum": 1, "maximum": parsing.LAST_SEQ},
         "x": {"anyOf": [NUMBER, {"type": "array", "items": NUMBER, "minItems": 1}]},
         "y": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
         "id": {"anyOf": [{**TEXT, "minLength": 1}, {"type": "null"}]},
@@ -204,9 +204,11 @@ LABEL: dict[str, Any] = {
 def _many(request: Request) -> bool:
     """Whether the body has many lines, by its media type."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != wire.JSON and media not in MANY:
+    if media != parsing.JSON and media not in MANY:
         raise Problem(
-            415, "unsupported-media-type", f"Content-Type must be {wire.JSON} or {wire.NDJSON}, got {media[:80]!r}"
+            415,
+            "unsupported-media-type",
+            f"Content-Type must be {parsing.JSON} or {parsing.NDJSON}, got {media[:80]!r}",
         )
     return media in MANY
 
@@ -233,7 +235,7 @@ async def observe(request: Request, name: Name) -> Response:
     limits, engine = request.app.state.settings.limits, request.app.state.engine
 
     async def take(body: bytes, many: bool) -> dict[str, Any]:
-        parse = partial(wire.observations, many=many, batch=limits.batch, width=limits.width, text=limits.string)
+        parse = partial(parsing.observations, many=many, batch=limits.batch, width=limits.width, text=limits.string)
         batch = parse(body) if len(body) < LONG else await run_in_threadpool(parse, body)
         taken: dict[str, Any] = await done(engine.observe(name, batch))
         return taken
@@ -257,7 +259,7 @@ async def label(request: Request, name: Name) -> Response:
     limits, engine = request.app.state.settings.limits, request.app.state.engine
 
     async def take(body: bytes, many: bool) -> dict[str, Any]:
-        labels = wire.labels(body, many=many, batch=limits.batch, text=limits.string)
+        labels = parsing.labels(body, many=many, batch=limits.batch, text=limits.string)
         taken: dict[str, Any] = await done(engine.label(name, labels))
         return taken
 
@@ -308,7 +310,7 @@ async def past(
             (row[0], start - 1, to, LATEST_MARKS),
         ).fetchall()
         return {
-            **feed.columns(points),
+            **events.columns(points),
             "exact": points.exact,
             "stop": summary(row[2:])["state"]["n"],
             "marks": [
@@ -336,14 +338,14 @@ def _streaming(lines: Any) -> StreamingResponse:
     return StreamingResponse(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-def _watch(request: Request) -> feed.Watch:
+def _watch(request: Request) -> events.Watch:
     """Asked with every heartbeat: a token may have been revoked."""
     access, shown = request.app.state.access, request.headers.getlist("authorization")
     return lambda: access.check(shown, "read")
 
 
 @router.get("/v1/streams/{name}/events", dependencies=READ, responses=EVENTS, tags=["looking"])
-async def events(request: Request, name: Name) -> Response:
+async def stream_events(request: Request, name: Name) -> Response:
     """What happens in a stream, as server-sent events; resumes after ``Last-Event-ID``, the number of a step."""
     given = request.headers.get("last-event-id", "")
     last = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else None
@@ -351,24 +353,24 @@ async def events(request: Request, name: Name) -> Response:
     async def look(after: int | None) -> tuple[dict[str, Any], history.Points | None]:
         def work(connection: sqlite3.Connection) -> tuple[dict[str, Any], history.Points | None]:
             row = _row(connection, name)
-            points = None if after is None else history.read(connection, row[0], after + 1, 2**62, feed.RESUMED)
+            points = None if after is None else history.read(connection, row[0], after + 1, 2**62, events.RESUMED)
             return summary(row[2:]), points
 
         return await looked(request, work)
 
     await look(None)  # a stream that is not there is told so before the events begin
-    reader = feed.Reader(name)
-    hub: feed.Feed = request.app.state.feed
+    reader = events.Reader(name)
+    hub: events.Feed = request.app.state.feed
     hub.join(reader)
-    return _streaming(feed.of_stream(hub, reader, last, look, _watch(request)))
+    return _streaming(events.of_stream(hub, reader, last, look, _watch(request)))
 
 
 @router.get("/v1/events", dependencies=READ, responses=EVENTS, tags=["looking"])
 async def all_events(request: Request) -> Response:
     """What happens in all streams, at most twice a second."""
-    reader, hub = feed.Overlooker(), request.app.state.feed
+    reader, hub = events.Overlooker(), request.app.state.feed
     hub.join(reader)
-    return _streaming(feed.of_all(hub, reader, _watch(request)))
+    return _streaming(events.of_all(hub, reader, _watch(request)))
 
 
 @router.get("/v1/fleet", dependencies=READ, responses=said(schemas.Fleet), tags=["looking"])

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import uvicorn
 
-from exchangeable.service import access, doors, fleet
+from exchangeable.service import access, fleet, middleware
 from exchangeable.service.app import application
-from exchangeable.service.feed import Feed
+from exchangeable.service.events import Feed
 from exchangeable.service.page import missing
-from exchangeable.service.settings import Settings
+from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store, StoreError
 
 GRACE = 10  # seconds for requests under way when the server is told to stop
@@ -62,7 +62,7 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
         raise Refused(str(error)) from error
     try:
         listener = _listener(store, host, port, settings)
-        app = application(store, settings, loopback=not doors.exposed(host, settings.trusted), page=page)
+        app = application(store, settings, loopback=not middleware.exposed(host, settings.trusted), page=page)
         logging.getLogger("exchangeable").setLevel(logging.INFO)
         config = uvicorn.Config(
             app,
@@ -90,7 +90,7 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
 def _listener(store: Store, host: str, port: int, settings: Settings) -> socket.socket:
     try:
         with store.read() as connection:
-            doors.bindable(host, access.exist(connection), settings.trusted)
+            middleware.bindable(host, access.exist(connection), settings.trusted)
             fleet.check_size(connection, settings.fleet_size)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: only so asyncio sets NODELAY

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from exchangeable.service.configuration import Configuration
+from exchangeable.service.stream_config import Configuration
 
 
 class Error(BaseModel):

@@ -26,11 +26,11 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from exchangeable.measures.rows import shown
 from exchangeable.snapshot import archive
 from exchangeable.snapshot.objects import PARTS, names
 from exchangeable.snapshot.reading import Reader
 from exchangeable.snapshot.writing import Writer
+from exchangeable.validation import format_value
 
 __all__ = ["decode", "encode", "load", "save"]
 
@@ -49,7 +49,7 @@ def encode(obj: Any) -> bytes:
     True
     """
     if names().get(type(obj), PARTS).startswith(PARTS):
-        raise ValueError(f"obj must be a monitor, or a part of one, of exchangeable's own, got {shown(obj)}")
+        raise ValueError(f"obj must be a monitor, or a part of one, of exchangeable's own, got {format_value(obj)}")
     writer = Writer()
     state = writer.node(obj, "state")
     return archive.pack(state, writer.arrays)
@@ -67,12 +67,12 @@ def decode(data: bytes, *, score: Any = None) -> Any:
     ValueError: data must be a snapshot of exchangeable, whole and unchanged, got 2 bytes that differ from byte 0 on
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise ValueError(f"data must be bytes, got {shown(data)}")
+        raise ValueError(f"data must be bytes, got {format_value(data)}")
     state, arrays = archive.unpack(memoryview(bytes(data)))
     reader = Reader(arrays, score)
     thing = reader.node(state, "state")
     if names().get(type(thing), PARTS).startswith(PARTS):
-        raise ValueError(f"state must be that of a monitor, or of a part of one, got {shown(thing)}")
+        raise ValueError(f"state must be that of a monitor, or of a part of one, got {format_value(thing)}")
     reader.finish()
     return thing
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.measures.rows import shown
+from exchangeable.validation import format_value
 
 FORMAT, VERSION = "exchangeable snapshot", 3
 OLDEST = 3  # versions 1 and 2, of exchangeable 0.1, hold states that the compiled kernels cannot continue
@@ -44,7 +44,7 @@ def unpack(data: memoryview) -> tuple[Any, Arrays]:
     """The state and the arrays, each a copy of its own. What is not such an archive is refused."""
     members = _unzipped(data)
     if "state.json" not in members or not {f"{name}.npy" for name in DTYPES} >= set(_columns(members)):
-        raise ValueError(f"data must hold state.json and arrays, got {shown(list(members))}")
+        raise ValueError(f"data must hold state.json and arrays, got {format_value(list(members))}")
     head = _head(bytes(members["state.json"]))
     columns = {name.removesuffix(".npy"): _column(name, members[name]) for name in _columns(members)}
     return head["state"], _arrays(head["arrays"], columns)
@@ -60,7 +60,7 @@ def listed(content: Any, where: str, length: int | None = None) -> list[Any]:
     """
     if not isinstance(content, list) or length not in (None, len(content)):
         many = "" if length is None else f" of {length}"
-        raise ValueError(f"{where} must be a list{many}, got {shown(content)}")
+        raise ValueError(f"{where} must be a list{many}, got {format_value(content)}")
     return content
 
 
@@ -127,12 +127,12 @@ def _head(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"state.json must be JSON as snapshots have it, got what is none: {error}") from None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise ValueError(f"state.json must be of the format {FORMAT!r}, got {shown(head)}")
+        raise ValueError(f"state.json must be of the format {FORMAT!r}, got {format_value(head)}")
     version = head.get("version")
     if type(version) is not int or not OLDEST <= version <= VERSION:
         raise ValueError(unreadable(version, head.get("package"), OLDEST, VERSION))
     if head.keys() != HEAD:
-        raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {shown(sorted(head))}")
+        raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {format_value(sorted(head))}")
     return head
 
 
@@ -143,7 +143,7 @@ def unreadable(version: Any, package: Any, oldest: int, newest: int) -> str:
     version must be 3 for this exchangeable to read it, got 4, written by exchangeable '0.3.0': use that one
     """
     wanted = f"{oldest}" if oldest == newest else f"from {oldest} to {newest}"
-    got = f"{shown(version)}, written by exchangeable {shown(package)}"
+    got = f"{format_value(version)}, written by exchangeable {format_value(package)}"
     cure = "begin with a new state, or use that one" if type(version) is int and version < oldest else "use that one"
     return f"version must be {wanted} for this exchangeable to read it, got {got}: {cure}"
 
@@ -151,7 +151,7 @@ def unreadable(version: Any, package: Any, oldest: int, newest: int) -> str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError(f"names must come once, got {shown([name for name, _ in pairs])}")
+        raise ValueError(f"names must come once, got {format_value([name for name, _ in pairs])}")
     return found
 
 
@@ -190,11 +190,11 @@ def _arrays(entries: Any, columns: Mapping[str, NDArray[Any]]) -> Arrays:
     for i, entry in enumerate(listed(entries, "arrays")):
         name, shape = listed(entry, f"arrays[{i}]", 2)
         if not isinstance(shape, list) or len(shape) > DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"arrays[{i}] must have a shape of whole numbers, got {shown(shape)}")
+            raise ValueError(f"arrays[{i}] must have a shape of integers, got {format_value(shape)}")
         if not isinstance(name, str) or name not in columns or math.prod(shape) > len(columns[name]) - used[name]:
-            raise ValueError(f"arrays[{i}] must lie in the archive, got {shown(entry)}")
+            raise ValueError(f"arrays[{i}] must lie in the archive, got {format_value(entry)}")
         if max(shape, default=0) > sys.maxsize:  # beside a length of nought
-            raise ValueError(f"arrays[{i}] must have a shape that fits in memory, got {shown(shape)}")
+            raise ValueError(f"arrays[{i}] must have a shape that fits in memory, got {format_value(shape)}")
         part = columns[name][used[name] : used[name] + math.prod(shape)]
         arrays.append(part.astype(name).reshape(shape))
         used[name] += part.size

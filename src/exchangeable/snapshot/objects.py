@@ -3,7 +3,7 @@
 A class that is exported by ``measures``, ``bets`` or ``alarms`` is in the table. Its constructor gets what was saved
 under the names of its arguments; its other attributes must have the types, dtypes and shapes of a fresh one's. If
 compiled loops find their way by these numbers, the class says in ``_check_state`` what they must satisfy. A class that
-holds more than it needs in order to go on (spare room, what can be made anew), or that grows, says in ``_saved`` what
+holds more than it needs in order to go on (spare room, what can be made again), or that grows, says in ``_saved`` what
 is to be kept, and is built from that, checked, by ``_restored``.
 """
 
@@ -22,10 +22,10 @@ from exchangeable import alarms, bets, measures
 from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
 from exchangeable.measures.conditional import _Copies, _Pools
-from exchangeable.measures.rows import shown, stored
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Bet, Floats, Path, Step, is_alarm, whole
-from exchangeable.pvalues import Given, PValues
+from exchangeable.protocols import Bet, Floats, Path, Step, is_alarm
+from exchangeable.pvalues import Precomputed, PValues
+from exchangeable.validation import check_integer, check_stored, format_value
 
 PARTS = "_"  # how the names of classes begin that only stand within others
 MOST = 2**53  # the largest count
@@ -35,7 +35,7 @@ MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError)
 @cache
 def classes() -> dict[str, Any]:
     """All classes whose objects a snapshot may hold, by name."""
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Given, LateLabels, Martingale, Monitor, PValues)}
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Precomputed, LateLabels, Martingale, Monitor, PValues)}
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}
@@ -99,7 +99,7 @@ def _monitor(held: dict[str, Any]) -> Monitor:
     model = _idle_monitor(on_alarm)
     _check_names(held, _attributes(model))
     laws: dict[str, Callable[[Any], bool]] = {
-        "pvalues": lambda part: isinstance(part, (Given, PValues)),
+        "pvalues": lambda part: isinstance(part, (Precomputed, PValues)),
         "martingale": lambda part: isinstance(part, Martingale),
         "alarm": is_alarm,
         "on_alarm": lambda part: bool(part == on_alarm),
@@ -107,7 +107,7 @@ def _monitor(held: dict[str, Any]) -> Monitor:
     }
     for name, law in laws.items():
         if not law(held[name]):
-            raise ValueError(f"{name} must be that of a monitor with {on_alarm!r}, got {shown(held[name])}")
+            raise ValueError(f"{name} must be that of a monitor with {on_alarm!r}, got {format_value(held[name])}")
     learnt = {name: _alike(name, getattr(model, name), held[name]) for name in held if name not in laws}
     monitor = copy.copy(model)
     vars(monitor).update({**learnt, **{name: held[name] for name in laws}})
@@ -116,14 +116,14 @@ def _monitor(held: dict[str, Any]) -> Monitor:
 
 @cache
 def _idle_monitor(on_alarm: str) -> Monitor:
-    return Monitor(Given(), bets.Idle(), on_alarm=on_alarm)
+    return Monitor(Precomputed(), bets.Idle(), on_alarm=on_alarm)
 
 
 def _is_fresh(parts: Any) -> bool:
-    """Whether a monitor can begin anew with these."""
+    """Whether a monitor can begin again with these."""
     if parts is None:
         return True
-    if not isinstance(parts, tuple) or len(parts) != 3 or not isinstance(parts[0], (Given, PValues)):
+    if not isinstance(parts, tuple) or len(parts) != 3 or not isinstance(parts[0], (Precomputed, PValues)):
         return False
     seen = getattr(getattr(parts[0], "measure", None), "n", 0) or getattr(parts[2], "n", 0)
     return isinstance(parts[1], Bet) and is_alarm(parts[2]) and not seen
@@ -133,7 +133,7 @@ def _record(kind: Any, held: dict[str, Any]) -> Any:
     _check_names(held, kind._fields)
     model: Any = Step(1, 1.0, 0.0, False)
     if kind is Path:
-        count = len(stored("n", held["n"], np.int64, None))
+        count = len(check_stored("n", held["n"], np.int64, None))
         integers, floats = np.zeros(count, np.int64), np.zeros(count)
         model = Path(integers, floats, floats, np.zeros(count, np.bool_), integers, guarantee="")
     return kind(**{name: _alike(name, getattr(model, name), held[name]) for name in kind._fields})
@@ -168,9 +168,9 @@ def _check_names(held: Mapping[str, Any], required: Iterable[str], allowed: Iter
 def _alike(name: str, model: Any, value: Any) -> Any:
     """Admit a value that may take the place of the model: of its kind, dtype and shape, and not NaN."""
     if isinstance(model, np.ndarray):
-        return stored(name, value, model.dtype.type, *model.shape)
+        return check_stored(name, value, model.dtype.type, *model.shape)
     if type(model) is int:
-        return whole(name, value, 0, MOST)
+        return check_integer(name, value, 0, MOST)
     lawful = type(value) is type(model)
     if type(model) is float:
         lawful = lawful and not math.isnan(value)
@@ -184,7 +184,7 @@ def _alike(name: str, model: Any, value: Any) -> Any:
         for part, held in _attributes(model).items():
             _alike(f"{name}.{part}", held, getattr(value, part))
     if not lawful:
-        raise ValueError(f"{name} must be like {shown(model)}, got {shown(value)}")
+        raise ValueError(f"{name} must be like {format_value(model)}, got {format_value(value)}")
     return value
 
 

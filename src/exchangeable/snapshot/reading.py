@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.measures import Frozen
-from exchangeable.measures.rows import shown
 from exchangeable.snapshot.archive import listed
 from exchangeable.snapshot.objects import built, classes
 from exchangeable.snapshot.writing import DEEPEST, SCALARS, SHARED
+from exchangeable.validation import format_value
 
 
 class Reader:
@@ -48,18 +48,18 @@ class Reader:
                 return self._forms[form](content, where, depth)
         if node.keys() == {"class", "with"} and isinstance(node["with"], dict):
             return self._object(node["class"], node["with"], where, depth)
-        raise ValueError(f"{where} must be of a form that snapshots have, got {shown(node)}")
+        raise ValueError(f"{where} must be of a form that snapshots have, got {format_value(node)}")
 
     def finish(self) -> None:
         """Admit an end at which everything has been used."""
         if not all(self._met):
             raise ValueError(f"arrays must all belong to the state, got number {self._met.index(0)} that does not")
         if self._score is not None and not self._scored:
-            raise ValueError(f"score must be left out for a state that needs none, got {shown(self._score)}")
+            raise ValueError(f"score must be left out for a state that needs none, got {format_value(self._score)}")
 
     def _array(self, content: Any, where: str, depth: int) -> NDArray[Any]:
         if type(content) is not int or not 0 <= content < len(self._arrays):
-            raise ValueError(f"{where} must be one of {len(self._arrays)} arrays, got {shown(content)}")
+            raise ValueError(f"{where} must be one of {len(self._arrays)} arrays, got {format_value(content)}")
         self._met[content] += 1
         if self._met[content] > SHARED:  # or else a small file could become large
             raise ValueError(f"{where} must not share its array with more than {SHARED - 1} other, got {content}")
@@ -73,15 +73,15 @@ class Reader:
         try:
             found = dict(pairs)
         except TypeError:
-            raise ValueError(f"{where} must have hashable keys, got {shown(pairs)}") from None
+            raise ValueError(f"{where} must have hashable keys, got {format_value(pairs)}") from None
         if len(found) != len(pairs):
-            raise ValueError(f"{where} must have every key once, got {shown(pairs)}")
+            raise ValueError(f"{where} must have every key once, got {format_value(pairs)}")
         return found
 
     def _object(self, name: Any, content: dict[str, Any], where: str, depth: int) -> Any:
         kind = classes().get(name) if isinstance(name, str) else None
         if kind is None:
-            raise ValueError(f"{where} must be of a class that snapshots know, got {shown(name)}")
+            raise ValueError(f"{where} must be of a class that snapshots know, got {format_value(name)}")
         held = {key: self.node(value, f"{where}.{key}", depth + 1) for key, value in content.items()}
         if kind is Frozen and held.get("score") is not None:
             return self._frozen(held, where)
@@ -91,11 +91,15 @@ class Reader:
         """With the score that was brought along."""
         kind = held["score"]
         if self._score is None:
-            raise ValueError(f"score must be given, since {where} was saved without its score, of kind {shown(kind)}")
+            raise ValueError(
+                f"score must be given, since {where} was saved without its score, of kind {format_value(kind)}"
+            )
         self._scored = True
         measure: Frozen = built(Frozen, {**held, "score": self._score}, where)
         if measure._kind != kind:
-            raise ValueError(f"score must be of kind {shown(kind)}, as for {where}, got one of kind {measure._kind!r}")
+            raise ValueError(
+                f"score must be of kind {format_value(kind)}, as for {where}, got one of kind {measure._kind!r}"
+            )
         return measure
 
 
@@ -103,12 +107,12 @@ def _bytes(content: Any, where: str, depth: int = 0) -> bytes:
     try:
         return bytes.fromhex(content)
     except (TypeError, ValueError):
-        raise ValueError(f"{where} must be bytes in hexadecimal digits, got {shown(content)}") from None
+        raise ValueError(f"{where} must be bytes in hexadecimal digits, got {format_value(content)}") from None
 
 
 def _float(content: Any, where: str, depth: int = 0) -> float:
     if content not in ("inf", "-inf", "nan"):
-        raise ValueError(f"{where} must be inf, -inf or nan, got {shown(content)}")
+        raise ValueError(f"{where} must be inf, -inf or nan, got {format_value(content)}")
     return float(content)
 
 
@@ -116,7 +120,7 @@ def _int(content: Any, where: str, depth: int = 0) -> int:
     try:
         return int(content, 16)
     except (TypeError, ValueError):
-        raise ValueError(f"{where} must be a whole number in hexadecimal digits, got {shown(content)}") from None
+        raise ValueError(f"{where} must be an integer in hexadecimal digits, got {format_value(content)}") from None
 
 
 def _numpy(content: Any, where: str, depth: int = 0) -> np.generic:
@@ -130,7 +134,7 @@ def _numpy(content: Any, where: str, depth: int = 0) -> np.generic:
     if isinstance(value, dict) and value.keys() == {"float"}:
         value = _float(value["float"], where)
     if name not in SCALARS or not _fits(name, value):
-        raise ValueError(f"{where} must be a scalar of NumPy's, its name and its value, got {shown(content)}")
+        raise ValueError(f"{where} must be a scalar of NumPy's, its name and its value, got {format_value(content)}")
     scalar: np.generic = np.dtype(name).type(value)
     return scalar
 

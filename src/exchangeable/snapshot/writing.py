@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.measures.rows import shown
 from exchangeable.snapshot.archive import DTYPES
 from exchangeable.snapshot.objects import fields, names
+from exchangeable.validation import format_value
 
 SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 DEEPEST = 100  # things within things
@@ -51,7 +51,7 @@ class Writer:
                 "with": {name: self.node(part, f"{where}.{name}", depth + 1) for name, part in held},
             }
         law = f"{where} must be plain data, or what exchangeable itself provides, to be saved"
-        raise ValueError(f"{law}, got {shown(value)}")
+        raise ValueError(f"{law}, got {format_value(value)}")
 
     def _place(self, array: NDArray[Any]) -> int:
         """Its number; an array that two things share is stored once."""
@@ -77,5 +77,5 @@ def _scalar(value: np.generic, where: str) -> list[Any]:
     if isinstance(value, np.bool_):
         return ["bool", bool(value)]
     if value.dtype.name not in SCALARS:
-        raise ValueError(f"{where} must be a number, text or truth value, to be saved, got {shown(value)}")
+        raise ValueError(f"{where} must be a number, text or truth value, to be saved, got {format_value(value)}")
     return [value.dtype.name, _number(value.item())]

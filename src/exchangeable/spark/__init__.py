@@ -13,9 +13,9 @@ from exchangeable._extras import check, needed
 if TYPE_CHECKING:
     from exchangeable.fleet import stream_seed
     from exchangeable.spark.columns import RefusedError, refusal
-    from exchangeable.spark.evidence import fleet_report
-    from exchangeable.spark.live import monitor_streams
+    from exchangeable.spark.fleet import fleet_report
     from exchangeable.spark.sessions import session
+    from exchangeable.spark.streaming import monitor_streams
     from exchangeable.spark.streams import test_streams
     from exchangeable.spark.table import pvalues
 

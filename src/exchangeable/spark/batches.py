@@ -193,7 +193,7 @@ def orders_of(rows: Any, words: str) -> Any:
 
 
 def whole_orders(rows: Any, at: Integers) -> Integers | None:
-    """Orders that are whole numbers; None where they are others."""
+    """Orders that are integers; None where they are others."""
     orders = rows["order"]
     return orders.take(pa.array(at)).cast(pa.int64()).to_numpy() if pa.types.is_integer(orders.type) else None
 

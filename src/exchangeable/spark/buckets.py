@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,12 +11,12 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from exchangeable.monitors import CONFLICT, KINDS, STEP, Monitors, Rows
+from exchangeable.keyed import CONFLICT, KINDS, STEP, Monitors, Rows
+from exchangeable.martingale import LN10
 from exchangeable.spark.batches import flags
 from exchangeable.spark.columns import RefusedError
 from exchangeable.spark.packs import QUERY, keyless, large, opened, orderless, packed, refused, written
 
-LOG10 = math.log(10.0)
 PACKED = "rows binary"
 LARGEST = 2**25  # bytes of a bucket's state: Java holds some ten copies of it while it is read and written
 ROWS = 2**16  # that are packed as one
@@ -126,7 +125,7 @@ class Bucket(StatefulProcessor):
             "kind": kinds,
             "n": pa.array(rows.n, mask=side),
             "p": pa.array(rows.p, mask=side),
-            "log10_martingale": pa.array(rows.log_value / LOG10, mask=side),
+            "log10_martingale": pa.array(rows.log_value / LN10, mask=side),
             "alarm": pa.array(rows.alarm, mask=side),
             "changepoint": pa.array(rows.changepoint, mask=~rows.alarm),
             "count": rows.count,

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from exchangeable.measures.rows import LARGEST, shown
+from exchangeable.validation import LARGEST, format_value
 
 SHOWN = 60  # characters of a value in a sentence
 NUMBER = r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z"  # possessive: linear in the length
@@ -23,13 +23,13 @@ LEAST_TIME = "1970-01-01"
 WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 REAL = (T.FloatType, T.DoubleType)
 TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
-KEYS = "text, whole numbers or binary: cast it to string"
-ORDERS = "whole numbers, numbers, dates or timestamps: cast it (text would stand in the order of its letters)"
-SEQUENCES = "whole numbers, dates or timestamps: cast it to bigint or timestamp"
+KEYS = "text, integers or binary: cast it to string"
+ORDERS = "integers, numbers, dates or timestamps: cast it (text would stand in the order of its letters)"
+SEQUENCES = "integers, dates or timestamps: cast it to bigint or timestamp"
 SCALARS = "numbers, decimals, booleans or text that holds numbers"
 FEATURES = f"{SCALARS}, an array of numbers or a vector"
 ROW = f"x must be finite numbers of magnitude at most {LARGEST:g}"
-LABELS = "text, whole numbers, numbers or booleans: cast it to string or double"
+LABELS = "text, integers, numbers or booleans: cast it to string or double"
 
 
 class RefusedError(ValueError):
@@ -86,8 +86,8 @@ def admitted(
 ) -> DataFrame:
     """The columns ``key``, ``order``, ``x``, ``y`` and ``bad`` of a frame, batch or streaming; no value is ever null.
 
-    ``key`` (where one is named) is text, a whole number or binary, of its own type. ``order`` is of its own type; with
-    ``sequence`` it is a long: the whole number itself, days of a date, microseconds of a timestamp. ``x`` is a double
+    ``key`` (where one is named) is text, an integer or binary, of its own type. ``order`` is of its own type; with
+    ``sequence`` it is a long: the integer itself, days of a date, microseconds of a timestamp. ``x`` is a double
     if ``features`` names one scalar column, else an array of doubles: of a list of scalar columns, or of one column of
     arrays or vectors. ``y`` (where one is named) is a string, long, double or boolean.
 
@@ -148,10 +148,10 @@ class Source:
 
     def _place(self, role: str, name: str) -> int:
         if not isinstance(name, str):
-            raise ValueError(f"{role} must be the name of a column, got {shown(name)}")
+            raise ValueError(f"{role} must be the name of a column, got {format_value(name)}")
         if self.names.count(name) != 1:
-            law = f"{role} must name one of the columns {shown(self.names)}, each of another name"
-            raise ValueError(f"{law}, got {shown(name)}{' twice' if name in self.names else ''}")
+            law = f"{role} must name one of the columns {format_value(self.names)}, each of another name"
+            raise ValueError(f"{law}, got {format_value(name)}{' twice' if name in self.names else ''}")
         return self.names.index(name)
 
     def keep(self, name: str, value: Column) -> Column:
@@ -191,7 +191,7 @@ class Source:
         if not names:
             raise ValueError("features must name at least one column, got none")
         if len(set(names)) < len(names):
-            raise ValueError(f"features must name each column once, got {shown(names)}")
+            raise ValueError(f"features must name each column once, got {format_value(names)}")
         fields = [self.fields[self._place("features", name)] for name in names]
         if len(names) == 1 and _is_row(fields[0].dataType):
             return self._row(*self.find("features", names[0]), names[0])
@@ -229,7 +229,7 @@ class Source:
         place = self.keep("place", _first_bad(x))
         text = F.element_at(_array(f"cast({c} as string)" for c in places), place)
         words = F.element_at(_array(map(str, places.values())), place)
-        names = (f"cast(X'{shown(field.name).encode().hex()}' as string)" for field in fields)
+        names = (f"cast(X'{format_value(field.name).encode().hex()}' as string)" for field in fields)
         where = F.element_at(_array(names), place)
         got = F.when(words, _quoted(text)).otherwise(F.coalesce(text, F.lit("null")))
         return Part(x, _nothing(), F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, F.lit(" in column "), where)))
@@ -239,8 +239,8 @@ class Source:
         x = self.keep("x", column.cast("array<double>") if isinstance(kind, T.ArrayType) else _from_vector(column))
         place = self.keep("place", _first_bad(x))
         got = F.coalesce(F.get(x, place - 1).cast("string"), F.lit("null"))
-        where = F.concat(F.lit(" at position "), (place - 1).cast("string"), F.lit(f" in column {shown(name)}"))
-        none = F.lit(f"x must hold at least one number, got none in column {shown(name)}")
+        where = F.concat(F.lit(" at position "), (place - 1).cast("string"), F.lit(f" in column {format_value(name)}"))
+        none = F.lit(f"x must hold at least one number, got none in column {format_value(name)}")
         fault = F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, where))
         return Part(x, _nothing(), F.coalesce(_null("x", column, name), F.when(F.size(x) == 0, none), fault))
 
@@ -310,19 +310,19 @@ def _counted(column: Column, kind: T.DataType) -> Column:
 
 
 def _null(role: str, column: Column, name: str) -> Column:
-    return F.when(column.isNull(), F.lit(f"{role} must not be null, got null in column {shown(name)}"))
+    return F.when(column.isNull(), F.lit(f"{role} must not be null, got null in column {format_value(name)}"))
 
 
 def _garbled(role: str, column: Column, kind: T.DataType, name: str) -> Column:
     """Spark's text may be any bytes, Python's may not."""
     if not _is_text(kind):
         return F.lit(None).cast("string")
-    sentence = F.lit(f"{role} must be text in UTF-8, got other bytes in column {shown(name)}")
+    sentence = F.lit(f"{role} must be text in UTF-8, got other bytes in column {format_value(name)}")
     return F.when(~F.is_valid_utf8(column), sentence)
 
 
 def _unless(lawful: Column, law: str, column: Column, kind: T.DataType, name: str) -> Column:
-    sentence = F.concat(F.lit(f"{law}, got "), _shown(column, kind), F.lit(f" in column {shown(name)}"))
+    sentence = F.concat(F.lit(f"{law}, got "), _shown(column, kind), F.lit(f" in column {format_value(name)}"))
     return F.when(~lawful, sentence)
 
 
@@ -338,4 +338,4 @@ def _quoted(column: Column) -> Column:
 
 
 def _typed(name: str, kind: T.DataType) -> str:
-    return f"{shown(name)} of type {kind.simpleString()}"
+    return f"{format_value(name)} of type {kind.simpleString()}"

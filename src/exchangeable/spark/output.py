@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from exchangeable.monitors.rows import Steps
+from exchangeable.keyed.report import Steps
+from exchangeable.martingale import LN10
 from exchangeable.protocols import Integers
 
-LOG10 = math.log(10.0)
 ROWS, BYTES = 4096, 1 << 24  # of a batch of summaries; keys may be long
 SUMMARY = ("n", "log10_martingale", "log10_max", "alarm", "alarm_at", "changepoint", "refused")
 STEPS = ("kind", "n", "p", "log10_martingale", "alarm", "changepoint", "count", "detail")
@@ -65,7 +64,7 @@ class Output:
 
     def _flush(self) -> None:
         key, n, value, highest, alarm_at, *more = zip(*self._summaries, strict=True)
-        logs = [[None if log is None else log / LOG10 for log in column] for column in (value, highest)]
+        logs = [[None if log is None else log / LN10 for log in column] for column in (value, highest)]
         alarm = [None if log is None else at is not None for log, at in zip(value, alarm_at, strict=True)]
         whole = [pa.array(column, pa.int64()) for column in (alarm_at, *more)]
         real = [pa.array(column, pa.float64()) for column in logs]
@@ -89,7 +88,7 @@ class Output:
         at = pa.array(np.concatenate([places for places, _ in found]))
         columns = zip(*(steps for _, steps in found), strict=True)
         n, p, log_value, alarm, change, test = (np.concatenate(column) for column in columns)
-        told = (n, p, log_value / LOG10, alarm, pa.array(change, mask=~alarm))
+        told = (n, p, log_value / LN10, alarm, pa.array(change, mask=~alarm))
         ones, nothing = pa.repeat(1, len(at)), pa.nulls(len(at), self._text)
         self._batch("step", rows["key"].take(at), rows["order"].take(at), told, ones, nothing, test)
 

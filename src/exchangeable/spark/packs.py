@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exchangeable.measures.rows import shown
-from exchangeable.protocols import Floats, Integers, many_p
-from exchangeable.pvalues import Given
+from exchangeable.protocols import Floats, Integers
+from exchangeable.pvalues import Precomputed
 from exchangeable.spark.batches import Examples, flags, of_the_row, starts
 from exchangeable.spark.columns import RefusedError
+from exchangeable.validation import check_p_array, format_value
 
 PACKED = "bucket int, events binary"
 QUERY = -1  # a bucket without events, whose state tells what query it belongs to
@@ -89,8 +89,8 @@ class Packer:
                 self._score(batch, half, x, found)
 
     def _scores(self, X: Any, y: Any) -> Floats:
-        if isinstance(self.measure, Given):
-            return many_p(X)
+        if isinstance(self.measure, Precomputed):
+            return check_p_array(X)
         self._check_width(X)
         scores: Floats = self.measure.scores(X, y)
         return scores
@@ -132,11 +132,11 @@ def _with(bad: Any, found: dict[int, str]) -> Any:
 
 def refused(key: Any, order: str | None, sentence: str) -> RefusedError:
     """An error that names the row."""
-    return RefusedError(f"key {shown(key)}{'' if order is None else f', order {order}'}: {sentence}")
+    return RefusedError(f"key {format_value(key)}{'' if order is None else f', order {order}'}: {sentence}")
 
 
 def written(order: int, kind: str) -> str:
-    """An order as its own column writes it: of whole numbers, or counted days or microseconds.
+    """An order as its own column writes it: of integers, or counted days or microseconds.
 
     >>> written(1, "date"), written(1, "timestamp"), written(1, "")
     ('1970-01-02', '1970-01-01T00:00:00.000001', '1')

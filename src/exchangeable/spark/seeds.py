@@ -12,9 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from exchangeable.measures.rows import shown
-from exchangeable.protocols import whole
 from exchangeable.pvalues import draw_seed
+from exchangeable.validation import check_integer, format_value
 
 COLUMN = "seed"  # of every result
 LARGEST = 2**63 - 1  # of Spark's long
@@ -24,7 +23,7 @@ MOST = 4096  # bytes that are read from such a file
 
 def chosen(seed: int | None) -> int:
     """The seed that was given, or one drawn from the operating system."""
-    return draw_seed() if seed is None else whole("seed", seed, 0, LARGEST)
+    return draw_seed() if seed is None else check_integer("seed", seed, 0, LARGEST)
 
 
 def told(rows: DataFrame, seed: int) -> DataFrame:
@@ -41,13 +40,13 @@ class SeedFile:
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         if not isinstance(checkpoint, str) or not checkpoint.strip():
-            raise ValueError(f"checkpoint must be the checkpoint folder of the query, got {shown(checkpoint)}")
+            raise ValueError(f"checkpoint must be the checkpoint folder of the query, got {format_value(checkpoint)}")
         try:
             self._jvm = cast(Any, spark._jvm)
             settings = spark._jsparkSession.sessionState().newHadoopConf()
         except AttributeError:
             law = "checkpoint must be None with Spark Connect, which gives no access to the file system of the driver"
-            raise ValueError(f"{law}, got {shown(checkpoint)}: give a seed instead") from None
+            raise ValueError(f"{law}, got {format_value(checkpoint)}: give a seed instead") from None
         self._folder = checkpoint
         with self._explained():
             self._path = self._jvm.org.apache.hadoop.fs.Path(checkpoint, FILE)
@@ -117,7 +116,7 @@ class SeedFile:
         try:
             record = json.loads(data)
             if (record["format"], record["version"]) == (FORMAT, VERSION):
-                return whole("seed", record["seed"], 0, LARGEST)
+                return check_integer("seed", record["seed"], 0, LARGEST)
         except (ValueError, LookupError, TypeError, RecursionError):
             pass
         cure = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from exchangeable.measures.rows import shown
+from exchangeable.validation import format_value
 
 JAVA = 17
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -73,12 +73,12 @@ def _local(master: str | None) -> dict[str, str]:
 def _check_same(running: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
     own = running.conf.get("spark.master", None)
     if master not in (None, own):
-        raise ValueError(f"master must be that of the session that runs already, {own!r}, got {shown(master)}")
+        raise ValueError(f"master must be that of the session that runs already, {own!r}, got {format_value(master)}")
     for setting, value in settings.items():
         has = running.conf.get(setting, None)
         if has != value:
-            law = f"settings must be those of the session that runs already: {setting}={shown(has)}"
-            raise ValueError(f"{law}, got {shown(value)}")
+            law = f"settings must be those of the session that runs already: {setting}={format_value(has)}"
+            raise ValueError(f"{law}, got {format_value(value)}")
 
 
 def check_java() -> None:

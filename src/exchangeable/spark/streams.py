@@ -13,14 +13,14 @@ from pyspark.sql import types as T
 from exchangeable.measures import Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.measures.conditional import Conditional
 from exchangeable.measures.neighbours import Neighbours
-from exchangeable.measures.rows import shown
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Alarm, Bet, Measure, whole
-from exchangeable.pvalues import Given
+from exchangeable.protocols import Alarm, Bet, Measure
+from exchangeable.pvalues import Precomputed
 from exchangeable.spark import seeds
+from exchangeable.spark.batch import Recipe, test_partition
 from exchangeable.spark.columns import admitted
 from exchangeable.spark.output import REAL, Form
-from exchangeable.spark.walk import Recipe, walk
+from exchangeable.validation import check_integer, format_value
 
 OTHERS: dict[str, T.DataType] = {"alarm": T.BooleanType(), "kind": T.StringType(), "detail": T.StringType()}
 
@@ -32,7 +32,7 @@ def test_streams(
     features: str | Sequence[str],
     label: str | None = None,
     *,
-    measure: Measure | Given | None = None,
+    measure: Measure | Precomputed | None = None,
     bet: Bet | None = None,
     alarm: Alarm | None = None,
     on_alarm: str = "latch",
@@ -61,7 +61,7 @@ def test_streams(
     key are then counted in a row whose key is null.
 
     With ``steps=True`` the rows are those of `monitor_streams`, one for each example taken (kind "step"), and side rows
-    (kinds "bad", "conflict", "duplicate", and where orders are whole numbers "gap", unless ``gaps=False`` says that
+    (kinds "bad", "conflict", "duplicate", and where orders are integers "gap", unless ``gaps=False`` says that
     they only rise). With ``on_alarm="restart"`` there is one more column, ``test``: the number of the test, from 1; the
     rest of a summary is that of the latest.
 
@@ -69,7 +69,7 @@ def test_streams(
     where they do not fit; a task walks over its part and holds one stream at a time. Time and memory are the measure's.
     """
     if bad not in ("fail", "report"):
-        raise ValueError(f"bad must be 'fail' or 'report', got {shown(bad)}")
+        raise ValueError(f"bad must be 'fail' or 'report', got {format_value(bad)}")
     if df.isStreaming:
         raise ValueError("df must be a batch frame, got a stream: monitor_streams is for streams")
     parts = _partitions(df, partitions)
@@ -92,7 +92,7 @@ test_streams.__test__ = False  # type: ignore[attr-defined]  # for pytest: a fun
 
 def _task(recipe: Recipe) -> Any:
     def task(batches: Iterable[Any]) -> Iterator[Any]:
-        return walk(recipe, batches)
+        return test_partition(recipe, batches)
 
     return task
 
@@ -101,7 +101,7 @@ def _partitions(df: DataFrame, partitions: int | None) -> int:
     """Always a number: Spark would join small parts, though it is the arithmetic in them that takes the time."""
     if partitions is None:
         return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-    return whole("partitions", partitions, 1, 10**6)
+    return check_integer("partitions", partitions, 1, 10**6)
 
 
 # ------------------------------------------------------------------ the recipe
@@ -115,7 +115,7 @@ def _default(df: DataFrame, features: str | Sequence[str], label: str | None) ->
     return Value() if single else NearestDistance()
 
 
-def _recipe(measure: Measure | Given, bet: Bet | None, alarm: Alarm | None, on_alarm: str) -> Monitor:
+def _recipe(measure: Measure | Precomputed, bet: Bet | None, alarm: Alarm | None, on_alarm: str) -> Monitor:
     """The monitor that all streams have a copy of; what it is given stays as it is."""
     seen = getattr(measure, "n", 0)
     if seen:
@@ -131,23 +131,25 @@ def _of_rows(measure: object) -> bool:
     return isinstance(_inner(measure), Neighbours)
 
 
-def _check_columns(measure: Measure | Given, rows: DataFrame, features: str | Sequence[str], label: str | None) -> None:
+def _check_columns(
+    measure: Measure | Precomputed, rows: DataFrame, features: str | Sequence[str], label: str | None
+) -> None:
     """Whether the measure can use columns of these kinds, as far as that can be told in advance."""
     inner, kinds = _inner(measure), {field.name: field.dataType for field in rows.schema.fields}
-    numbers = isinstance(inner, (Value, Given)) or (isinstance(inner, Frozen) and inner.score is None)
+    numbers = isinstance(inner, (Value, Precomputed)) or (isinstance(inner, Frozen) and inner.score is None)
     name = type(inner).__name__
     if numbers and isinstance(kinds["x"], T.ArrayType):
-        raise ValueError(f"features must name one column of numbers for {name}, got {shown(features)}")
+        raise ValueError(f"features must name one column of numbers for {name}, got {format_value(features)}")
     if label is None and (isinstance(inner, (NearestNeighbour, NearestResidual)) or isinstance(measure, Conditional)):
         raise ValueError(f"label must name a column for {type(measure).__name__}, got None")
     if isinstance(inner, NearestResidual) and isinstance(kinds["y"], T.StringType):
-        raise ValueError(f"label must name a column of numbers for {name}, got {shown(label)} of type string")
+        raise ValueError(f"label must name a column of numbers for {name}, got {format_value(label)} of type string")
 
 
 def _schema(rows: DataFrame, form: Form) -> T.StructType:
     """Of what comes out; the user's names stand beside ours."""
     if form.key == form.order:
-        raise ValueError(f"key and order must be two columns, got {shown(form.key)} for both")
+        raise ValueError(f"key and order must be two columns, got {format_value(form.key)} for both")
     own = {"key": form.key, "order": form.order} if form.steps else {"key": form.key}
     ours = form.columns[len(own) :]
     for role, name in own.items():

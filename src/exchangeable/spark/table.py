@@ -23,12 +23,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from exchangeable.measures.rows import encode, shown
 from exchangeable.measures.tiles import MOST, Block, Codes, Falls, Segment, Tiles, block_size, plan, search
-from exchangeable.protocols import Floats, Ranks, whole
+from exchangeable.protocols import Floats, Ranks
 from exchangeable.pvalues import from_ranks
 from exchangeable.spark import seeds
 from exchangeable.spark.columns import RefusedError, admitted, orderless
+from exchangeable.validation import check_integer, encode_labels, format_value
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -72,10 +72,10 @@ def pvalues(
     kind = _kind(df, order, label)
     seed = seeds.chosen(seed)
     if block is not None:
-        whole("block", block, 1, MOST)
+        check_integer("block", block, 1, MOST)
     rows = admitted(df, key=None, order=order, features=_listed(features), label=label)
     with ExitStack() as held:
-        n, places = whole("the number of rows", rows.count(), 0, MOST), list[Any]()
+        n, places = check_integer("the number of rows", rows.count(), 0, MOST), list[Any]()
         parts = _parts(_packed(rows, n, held), places)
         first = next(parts, None)
         if first is None:
@@ -106,7 +106,7 @@ def _kind(df: DataFrame, order: str, label: str) -> T.DataType:
     if isinstance(order, str) and order.lower() in ("p", seeds.COLUMN):
         raise ValueError(f"order must not be called {order!r}, as a column of the result is: rename it")
     if not isinstance(label, str):
-        raise ValueError(f"label must be the name of a column, got {shown(label)}")
+        raise ValueError(f"label must be the name of a column, got {format_value(label)}")
     return next((field.dataType for field in df.schema.fields if field.name == order), T.NullType())
 
 
@@ -223,7 +223,7 @@ def _blocks(parts: Iterable[Part], size: int, width: int) -> Iterator[Block]:
 def _numbered(labels: Any, known: dict[Hashable, int]) -> tuple[Codes, dict[Hashable, int]]:
     """Labels as numbers, in order of appearance."""
     coded = pc.dictionary_encode(labels)
-    codes, known = encode(coded.dictionary.to_pylist(), known)
+    codes, known = encode_labels(coded.dictionary.to_pylist(), known)
     return codes[coded.indices.to_numpy()], known
 
 

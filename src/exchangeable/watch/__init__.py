@@ -4,7 +4,7 @@ bytes --source--> lines --lines--> examples --Monitor--> steps --loop--> JSONL
                                                   state: a file to resume from
 """
 
-from exchangeable.watch.lines import LineError, Reader, UsageError
+from exchangeable.data.events import LineError, Reader, UsageError
 from exchangeable.watch.loop import Shown, Watch, numbers
 from exchangeable.watch.source import Signals, Source, Stopped
 from exchangeable.watch.state import StateError, StateFile

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from exchangeable.data.events import Batch, LineError, Reader
+from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
-from exchangeable.watch.lines import Batch, LineError, Reader
 from exchangeable.watch.source import Block, Signals, Source, Stopped
 from exchangeable.watch.state import StateFile
 
 FEW = 8  # examples that are taken one by one: a monitor that restarts copies itself before each batch
 REST = 10.0  # times as long as saving takes, there is no other saving
-LN10 = math.log(10.0)
 
 
 class Shown(NamedTuple):

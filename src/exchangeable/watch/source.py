@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from exchangeable.watch.lines import LineError, Reader, UsageError
+from exchangeable.data.events import LineError, Reader, UsageError
 
 READ = 1 << 16  # bytes at a time: some thousand numbers, which are one batch
 LINES = 4096  # at most in a block, so that a signal is answered soon

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from exchangeable.data.events import Reader, UsageError
 from exchangeable.monitor import Monitor
-from exchangeable.watch.lines import Reader, UsageError
 from exchangeable.watch.source import Place, Source, shown
 
 KIND = "exchangeable watch"

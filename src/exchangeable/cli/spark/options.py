@@ -56,7 +56,7 @@ VALUE = Live("value")
 Place = Annotated[
     str, typer.Argument(metavar="INPUT", help="File or folder, as Spark reads it (also s3a://, hdfs://).")
 ]
-Key = Annotated[str, typer.Option(help="Column that names the stream: text or whole numbers.", rich_help_panel=INPUT)]
+Key = Annotated[str, typer.Option(help="Column that names the stream: text or integers.", rich_help_panel=INPUT)]
 Order = Annotated[str, typer.Option(help="Column that orders the rows of a stream.", rich_help_panel=INPUT)]
 OrderAs = Annotated[
     OrderKind, typer.Option(help="How to read an order that is text, as all of a CSV is.", rich_help_panel=INPUT)

@@ -6,10 +6,10 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from exchangeable.analysis.verdict import capital
 from exchangeable.cli.failures import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write
-from exchangeable.results.verdict import capital
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -90,7 +90,7 @@ const began = ({ changepoint }) =>
       ? "the data probably differed from the start."
       : `the change probably began around example ${count(changepoint)}.`;
 
-/** What happened before the present test: it began anew after a reset, or after an alarm. */
+/** What happened before the present test: it began again after a reset, or after an alarm. */
 function earlier(stream) {
   if (stream.state.alarm || !stream.since) return "";
   const before = stream.alarms ? ` ${times(stream.alarms)} before.` : "";

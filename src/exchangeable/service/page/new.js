@@ -67,7 +67,7 @@ function fault(made) {
   if (made.alarm.kind !== "ville" && !(made.alarm.period > 1)) return ["period", "The period must be greater than 1."];
   if (needs().label && valueOf("wait") !== null && !(valueOf("wait") > 0)) return ["wait", "The longest wait must be greater than 0, or empty."];
   for (const id of [...(valueOf("seed") === null ? [] : ["seed"]), ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["most"] : [])]) {
-    if (valueOf(id) === null || !Number.isInteger(valueOf(id)) || valueOf(id) < 0) return [id, `${$(`label[for=${id}]`).firstChild.textContent.trim()} must be a whole number.`];
+    if (valueOf(id) === null || !Number.isInteger(valueOf(id)) || valueOf(id) < 0) return [id, `${$(`label[for=${id}]`).firstChild.textContent.trim()} must be an integer.`];
   }
   return null;
 }

@@ -51,7 +51,7 @@ export class Spark {
     if (this.visible) this.redraw();
   }
 
-  /** All points anew. */
+  /** All points again. */
   set({ n, log10 }) {
     [this.n, this.log10] = [n, log10];
     this.dirty = true;

@@ -155,7 +155,7 @@ function drawLegend(threshold, lines) {
   const few = (places) => (places.length > 3 ? `${places.slice(-3).join(", ")} and ${count(places.length - 3)} before` : places.join(", "));
   const entries = [["line", "capital"]];
   if (threshold !== null) entries.push(["threshold", `alarm at ${capital(threshold)}`]);
-  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably began around example"], ["restart", "mark", "began anew after example"], ["reset", "mark", "reset after example"]]) {
+  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably began around example"], ["restart", "mark", "began again after example"], ["reset", "mark", "reset after example"]]) {
     if (of(kind).length) entries.push([key, `${word} ${few(of(kind))}`]);
   }
   if (legendNow === (legendNow = JSON.stringify(entries))) return;
@@ -226,7 +226,7 @@ function onEvent(type, data) {
   draw();
 }
 
-/** Append what is new; where something is missing between, or there is too much for the chart, fetch anew. */
+/** Append what is new; where something is missing between, or there is too much for the chart, fetch again. */
 function extend({ first, n: steps, log10, p }) {
   const { points } = page;
   const last = points.n.at(-1) ?? 0;

@@ -1,0 +1,20 @@
+"""Tests of whole tables in one call: verdict, explanation, report."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from exchangeable.analysis.explain import Explanation
+    from exchangeable.analysis.result import Result
+    from exchangeable.analysis.run import compare, test
+
+__all__ = ["Explanation", "Result", "compare", "test"]
+PLACES = {"Explanation": "explain", "Result": "result", "compare": "run", "test": "run"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in PLACES:  # only when asked for, since some commands need none of it
+        return getattr(import_module(f"{__name__}.{PLACES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

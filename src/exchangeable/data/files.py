@@ -1,0 +1,872 @@
+"""Read a user's table: numbers `X` and labels `y`, or one clear sentence that says why not.
+
+Nothing is guessed and nothing is repaired: a missing value, text among numbers, or a number that float64 cannot hold
+is an error that names the data row (the first is 1) and the column. Text becomes numbers only where it is asked for.
+
+Formats, by the end of the file name: `.csv`, `.tsv` (both also `.gz`), `.npz` with arrays `X` and `y`, and `.parquet`,
+which needs pyarrow.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import io
+import math
+import re
+import shlex
+import stat
+import sys
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable._extras import needed
+from exchangeable.martingale import LN10
+
+if TYPE_CHECKING:
+    import os
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz")
+LARGEST = 1e150  # its square is still finite, and so is a sum of many such squares
+WHOLE = 2**53  # float64 holds every integer up to here
+MAX_CATEGORIES = 1000
+LONGEST = 16 << 20  # characters in a row of CSV
+CELLS = 200_000  # of CSV that are held as text at a time
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MISSING = re.compile(r"|na|n/a|[+-]?nan|null|none", re.IGNORECASE)
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+_ROW_INDEX = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")  # what pandas calls an index saved with the data
+
+Values = NDArray[Any] | Sequence[Any]  # of a column, batch by batch: numbers as an array, or text, decimals, None
+Batches = Generator[list[Values], None, None]
+Labels = Literal["classes", "numbers", "none"]
+
+
+class Group(NamedTuple):
+    """One column of the user's: the features `start` to `stop - 1` are made of it, several if it is categorical."""
+
+    name: str
+    start: int
+    stop: int
+    categorical: bool
+
+
+class Table(NamedTuple):
+    """A table ready for a measure: `n x d` finite numbers, `n` labels, `d` names, and its own name, printable.
+
+    The labels are scalars where they are classes, an array where they are numbers, and None where there are none.
+    `groups` tells which columns the features come from, and `label` is the name of the labels.
+    """
+
+    X: NDArray[np.float64]
+    y: list[object] | NDArray[np.float64] | None
+    features: list[str]
+    name: str
+    groups: list[Group]
+    label: str | None = None
+
+
+class TableError(Exception):
+    """The file cannot be opened, or what it holds is not a table that can be tested."""
+
+
+class ColumnError(ValueError):
+    """The request does not fit the file: no such column, two uses of one column, an unknown file type or encoding."""
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None,
+    labels: Labels = "classes",
+    width: int | None = None,
+    categorical: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    header: bool = True,
+    encoding: str = "utf-8",
+    max_rows: int = 100_000,
+) -> Table:
+    """Read the table in `path`: the column `label` holds the labels, every other column is a feature.
+
+    `labels` says what they are: "classes", at least two of them, and not as many as there are rows; "numbers", under
+    the laws for features; or "none", so that the column `label`, if it is named at all, is left out and not looked at.
+    Columns named in `categorical` are one-hot encoded, each value as it is written; those in `drop` are left out.
+    `width` is how many feature columns there must be. `header` and `encoding` are for CSV and TSV: with `header=False`
+    the columns are named `"1"`, `"2"`, ... In an NPZ file the columns of `X` have these names too (a 1-D `X` is one
+    column, lawful where `width` is 1), and `label` names the array of labels (`None` means `"y"`).
+
+    CSV classes stay text, exactly as written. Reading stops after `max_rows`: memory is O(max_rows * d), however long
+    the file. Raises `ColumnError` if the arguments do not fit the file, and `TableError` if the file is at fault.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "pets.csv")
+    ...     _ = file.write_text("weight,coat,kind\\n4.5,red,cat\\n30,grey,dog\\n5,red,cat\\n")
+    ...     table = read(file, label="kind", categorical=["coat"])
+    >>> table.features, table.y
+    (['weight', 'coat=grey', 'coat=red'], ['cat', 'dog', 'cat'])
+    """
+    name, wanted = _printable(Path(path).name), _Wanted(labels, width, categorical, drop)
+    with _told(name):
+        source = _open(Path(path), label, header, encoding, max_rows, wanted)
+        X, features, groups, y = _collect(source, wanted, max_rows)
+    return Table(X, y, features, name, groups, None if y is None else _printable(str(source.label)))
+
+
+def read_fleet(
+    path: str | os.PathLike[str],
+    *,
+    stream: str = "stream",
+    log_value: str | None = None,
+    log10_value: str | None = None,
+) -> dict[object, float]:
+    """Read the streams of a fleet, one row each (CSV, TSV, Parquet): names, and natural logs of martingale values.
+
+    The values are in the column `log_value` (natural logs) or `log10_value`; if neither is named, in the column
+    `log_value` or `log10_martingale`, whichever there is. `-inf` is lawful. CSV names stay text, exactly as written.
+    Memory is O(rows). Raises `ColumnError` and `TableError` as `read` does.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "fleet.csv")
+    ...     _ = file.write_text("stream,log_value\\npump,7.5\\nfan,-inf\\n")
+    ...     read_fleet(file)
+    {'pump': 7.5, 'fan': -inf}
+    """
+    with _told(_printable(Path(path).name)):
+        if str(path).lower().endswith(".npz"):
+            raise ColumnError("a fleet is a table with a column of names: CSV, TSV or Parquet, not NPZ")
+        source = _open(Path(path), None, True, "utf-8", sys.maxsize)
+        column, unit = _choose_logs(source.names, stream, log_value, log10_value)
+        return _collect_fleet(source, stream, column, unit)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Begin every sentence with the file's name."""
+    try:
+        yield
+    except (TableError, ColumnError) as error:
+        raise type(error)(f"{name}: {error}") from None
+    except MemoryError:
+        raise TableError(f"{name}: the table needs more memory than there is") from None
+    except OSError as error:
+        raise TableError(f"{name}: the file cannot be read: {_printable(error.strerror or str(error))}") from None
+
+
+class _Wanted(NamedTuple):
+    """What to make of the columns."""
+
+    labels: Labels = "classes"
+    width: int | None = None
+    categorical: Sequence[str] = ()
+    drop: Sequence[str] = ()
+
+
+_PLAIN = _Wanted()
+
+
+class _Source(NamedTuple):
+    """An opened file: its columns, a way to iterate over some of them, the name of the labels."""
+
+    names: list[str]
+    batches: Callable[[list[str]], Batches]
+    label: str | None
+    parse: bool = False  # is text allowed to be a number, as in CSV?
+    types: Mapping[str, Any] = MappingProxyType({})  # of Arrow, where the columns have some
+
+
+def _open(
+    path: Path, label: str | None, header: bool, encoding: str, max_rows: int, wanted: _Wanted = _PLAIN
+) -> _Source:
+    """Check what can be checked from outside, then call the reader of this type of file."""
+    suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
+    if suffix is None:
+        raise ColumnError(f"unknown type of file; the name must end in one of {', '.join(SUFFIXES)}")
+    if "\0" in str(path):
+        raise ColumnError("the path holds a NUL character, which no path may")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise TableError("this is a directory or a device; a regular file is needed")
+    if status.st_size == 0:
+        raise TableError("the file is empty")
+    if suffix == ".npz":
+        return _npz(path, label, wanted, max_rows)
+    if suffix == ".parquet":
+        return _parquet(path, label, max_rows)
+    return _csv(_Dialect(path, "\t" if "tsv" in suffix else ",", header, encoding), label)
+
+
+# ---------------------------------------------------------------------------------------------------------- sentences
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _shown(value: object) -> str:
+    """The value as it may be sent to a terminal: no control characters, at most 40 characters."""
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(map(_shown, names[:10])) + more
+
+
+def _option(option: str, name: str) -> str:
+    """An option as it is typed in a shell."""
+    return f"{option} {shlex.quote(name) if name.isprintable() and len(name) <= 40 else _shown(name)}"
+
+
+def _check_length(rows: int, max_rows: int) -> None:
+    if rows > max_rows:
+        law = "the time of nearest-neighbour measures grows with the square of the number of rows"
+        raise TableError(f"there are more than {max_rows} rows, the limit; --max-rows N raises it ({law})")
+
+
+def _refuse(row: int, name: str, value: object, among_numbers: bool = True, label: bool = False) -> NoReturn:
+    """Say what is wrong with this value: it is missing, not a number, not finite, or beyond what float64 can bear."""
+    word = value.strip() if isinstance(value, str) else str(value)
+    drop = f"leave it out with {_option('--drop', name)}"
+    encode = f"name it with {_option('--categorical', name)} to one-hot encode it, or {drop}"
+    if label:
+        drop = "choose another --label"
+        encode = f"{drop} that holds numbers, or for classes --measure nearest-neighbour"
+    if not among_numbers and word and value is not None:
+        raise TableError(f"column {_shown(name)} holds text ({_shown(value)} in data row {row}); {encode}")
+    if _MISSING.fullmatch(word):
+        fault = f"the value is missing ({_shown(value)}); every value must be present, in every column that is used"
+    elif _INFINITE.fullmatch(word):
+        fault = f"{_shown(value)} is not finite; every number must be"
+    elif not _NUMBER.fullmatch(word):
+        fault = f"{_shown(value)} is not a number; correct it, or if the column is text, {encode}"
+    elif abs(float(word)) > LARGEST:
+        fault = f"{_shown(value)} is beyond {LARGEST:g}, where squared distances overflow; rescale the column"
+    else:
+        fault = f"{_shown(value)} is beyond 2**53, where float64 loses digits; rescale the column, or {drop}"
+    raise TableError(f"data row {row}, column {_shown(name)}: {fault}")
+
+
+# ------------------------------------------------------------------------------------------------------ which columns
+
+
+UNLABELLED = "exchangeable test --measure nearest-distance needs no labels"
+NAMELESS = {
+    "classes": f"the column of class labels must be named with --label COLUMN ({UNLABELLED})",
+    "numbers": "the column of numbers to be compared with the neighbours' must be named with --label COLUMN",
+}
+
+
+def _choose(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
+    """The features, after every name of the request was found and found to be used once."""
+    _check_distinct(names)
+    if label is None and wanted.labels != "none":
+        raise ColumnError(f"{NAMELESS[wanted.labels]}; the columns are {_listed(names)}")
+    _check_known("--label", [label] if label is not None else [], names)
+    _check_known("--categorical", wanted.categorical, names)
+    _check_known("--drop", wanted.drop, names)
+    for name in (*wanted.categorical, *wanted.drop):
+        if name == label or (name in wanted.categorical and name in wanted.drop):
+            uses = "--label, --categorical and --drop"
+            raise ColumnError(f"column {_shown(name)} is named by two of {uses}; at most one is allowed")
+    left_out = {label, *wanted.drop}
+    features = [name for name in names if name not in left_out]
+    _check_features(features, label, wanted.width)
+    return features
+
+
+def _check_distinct(names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise TableError(f"two columns are named {_shown(twice)}; names must differ")
+
+
+def _check_known(option: str, wanted: Sequence[str], names: list[str]) -> None:
+    for name in wanted:
+        if name not in names:
+            near = difflib.get_close_matches(name, names[:1000], n=1)
+            hint = f"did you mean {_shown(near[0])}? " if near else ""
+            raise ColumnError(f"{option} {_shown(name)} is not a column; {hint}the columns are {_listed(names)}")
+
+
+def _check_features(features: list[str], label: str | None, width: int | None) -> None:
+    if not features:
+        besides = " besides the label" if label is not None else ""
+        raise TableError(f"no feature column is left; at least one{besides} is needed")
+    for name in filter(_ROW_INDEX.fullmatch, features):  # a row number is no feature: it always looks like a drift
+        law = f"give it a name, or leave it out with {_option('--drop', name)}"
+        raise TableError(f"column {_shown(name)} has no name of its own, as a saved row index has; {law}")
+    if width is not None and len(features) != width:
+        law = f"the measure takes exactly {width}, so leave the others out with --drop"
+        raise ColumnError(f"there are {len(features)} feature columns ({_listed(features)}); {law}")
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is that of text or categories; it is None where the file has no types."""
+    if kind is None:
+        return False
+    from pyarrow import types
+
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
+    return any(test(kind) for test in tests)
+
+
+def _check_type(name: str, kind: Any, remedy: str) -> None:
+    if kind is None:
+        return
+    from pyarrow import types
+
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    if not (_is_text(inner) or any(test(inner) for test in numeric)):
+        law = f"only numbers, booleans and text are allowed: convert it, or {remedy}"
+        raise TableError(f"column {_shown(name)} is of type {_shown(str(kind))}; {law}")
+
+
+# --------------------------------------------------------------------------------------------------- columns of values
+
+
+class _Numbers:
+    """One numeric column, batch after batch."""
+
+    def __init__(self, name: str, source: _Source, label: bool = False) -> None:
+        self.name, self.parse, self.label = name, source.parse, label
+        self.text = _is_text(source.types.get(name))
+        self.parts: list[NDArray[np.float64]] = []
+
+    def extend(self, column: Values, start: int) -> None:
+        """Take the rows after row `start`, or refuse the first that will not do."""
+        if self.text:
+            _refuse(start + 1, self.name, column[0], among_numbers=False, label=self.label)
+        if isinstance(column, np.ndarray):
+            values = self._typed(column, start)
+        elif self.parse:
+            values = self._parsed(column, start)
+        else:
+            values = self._decimals(column, start)
+        self._check(~(np.abs(values) <= LARGEST), column, start)  # the comparison is false for NaN
+        self.parts.append(values)
+
+    def names(self) -> list[str]:
+        return [self.name]
+
+    def fill(self, X: NDArray[np.float64]) -> None:
+        X[:, 0] = self.values()
+
+    def values(self) -> NDArray[np.float64]:
+        return np.concatenate(self.parts)
+
+    def _check(self, bad: NDArray[np.bool_], column: Values, start: int, among_numbers: bool = True) -> None:
+        if bad.any():
+            at = int(bad.argmax())
+            _refuse(start + at + 1, self.name, _plain(column[at]), among_numbers, self.label)
+
+    def _typed(self, column: NDArray[Any], start: int) -> NDArray[np.float64]:
+        if column.dtype.kind in "iu":
+            self._check((column > WHOLE) | (column < -WHOLE), column, start)
+        return np.asarray(column, dtype=np.float64)
+
+    def _decimals(self, column: Sequence[Any], start: int) -> NDArray[np.float64]:
+        self._check(np.array([value is None for value in column]), column, start)
+        return np.array([float(value) for value in column])  # correctly rounded
+
+    def _parsed(self, column: Sequence[str], start: int) -> NDArray[np.float64]:
+        values = _to_floats(column)
+        if values is None:  # then some value is no number, or not written as most are
+            plain = np.array([_NUMBER.fullmatch(text.strip()) is not None for text in column])
+            self._check(~plain, column, start, among_numbers=start > 0 or bool(plain.any()))
+            values = np.array([float(text) for text in column])
+        large = np.flatnonzero((np.abs(values) >= WHOLE) & (np.abs(values) <= LARGEST))
+        for at in map(int, large):
+            digits = column[at].strip().lstrip("+-0")
+            if digits.isdecimal() and int(digits) > WHOLE:
+                _refuse(start + at + 1, self.name, column[at], label=self.label)
+        return values
+
+
+def _to_floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    """Text to numbers, or None where some of it is none; only here digits are ASCII, without underscores."""
+    joined = "".join(texts)
+    if "_" in joined or not joined.isascii():
+        return None
+    try:
+        return np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        return None
+
+
+def _plain(value: Any) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class _Categories:
+    """One categorical feature: a column of 0 and 1 for each value, in the order of their names.
+
+    Not in that of their appearance: distances would depend on it in the last digit.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.codes: dict[object, int] = {}
+        self.rows: list[int] = []
+
+    def extend(self, column: Values, start: int) -> None:
+        """Take the rows after row `start`."""
+        values = _scalars(column, self.name, start)
+        self.rows += [self.codes.setdefault(value, len(self.codes)) for value in values]
+        if len(self.codes) > MAX_CATEGORIES:
+            law = f"more than {MAX_CATEGORIES} categories, the limit; leave it out with {_option('--drop', self.name)}"
+            raise TableError(f"column {_shown(self.name)} holds {law}")
+
+    def names(self) -> list[str]:
+        return [f"{self.name}={value}" for value in self._ordered()]
+
+    def fill(self, X: NDArray[np.float64]) -> None:
+        place = np.empty(len(self.codes), np.intp)
+        place[[self.codes[value] for value in self._ordered()]] = np.arange(len(self.codes))
+        X[np.arange(len(self.rows)), place[self.rows]] = 1
+
+    def _ordered(self) -> list[object]:
+        return sorted(self.codes, key=lambda value: (type(value).__name__, str(value)))
+
+
+class _Classes:
+    """The class labels."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.y: list[object] = []
+
+    def extend(self, column: Values, start: int) -> None:
+        """Take the rows after row `start`."""
+        self.y += _scalars(column, self.name, start)
+
+    def values(self) -> list[object]:
+        """All labels, if they may be classes."""
+        distinct = len(set(self.y))
+        if distinct == 1:
+            law = f"classes are compared, so at least two are needed ({UNLABELLED})"
+            raise TableError(f"label column {_shown(self.name)} holds one class only ({_shown(self.y[0])}); {law}")
+        if distinct == len(self.y) or (len(self.y) >= 10 and distinct > 0.8 * len(self.y)):
+            law = "it looks like a continuous number or an identifier, and class labels are needed"
+            way = "for numbers there is exchangeable test --measure nearest-residual"
+            found = f"{distinct} different values in {len(self.y)} rows"
+            raise TableError(f"label column {_shown(self.name)} holds {found}; {law} ({way})")
+        return self.y
+
+
+def _scalars(column: Values, name: str, start: int) -> list[object]:
+    """Labels or categories as Python scalars. Only null, NaN and blanks are missing here: `NA` may well be a name."""
+    values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else list(column)
+    values = [float(value) + 0.0 if isinstance(value, (float, Decimal)) else value for value in values]  # one zero
+    for row, value in enumerate(values, start + 1):
+        if value is None or value != value or (isinstance(value, str) and not value.strip()):
+            _refuse(row, name, value)
+    return values
+
+
+# ---------------------------------------------------------------------------------------------------- the whole table
+
+
+def _collect(
+    source: _Source, wanted: _Wanted, max_rows: int
+) -> tuple[NDArray[np.float64], list[str], list[Group], list[object] | NDArray[np.float64] | None]:
+    """Read all batches; every column sees its rows once and keeps only what it makes of them."""
+    features = _choose(source.names, source.label, wanted)
+    encoded = set(wanted.categorical)
+    columns = [_Categories(name) if name in encoded else _Numbers(name, source) for name in features]
+    target = _target(source, wanted.labels)
+    every = [*columns, target] if target else columns
+    for column in every:
+        remedy = "choose another --label" if column is target else f"leave it out with {_option('--drop', column.name)}"
+        _check_type(column.name, source.types.get(column.name), remedy)
+    rows = _fill(every, source, max_rows)
+    y = target.values() if target else None
+    return *_assemble(columns, rows), y
+
+
+def _target(source: _Source, labels: Labels) -> _Classes | _Numbers | None:
+    """What takes the labels."""
+    if labels == "none" or source.label is None:
+        return None
+    return _Classes(source.label) if labels == "classes" else _Numbers(source.label, source, label=True)
+
+
+def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source, max_rows: int) -> int:
+    """Give every batch to the columns; how many rows were there?"""
+    rows = 0
+    with closing(source.batches([column.name for column in columns])) as batches:
+        for batch in batches:
+            count = len(batch[0])
+            _check_length(rows + count, max_rows)
+            if count:
+                for column, values in zip(columns, batch, strict=True):
+                    column.extend(values, rows)
+            rows += count
+    if rows < 2:
+        raise TableError(f"there {'is only one data row' if rows else 'are no data rows'}; at least two are needed")
+    return rows
+
+
+def _assemble(
+    columns: Sequence[_Numbers | _Categories], rows: int
+) -> tuple[NDArray[np.float64], list[str], list[Group]]:
+    names = [column.names() for column in columns]
+    X = np.zeros((rows, sum(map(len, names))))
+    groups: list[Group] = []
+    end = 0
+    for column, own in zip(columns, names, strict=True):
+        column.fill(X[:, end : end + len(own)])
+        groups.append(Group(column.name, end, end + len(own), isinstance(column, _Categories)))
+        end += len(own)
+    return X, [name for own in names for name in own], groups
+
+
+# ---------------------------------------------------------------------------------------------------------- the fleet
+
+
+def _choose_logs(names: list[str], stream: str, natural: str | None, decimal: str | None) -> tuple[str, float]:
+    """The column of log values, and what its unit is in natural logs."""
+    _check_distinct(names)
+    _check_known("--stream", [stream], names)
+    units = {"--log-value": (natural, 1.0), "--log10-value": (decimal, LN10)}
+    asked = [(option, name, unit) for option, (name, unit) in units.items() if name is not None]
+    if not asked:
+        usual = (("--log-value", "log_value", 1.0), ("--log10-value", "log10_martingale", LN10))
+        asked = [choice for choice in usual if choice[1] in names]
+    if len(asked) != 1:
+        law = "one column of log values must be named with --log-value (natural logs) or --log10-value"
+        raise ColumnError(f"{law}, got {'both' if asked else 'neither'}; the columns are {_listed(names)}")
+    option, name, unit = asked[0]
+    _check_known(option, [name], names)
+    if name == stream:
+        raise ColumnError(f"column {_shown(name)} is named by --stream and {option}; one use is allowed")
+    return name, unit
+
+
+def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> dict[object, float]:
+    """The streams in the order of the file, each of them once."""
+    for used in (stream, column):
+        _check_type(used, source.types.get(used), "choose another column")
+    _check_logs(column, source.types.get(column))
+    fleet: dict[object, float] = {}
+    with closing(source.batches([stream, column])) as batches:
+        for batch in batches:
+            names = _scalars(batch[0], stream, len(fleet))
+            values = _logs(batch[1], unit, column, len(fleet))
+            for name, value in zip(names, values.tolist(), strict=True):
+                if name in fleet:
+                    law = "a stream has one row, with its current value; of a longer history keep the last row only"
+                    raise TableError(f"data row {len(fleet) + 1}: stream {_shown(name)} was there before; {law}")
+                fleet[name] = value
+    if not fleet:
+        raise TableError("there are no data rows; at least one stream is needed")
+    return fleet
+
+
+def _check_logs(name: str, kind: Any) -> None:
+    if _is_text(kind) or str(kind) == "bool":
+        raise TableError(f"column {_shown(name)} must hold numbers, and is of type {_shown(str(kind))}")
+
+
+def _logs(column: Values, unit: float, name: str, start: int) -> NDArray[np.float64]:
+    """Numbers below infinity, or -inf."""
+    if isinstance(column, np.ndarray):
+        values = column.astype(np.float64)
+    else:
+        texts = all(isinstance(value, str) for value in column)
+        parsed = _to_floats(column) if texts else None
+        values = np.array([_log(str(value)) for value in column]) if parsed is None else parsed
+    with np.errstate(over="ignore"):
+        values = unit * values
+    for at in map(int, np.flatnonzero(~(values < math.inf))[:1]):  # the comparison is false for NaN
+        law = "it must be a number below infinity, or -inf"
+        raise TableError(f"data row {start + at + 1}, column {_shown(name)}: {_shown(_plain(column[at]))}; {law}")
+    return values
+
+
+def _log(text: str) -> float:
+    """NaN for what is no number."""
+    word = text.strip()
+    return float(word) if _NUMBER.fullmatch(word) or _INFINITE.fullmatch(word) else math.nan
+
+
+# ---------------------------------------------------------------------------------------------------------------- CSV
+
+
+class _Lines:
+    """The lines of a text file, for `csv.reader`, with a limit to their length and our own words for bad bytes.
+
+    pyarrow's CSV stream is not used: it reads ahead in a thread, which blocks the exit of a program that stops early.
+    """
+
+    def __init__(self, text: TextIO) -> None:
+        self.text = text
+        self.count = 0  # lines so far
+        self.pending = 0  # characters since the last whole row
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._line()
+        if not line:
+            raise StopIteration
+        self.count += 1
+        self.pending += len(line)
+        if self.pending > LONGEST:
+            raise TableError(f"line {self.count}: the row is longer than {LONGEST >> 20} million characters, the limit")
+        if "\0" in line:
+            raise TableError(f"line {self.count}: there is a NUL character; if this is UTF-16, try --encoding utf-16")
+        return line.removeprefix("\ufeff") if self.count == 1 else line
+
+    def _line(self) -> str:
+        try:
+            line = self.text.readline(LONGEST + 1)
+            line.encode()  # fails for half a surrogate pair, which some codecs let through
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise TableError("the gzip data is truncated or damaged, or not gzip at all") from None
+        except UnicodeError as error:
+            law = "name its encoding with --encoding, such as latin-1 or utf-16"
+            raise TableError(f"the text is not {self.text.encoding}{self._place(error)}; {law}") from None
+        return line
+
+    def _place(self, error: UnicodeError) -> str:
+        """Where the decoder failed: its input ends where the file has been read to, and begins in the present line."""
+        if not isinstance(error, UnicodeDecodeError):
+            return ""
+        offset = self.text.buffer.tell() - len(error.object) + error.start
+        line = self.count + 1 + error.object[: error.start].count(b"\n")
+        return f" (byte 0x{error.object[error.start]:02x} at offset {offset}, line {line})"
+
+
+class _Dialect(NamedTuple):
+    path: Path
+    delimiter: str
+    header: bool
+    encoding: str
+
+
+def _csv(dialect: _Dialect, label: str | None) -> _Source:
+    """Every column is text, and whether it holds numbers is decided when it is converted."""
+    with closing(_csv_rows(dialect)) as rows:
+        first = next(rows, None)
+    if first is None:
+        raise TableError("the file is empty")
+    names = first if dialect.header else [str(i + 1) for i in range(len(first))]
+    if dialect.header:
+        _check_header(names)
+
+    def batches(used: list[str]) -> Batches:
+        place = {name: i for i, name in enumerate(names)}
+        with closing(_csv_rows(dialect)) as rows:
+            checked = _csv_checked(rows, len(names), dialect.header)
+            while part := list(islice(checked, max(1, CELLS // len(names)))):
+                columns = list(zip(*part, strict=True))
+                yield [columns[place[name]] for name in used]
+
+    return _Source(names, batches, label, parse=True)
+
+
+def _check_header(names: list[str]) -> None:
+    """Is the first line a header at all, and cut at the right places?"""
+    if len(names) == 1 and ";" in names[0]:
+        raise ColumnError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
+    # numbered columns are what pandas makes of nameless ones
+    numbered = [[str(i + start) for i in range(len(names))] for start in (0, 1)]
+    if names not in numbered and all(_NUMBER.fullmatch(name.strip()) for name in names):
+        raise ColumnError("the first line holds numbers only, so it is no header; add --no-header")
+
+
+def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:
+    """All rows, the header too, but for blank lines. One is read at a time, and is forgotten."""
+    with _csv_text(dialect) as text:
+        lines, begin = _Lines(text), 1
+        try:
+            for row in csv.reader(lines, delimiter=dialect.delimiter, strict=True):
+                if row:
+                    yield row
+                lines.pending, begin = 0, lines.count + 1
+        except csv.Error:
+            law = f"and a field may have at most {csv.field_size_limit()} characters"
+            raise TableError(
+                f"line {begin}: a quotation mark must be closed, and doubled within quotes, {law}"
+            ) from None
+
+
+def _csv_text(dialect: _Dialect) -> TextIO:
+    try:
+        "a".encode(dialect.encoding)
+    except (LookupError, ValueError):
+        known = "utf-8, latin-1 and utf-16 are some that are known"
+        raise ColumnError(f"unknown encoding {_shown(dialect.encoding)}; {known}") from None
+    return io.TextIOWrapper(_binary(dialect.path), dialect.encoding, newline="")
+
+
+def _binary(path: Path) -> Any:
+    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def _csv_checked(rows: Iterator[list[str]], width: int, header: bool) -> Iterator[list[str]]:
+    """The data rows, each as long as the first."""
+    for number, row in enumerate(rows, 1 - header):
+        if len(row) != width:
+            first = "header" if header else "first row"
+            raise TableError(f"data row {number}: expected {width} columns as in the {first}, got {len(row)}")
+        if number > 0:
+            yield row
+
+
+# ---------------------------------------------------------------------------------------------------- Parquet and NPZ
+
+
+def _parquet(path: Path, label: str | None, max_rows: int) -> _Source:
+    with _parquet_file(path) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    _check_length(rows, max_rows)
+
+    def batches(used: list[str]) -> Batches:
+        with _parquet_file(path) as file:
+            for batch in file.iter_batches(batch_size=8192, columns=used, use_threads=False):
+                batch.validate(full=True)
+                yield [_from_arrow(batch.column(name)) for name in used]
+
+    return _Source(schema.names, batches, label, types=dict(zip(schema.names, schema.types, strict=True)))
+
+
+def _from_arrow(column: Any) -> Values:
+    """A column of Arrow as an array where it is one of numbers, or else as a list."""
+    from pyarrow import types
+
+    numeric = any(test(column.type) for test in (types.is_integer, types.is_floating, types.is_boolean))
+    if numeric and not column.null_count:
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return values
+    return list(column.to_pylist())
+
+
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[Any]:
+    with needed("files", "Parquet"):
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+    with path.open("rb") as raw:
+        try:
+            yield ParquetFile(raw, pre_buffer=False)
+        except MemoryError:
+            raise
+        except (ArrowException, OSError, UnicodeError):
+            fault = "truncated, damaged or of another type"
+            raise TableError(f"this is not a Parquet file that can be read: {fault}") from None
+
+
+def _npz(path: Path, label: str | None, wanted: _Wanted, max_rows: int) -> _Source:
+    """The shapes are looked at first, so that an array with too many rows is never loaded."""
+    label = "y" if label is None and wanted.labels != "none" else label
+    with _npz_errors():
+        archive = zipfile.ZipFile(path)
+    with archive:
+        X, *y = (_npz_load(archive, name) for name in _npz_names(archive, label, wanted, max_rows))
+    X = X.reshape(len(X), -1) if X.ndim == 1 else X
+    target = [label] if label is not None and y else []
+    names = [*(str(i + 1) for i in range(X.shape[1])), *target]
+    columns: list[Values] = [*X.T, *(_npz_labels(str(label), values) for values in y)]
+
+    def batches(used: list[str]) -> Batches:
+        yield [columns[names.index(name)] for name in used]
+
+    return _Source(names, batches, label if target else None)
+
+
+def _npz_labels(name: str, y: NDArray[Any]) -> Values:
+    if y.dtype.kind != "U":
+        return y
+    try:
+        texts: list[str] = y.tolist()
+        "".join(texts).encode()
+    except (UnicodeError, ValueError):  # half a surrogate pair, or beyond all characters
+        raise TableError(f"the array {_shown(name)} holds text that is not Unicode") from None
+    return texts
+
+
+@contextmanager
+def _npz_errors() -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, ArithmeticError, RuntimeError):
+        raise TableError("this is not an NPZ file that can be read: truncated, damaged or of another type") from None
+
+
+def _npz_names(archive: zipfile.ZipFile, label: str | None, wanted: _Wanted, max_rows: int) -> list[str]:
+    """The names of the arrays to load, features and labels, after types and shapes were found to be right."""
+    arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    if label is not None and label not in arrays:
+        way = f" ({UNLABELLED})" if wanted.labels == "classes" else ""
+        raise ColumnError(
+            f"there is no array {_shown(label)} of labels{way}; --label may name any of {_listed(arrays)}"
+        )
+    headers = {name: _npz_header(archive, name) for name in arrays}
+    others = [name for name in arrays if name != label]
+    table = _npz_table(others, headers, "12" if wanted.width == 1 else "2")
+    rows = _npz_check(table, *headers[table], "12" if wanted.width == 1 else "2", "biuf")
+    _check_length(rows, max_rows)
+    if label is None or wanted.labels == "none":
+        return [table]
+    count = _npz_check(label, *headers[label], "1", "biufU" if wanted.labels == "classes" else "biuf")
+    if rows != count:
+        raise TableError(f"there are {rows} rows of features and {count} labels; they must be as many")
+    return [table, label]
+
+
+def _npz_table(arrays: list[str], headers: dict[str, Any], dimensions: str) -> str:
+    """The array of features: X, or the only one with as many dimensions."""
+    found = [name for name in arrays if name == "X"]
+    found = found or [name for name in arrays if str(len(headers[name][0])) in dimensions]
+    if len(found) != 1:
+        law = f"one {_dimensions(dimensions)} array of features is needed, best named X"
+        raise TableError(f"{law}; the arrays are {_listed(list(headers))}")
+    return found[0]
+
+
+def _dimensions(allowed: str) -> str:
+    return " or ".join(f"{digit}-D" for digit in allowed)
+
+
+def _npz_check(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dimensions: str, kinds: str) -> int:
+    """The number of rows; `dimensions` holds the lawful digits, `kinds` the letters of lawful types."""
+    if str(len(shape)) not in dimensions or dtype.kind not in kinds:
+        allowed = f"must be {_dimensions(dimensions)} and hold numbers or booleans{' or text' if 'U' in kinds else ''}"
+        pickled = " (which only pickle could load, and pickle may run code)" if dtype.hasobject else ""
+        raise TableError(f"array {_shown(name)} {allowed}, got {len(shape)}-D of {dtype.name}{pickled}")
+    return shape[0]
+
+
+def _npz_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    with _npz_errors(), archive.open(name + ".npy") as member:
+        shape, _, dtype = readers[np.lib.format.read_magic(member)](member)
+        return shape, dtype
+
+
+def _npz_load(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """The array, in native byte order, floats as float64."""
+    with _npz_errors(), archive.open(name + ".npy") as member:
+        values = np.lib.format.read_array(member, allow_pickle=False)
+    with np.errstate(over="ignore"):  # a long double may become infinite, and is refused later, by its row
+        return values.astype(np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("="))

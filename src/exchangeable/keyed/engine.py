@@ -1,0 +1,252 @@
+"""Many monitors of one recipe."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exchangeable import native
+from exchangeable.fleet import stream_seed
+from exchangeable.keyed import events as events_of
+from exchangeable.keyed import keys as names_of
+from exchangeable.keyed import recipe as recipes
+from exchangeable.keyed import storage
+from exchangeable.keyed.columns import Columns
+from exchangeable.keyed.pools import Bins, Scores
+from exchangeable.keyed.ragged import Ragged
+from exchangeable.keyed.report import Rows
+from exchangeable.keyed.step import Line
+from exchangeable.measures import Frozen
+from exchangeable.measures.pools import Scored
+from exchangeable.monitor import Monitor
+from exchangeable.protocols import Integers
+from exchangeable.pvalues import draw_seed
+from exchangeable.validation import check_integer, format_value
+
+DENSE = 1024  # the most bins that are all kept, seen or not
+MOST = 2**20
+
+
+class Standing(NamedTuple):
+    """Where one key stands."""
+
+    n: int  # events that were bet on
+    order: int  # the last sequence number
+    log_value: float  # of the test that goes on
+    log_max: float  # the highest of the test that the latest step belongs to
+    alarm_at: int | None
+    changepoint: int | None
+    test: int  # from 1
+    full: bool  # whether the test has ended
+
+
+class Monitors:
+    """Monitors of one recipe, one for each key, kept as columns: a batch of events of all keys is one call.
+
+    A key's monitor is ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key), on_alarm=..)`` with copies of the
+    recipe's, and its numbers are that one's, bit for bit, however the events are split into calls and wherever between
+    two of them the state was stored. The measure is `Value`, `Frozen` with bins, or `Precomputed`: memory is bounded.
+
+    **Events** have a key (all text, all bytes, or all integers), a sequence number ``order`` and a number ``x``:
+    for `Value` the number, for `Frozen` the number of the bin as ``recipe.measure.scores(X, y)`` gives it, for
+    `Precomputed` the p-value. Within a call they may come in any order; they are taken in that of their numbers. What
+    was seen before, came late, contradicts itself or is ``refused`` by the caller is reported and never bet on: see
+    `Rows`.
+
+    - Sequence numbers are ``contiguous``: 7, then 10 is reported as a gap of two, and betting goes on with 10. The
+      first number of a key is its beginning. If they are not (timestamps), nothing is missing, and every number up to
+      the last is late, or a duplicate if it is the last.
+    - Events of one number within a call are duplicates if they are equal, else a conflict: which is right is not known,
+      and to choose would be to bet on a choice that depends on the data.
+    - At most 16 ranges of missing numbers are remembered for a key. A number from before them is reported as late.
+
+    **The pool of `Value`** grows by each number not seen before, to ``most`` of them. The step that fills it is the
+    last of the test of that key: what follows is reported as "full". To leave out only numbers that are new, and bet
+    on the others, would choose events by their values, and on exchangeable data the p-values would not be uniform.
+
+    Time: for the bets that have a loop for many streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`)
+    2 microseconds a key and 1 an event; for others 20 to 300 a key. Memory of a key, with `CompositeJumper` and
+    `Ville`: 282 bytes, those of the key itself, and its pool: of `Frozen` 8 bytes a bin, stored in 1, 2 or 4; of
+    `Value` 16 a distinct number, stored in 9 or more. `Watchful` takes 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
+
+    ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
+    in ``monitors.seed``, shown in the ``repr``, and stored with the state. The recipe's own seed is ignored.
+
+    A call that is refused changes nothing. Not for several threads at once. ``extra`` is any text that belongs to the
+    state, such as the number of buckets into which keys are divided.
+
+    >>> from exchangeable import bets, measures
+    >>> monitors = Monitors(Monitor(measures.Value(), bets.CompositeJumper()), seed=7)
+    >>> rows = monitors.extend(["b", "a", "a", "a"], [1, 5, 1, 2], [0.1, 0.2, 0.3, 0.4])
+    >>> rows.key.tolist(), rows.order.tolist(), rows.n.tolist(), rows.details().tolist()[2]
+    (['a', 'a', 'a', 'a', 'b'], [1, 2, 3, 5, 1], [1, 2, -1, 3, 1], 'orders 3 to 4 are missing')
+    >>> twin = monitors.like(monitors.encode())
+    >>> twin.extend(["a"], [6], [0.5]).p == monitors.extend(["a"], [6], [0.5]).p
+    array([ True])
+    """
+
+    def __init__(
+        self,
+        recipe: Monitor,
+        *,
+        seed: int | None = None,
+        contiguous: bool = True,
+        most: int = 4096,
+        extra: str = "",
+    ) -> None:
+        self.recipe: Monitor = recipes.admitted(recipe)
+        self.seed: int = draw_seed() if seed is None else check_integer("seed", seed, 0, 2**64 - 1)
+        if not isinstance(contiguous, bool):
+            raise ValueError(f"contiguous must be True or False, got {format_value(contiguous)}")
+        self.contiguous = contiguous
+        self.most: int = check_integer("most", most, 2, MOST)
+        if not isinstance(extra, str):
+            raise ValueError(f"extra must be text, got {format_value(extra)}")
+        self.extra = extra
+        self._line = Line(self.recipe)
+        pool = _pool(self.recipe.measure, self.most)
+        self._empty = self._columns = Columns.empty(self._line.bet.fresh, self._line.alarm.fresh, pool)
+        mine = {"seed": self.seed, "contiguous": contiguous, "most": self.most, "extra": extra}
+        begin = self._line.bet.fresh, self._line.alarm.fresh
+        self._words = {**recipes.described(self.recipe, *begin), **{name: str(mine[name]) for name in mine}}
+
+    def __repr__(self) -> str:
+        recipe = self.recipe
+        parts = f"{recipe.measure!r}, {recipe.martingale.bet!r}, {recipe.alarm!r}, on_alarm={recipe.on_alarm!r}"
+        return f"<Monitors of {len(self)} keys: {parts}, seed={self.seed}>"
+
+    def __len__(self) -> int:
+        return len(self._columns.whole)
+
+    def __contains__(self, key: object) -> bool:
+        return names_of.place_of(key, self._columns.names) >= 0
+
+    def keys(self) -> NDArray[Any]:
+        """All keys, in the order in which they came."""
+        return np.empty(0, object) if self._columns.names is None else names_of.objects(self._columns.names)
+
+    def last(self, key: str | int | bytes) -> Standing:
+        """Where a key stands after its latest event. O(keys)."""
+        place = names_of.place_of(key, self._columns.names)
+        if place < 0:
+            raise ValueError(f"key must be one of the {len(self)} that have had events, got {format_value(key)}")
+        row, real = self._columns.whole[place].tolist(), self._columns.real[place]
+        alarmed = row[native.KEYED_ALARM] >= 0
+        return Standing(
+            n=row[native.KEYED_N],
+            order=row[native.KEYED_LAST],
+            log_value=float(real[native.KEYED_SUM : native.KEYED_CARRY + 1].sum()),
+            log_max=float(real[native.KEYED_HIGH]),
+            alarm_at=row[native.KEYED_ALARM] if alarmed else None,
+            changepoint=row[native.KEYED_CHANGE] if alarmed else None,
+            test=row[native.KEYED_TEST],
+            full=bool(row[native.KEYED_FLAGS] & native.KEYED_FLAG_FULL),
+        )
+
+    # -------------------------------------------------------------- events
+
+    def extend(
+        self,
+        keys: Any,
+        order: ArrayLike,
+        x: ArrayLike,
+        refused: ArrayLike | None = None,
+        content: ArrayLike | None = None,
+    ) -> Rows:
+        """Take the events of a call, in any order. If a number is not lawful and not ``refused``, none is taken.
+
+        ``keys`` is a list, an array, or a column of pandas or Arrow. Where ``refused`` is true the caller has found the
+        event bad: its number counts as passed, and its x is not looked at. Events of one number are alike if x is, and
+        ``content``, integers such as hashes of all that x was made of; bins alone would hide a conflict.
+        """
+        column = names_of.admitted(keys)
+        columns = events_of.admitted(len(column), order, x, refused, content)
+        if not len(column):  # of any type
+            column = column if self._columns.names is None else self._columns.names[:0]
+        groups = names_of.grouped(column, self._columns.names)
+        recipes.check_x(self.recipe.measure, groups.names, groups.code, columns)
+        events = events_of.Events.sorted(groups.code, len(groups.names), columns)
+        fresh = groups.place < 0
+        rows = self._rows(groups, np.diff(events.bounds))
+        told = events_of.told(events, fresh, self.contiguous, rows)
+        accepted = np.flatnonzero(told.kind == native.KEYED_STEP)
+        ends = np.searchsorted(accepted, events.bounds)
+        steps = self._line.extend(rows, ends[:-1], ends[1:], events.x[accepted])
+        found = events_of.reported(groups.names, events, told, accepted, steps)
+        places = np.where(fresh, len(self) + np.cumsum(fresh) - 1, groups.place)
+        self._columns = self._columns.put(places, rows)
+        return found
+
+    def _rows(self, groups: names_of.Grouped, events: Integers) -> Columns:
+        """Copies of the rows of these keys, fresh ones for the new; if they were stored, their states are checked."""
+        bet, alarm = self._line.bet, self._line.alarm
+        rows = self._columns.take(groups.place, events, bet.fresh, alarm.fresh)
+        new = groups.names.filter(groups.place < 0)
+        seeds = np.array([stream_seed(self.seed, key) for key in new.to_pylist()], np.uint64)
+        rows.whole[groups.place < 0, native.KEYED_SEED] = seeds.view(np.int64)
+        if not rows.checked.all():
+            bet.check(rows.bet[~rows.checked])
+            alarm.check(rows.alarm[~rows.checked])
+            rows.checked[:] = True
+        return rows._replace(names=new)
+
+    # -------------------------------------------------------------- bytes
+
+    def encode(self) -> bytes:
+        """The state of all keys as bytes, plain data: equal states give equal bytes. O(size).
+
+        A ZIP archive as those of `snapshot`; in it the recipe in words, and the columns.
+        """
+        return storage.encode(self._columns, self.fingerprint())
+
+    @classmethod
+    def decode(
+        cls,
+        data: bytes,
+        recipe: Monitor,
+        *,
+        seed: int | None = None,
+        contiguous: bool = True,
+        most: int = 4096,
+        extra: str = "",
+    ) -> Monitors:
+        """What was encoded, of the same recipe and settings; anything else is refused with a ValueError.
+
+        ``seed=None`` uses the stored seed; an integer must be equal to it.
+        Whoever decodes often makes one of the recipe and calls ``like``.
+        """
+        seed = storage.seed_of(data) if seed is None else seed
+        return cls(recipe, seed=seed, contiguous=contiguous, most=most, extra=extra).like(data)
+
+    def like(self, data: bytes | None = None) -> Monitors:
+        """Monitors of the same recipe and settings: without keys, or those that were encoded."""
+        other = copy.copy(self)
+        other._columns = self._empty if data is None else self._checked(storage.decode(data, self._empty, self._words))
+        return other
+
+    def _checked(self, columns: Columns) -> Columns:
+        """States of bet and alarm are checked at once where that is quick, else when they are used first."""
+        parts = (self._line.bet, columns.bet), (self._line.alarm, columns.alarm)
+        for player, states in parts:
+            if player.quick:
+                player.check(states)
+        return columns._replace(checked=np.full(len(columns.checked), all(player.quick for player, _ in parts)))
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a state belongs to, in words; it can be used with nothing else."""
+        return dict(self._words)
+
+
+def _pool(measure: Any, most: int) -> Bins | Scores | None:
+    """No pools yet, of the kind for this measure."""
+    if isinstance(measure, Frozen) and measure.edges is not None:
+        bins = len(measure.edges) + 1
+        if bins <= DENSE:
+            return Bins(np.empty((0, bins), np.int64))
+        most = bins + 1  # never full
+    if not isinstance(measure, Scored):
+        return None
+    return Scores(most, Ragged.of(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64)))

@@ -1,0 +1,189 @@
+"""Validation of arguments: what each check allows, and how values are shown in messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from exchangeable.protocols import Floats
+
+LARGEST = 1e150  # beyond it a squared distance could overflow
+BLOCK = 256  # rows that are checked at a time, so that no second copy of the data is needed
+PLAIN = (bool, int, float, str)
+
+
+def format_value(value: object) -> str:
+    """What to show of a value in a message."""
+    try:
+        text = " ".join(repr(value).split("\n"))
+    except ValueError:  # an integer of more digits than Python writes
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def call_repr(thing: object) -> str:
+    """The call that makes a part, with the parameters that are not the default: what it shows of itself.
+
+    >>> from exchangeable import bets
+    >>> call_repr(bets.Histogram(8)), call_repr(bets.Switching([bets.Plugin(), bets.Idle()]))
+    ('Histogram(bins=8)', 'Switching(bets=[Plugin(), Idle()])')
+    """
+    given = []
+    for name, parameter in signature(type(thing)).parameters.items():
+        value = getattr(thing, name, parameter.default)
+        if value is not parameter.default and not (type(value) in PLAIN and value == parameter.default):
+            given.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
+    return f"{type(thing).__name__}({', '.join(given)})"
+
+
+def check_p(p: Any) -> float:
+    """Admit one p-value: a real number in (0, 1].
+
+    >>> check_p(0.5)
+    0.5
+    """
+    if type(p) is float and 0.0 < p <= 1.0:  # nearly always: single steps are quick
+        return p
+    try:
+        value = math.nan if isinstance(p, (str, bytes, complex, np.complexfloating)) else float(p)
+    except (OverflowError, TypeError, ValueError):
+        value = math.nan
+    if not 0.0 < value <= 1.0:
+        raise ValueError(f"p must be a number in (0, 1], got {p!r}")
+    return value
+
+
+def check_p_array(p: ArrayLike) -> Floats:
+    """Admit a column of p-values, each in (0, 1].
+
+    >>> check_p_array([0.5, 1])
+    array([0.5, 1. ])
+    """
+    try:
+        given = np.asarray(p)
+    except ValueError:  # ragged
+        given = np.empty(0, object)
+    if (given.dtype.kind not in "biuf" and np.size(given)) or given.dtype.kind == "O" or np.ma.is_masked(p):
+        raise ValueError("p must be a one-dimensional array of numbers in (0, 1]")
+    values = np.ascontiguousarray(given, dtype=np.float64)
+    if given.ndim != 1:
+        raise ValueError(f"p must be one-dimensional, got {given.ndim} dimensions")
+    bad = np.flatnonzero(~((values > 0.0) & (values <= 1.0)))
+    if bad.size:
+        raise ValueError(f"p must lie in (0, 1], got {values[bad[0]]} at position {bad[0]}")
+    return values
+
+
+def check_integer(name: str, value: int, low: int, high: int) -> int:
+    """Admit an integer from low to high.
+
+    >>> check_integer("depth", 0, 1, 24)
+    Traceback (most recent call last):
+    ...
+    ValueError: depth must be an integer from 1 to 24, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+        raise ValueError(f"{name} must be an integer from {low} to {high}, got {value!r}")
+    return int(value)
+
+
+def check_interval(name: str, value: float, low: float, high: float, law: str) -> float:
+    """Admit a number with ``low < value <= high`` (``law`` is how the message writes that).
+
+    >>> check_interval("rate", 2.0, 0.0, 1.0, "(0, 1]")
+    Traceback (most recent call last):
+    ...
+    ValueError: rate must lie in (0, 1], got 2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ValueError(f"{name} must be a number in {law}, got {value!r}")
+    if not low < value <= high:
+        raise ValueError(f"{name} must lie in {law}, got {value}")
+    return float(value)
+
+
+def check_numbers(name: str, values: ArrayLike, law: str = "be an array of numbers with rows of one length") -> Floats:
+    """Admit an array of real numbers; text is not a number, and a masked value is none."""
+    try:
+        array = np.asarray(values)
+        text = array.dtype.kind == "O" and any(isinstance(value, (str, bytes)) for value in array.flat)
+        if text or array.dtype.kind not in "biufO" or np.ma.is_masked(values):
+            raise ValueError
+        return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must {law}, got {format_value(values)}") from None
+
+
+def check_finite(name: str, values: Floats) -> None:
+    """Admit finite numbers of magnitude at most 1e150."""
+    for lo in range(0, len(values), BLOCK):  # in blocks, to need no second copy of the data
+        good = np.abs(values[lo : lo + BLOCK]) <= LARGEST
+        if not good.all():
+            at = np.argwhere(~good)[0]
+            at[0] += lo
+            raise ValueError(
+                f"{name} must hold finite numbers of magnitude at most {LARGEST:g},"
+                f" got {values[tuple(at)]} at [{', '.join(map(str, at))}]"
+            )
+
+
+def check_stored(name: str, value: Any, dtype: type[np.generic], *shape: int | None) -> NDArray[Any]:
+    """Admit an array that was stored: of this dtype and shape (None: of any length), without NaN.
+
+    >>> check_stored("alpha", np.zeros(3), np.float64, 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: alpha must be an array of float64 and shape (2), got float64 and shape (3)
+    """
+    fits = isinstance(value, np.ndarray) and value.dtype == dtype and value.ndim == len(shape)
+    if not fits or not all(n in (None, given) for n, given in zip(shape, value.shape, strict=True)):
+        law = f"an array of {np.dtype(dtype)} and shape ({', '.join('any' if n is None else str(n) for n in shape)})"
+        got = format_value(value)
+        if isinstance(value, np.ndarray):
+            got = f"{value.dtype} and shape ({', '.join(map(str, value.shape))})"
+        raise ValueError(f"{name} must be {law}, got {got}")
+    if value.dtype.kind == "f" and np.isnan(value).any():
+        raise ValueError(f"{name} must hold numbers, got nan")
+    array: NDArray[Any] = value
+    return array
+
+
+def check_distinct_labels(labels: Any) -> dict[Hashable, int]:
+    """Admit a list of labels, each once: their numbers.
+
+    >>> check_distinct_labels(["a", "b", "a"])
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must be a list of labels, each once, got ['a', 'b', 'a']
+    """
+    codes = encode_labels(labels, {})[1] if isinstance(labels, list) else {}
+    if not isinstance(labels, list) or len(codes) != len(labels):
+        raise ValueError(f"labels must be a list of labels, each once, got {format_value(labels)}")
+    return codes
+
+
+def encode_labels(labels: list[Any], known: dict[Hashable, int]) -> tuple[NDArray[np.int32], dict[Hashable, int]]:
+    """Number the labels in order of appearance; the known numbers are copied, not changed."""
+    codes, coded = known, np.empty(len(labels), np.int32)
+    for i, label in enumerate(labels):
+        try:
+            code = codes.get(label)
+            itself = bool(label == label)  # NaN is not equal to itself
+        except (TypeError, ValueError):
+            itself = False
+        if label is None:
+            raise ValueError(f"y must hold a label for each example, got None at position {i}")
+        if not itself:
+            raise ValueError(
+                f"y must hold hashable labels equal to themselves, got {format_value(label)} at position {i}"
+            )
+        if code is None:
+            codes = dict(codes) if codes is known else codes
+            code = codes[label] = len(codes)
+        coded[i] = code
+    return coded, codes
