@@ -98,19 +98,6 @@ def logs(shares: Floats) -> Floats:
     return out
 
 
-def check_counts(name: str, counts: Floats) -> None:
-    """Admit, from a snapshot, integers that count something.
-
-    >>> check_counts("counts", np.array([1.0, -1.0]))
-    Traceback (most recent call last):
-    ...
-    ValueError: counts must be integers from 0 on, got -1
-    """
-    bad = counts[~((counts >= 0.0) & (counts <= 2.0**53) & (counts == np.floor(counts)))]
-    if bad.size:
-        raise ValueError(f"{name} must be integers from 0 on, got {bad.flat[0]:g}")
-
-
 def copied(state: State) -> State:
     """The same numbers in other arrays."""
     return tuple(copied(part) if isinstance(part, tuple) else part.copy() for part in state)

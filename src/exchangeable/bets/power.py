@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_counts
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import call_repr, check_interval, check_p, check_p_array
 
@@ -103,8 +103,3 @@ class GammaMixture(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.gamma_mixture(state[0], self.shape, self.rate, p, gains)
-
-
-def check_mixture(states: Floats) -> None:
-    """Check the number of p-values in the stored states of mixtures of power bets, one per row."""
-    check_counts("n", np.atleast_1d(states.T[0]))

@@ -83,7 +83,7 @@ def told(events: Events, fresh: NDArray[np.bool_], contiguous: bool, rows: Colum
     )
     spans, used = rows.spans.columns[0], rows.spans.used // 2
     bounds, order, x, content, bad, _ = events
-    native.keyed_sequence(bounds, order, x, content, bad, fresh, contiguous, rows.whole, spans, used, *found)
+    native.keyed_sequence(bounds, order, x, content, bad, fresh, contiguous, rows.integers, spans, used, *found)
     rows.spans.used[:] = 2 * used
     return found
 
