@@ -12,6 +12,8 @@ from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
+SIZE, REACH = 15, 2.5  # of the grid by default; native/adaptive.c has the same
+
 
 @lru_cache(maxsize=64)
 def grid(size: int, reach: float) -> Floats:
@@ -44,7 +46,7 @@ class Beta(Learner):
     Reference: Herbster and Warmuth (1998) for the switching.
     """
 
-    def __init__(self, switching: float = 0.001, *, size: int = 15, reach: float = 2.5) -> None:
+    def __init__(self, switching: float = 0.001, *, size: int = SIZE, reach: float = REACH) -> None:
         self.switching: float = check_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self.size: int = check_integer("size", size, 2, 200)
         self.reach: float = check_interval(

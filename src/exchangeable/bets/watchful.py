@@ -7,13 +7,12 @@ from functools import cache
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.beta import grid
+from exchangeable.bets.beta import REACH, SIZE, grid
 from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 
 EPSILONS, MIXED = np.array([0.1, 0.3, 0.6]), np.array([0.02, 0.05, 0.1, 0.2, 0.5])
 WIDTHS, STEPPED = np.array([1 / 64, 1 / 32, 1 / 8, 3 / 16, 3 / 8]), np.array([0.1, 0.3])
-SIZE, REACH = 15, 2.5  # of the Beta grid
 COUNTS = SIZE**2, 3 * len(EPSILONS) * len(MIXED), 2 * len(WIDTHS) * len(STEPPED)
 SHARES = (0.4, 0.4, 0.2)  # of the Beta densities, of the tails, of the steps
 
