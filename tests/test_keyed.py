@@ -849,11 +849,9 @@ def arrays_of(data: bytes) -> dict[str, Any]:
 
 def packed(members: dict[str, Any]) -> bytes:
     """An archive with right checksums, whatever is in it."""
-    return archive.zipped(
+    return archive.write_members(
         {
-            name: json.dumps(body).encode()
-            if name == "state.json"
-            else archive._npy_header(body.dtype.str, body.size) + body.tobytes()
+            name: json.dumps(body).encode() if name == "state.json" else archive.write_array(body)
             for name, body in members.items()
         }
     )
@@ -890,7 +888,7 @@ def head(**changes: Any) -> Callable[[dict[str, Any]], None]:
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "format": (head(format="exchangeable snapshot"), "state.json must be of the format 'exchangeable monitors'"),
     "version": (head(version=4), "version must be 3 for this exchangeable to read it, got 4, written by exchangeable"),
-    "old version": (head(version=1), "got 1, .*: begin with a new state"),
+    "old version": (head(version=1), "got 1, .*: start with a new state"),
     "true version": (head(version="3"), "version must be 3"),
     "keys": (head(keys="float"), "state.json must have format, keys"),
     "recipe": (head(recipe=5), "state.json must have"),

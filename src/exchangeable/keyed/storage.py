@@ -41,8 +41,8 @@ def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
     head = {"format": FORMAT, "version": VERSION, "package": package, "recipe": dict(recipe), "keys": kind}
     members = {"state.json": json.dumps(head, separators=(",", ":")).encode()}
     for name, array in _arrays(columns, kind).items():
-        members[f"{name}.npy"] = archive._npy_header(array.dtype.str, array.size) + array.tobytes()
-    return archive.zipped(members)
+        members[f"{name}.npy"] = archive.write_array(array.ravel())
+    return archive.write_members(members)
 
 
 def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
@@ -50,7 +50,10 @@ def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
     members, head = _opened(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
-    arrays = {name: _column(name, members, dtypes) for name, dtypes in _expected(empty, kind).items()}
+    arrays = {
+        name: archive.read_array(f"{name}.npy", members.get(f"{name}.npy", b""), *dtypes)
+        for name, dtypes in _expected(empty, kind).items()
+    }
     if len(members) != 1 + len(arrays):
         raise ValueError(f"data must hold state.json and {', '.join(arrays)}, got {format_value(list(members))}")
     try:
@@ -208,15 +211,15 @@ def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 # ------------------------------------------------------------------ the archive
 
 
-def _opened(data: Any) -> tuple[dict[str, memoryview], dict[str, Any]]:
+def _opened(data: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The members of an archive, and its parsed header."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {format_value(data)}")
-    members = archive._unzipped(memoryview(bytes(data)))
+    members = archive.read_members(bytes(data))
     return members, _head(members)
 
 
-def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:
+def _head(members: Mapping[str, bytes]) -> dict[str, Any]:
     try:
         head = json.loads(bytes(members["state.json"]))
     except (KeyError, ValueError, RecursionError):
@@ -225,7 +228,7 @@ def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:
         raise ValueError(f"state.json must be of the format {FORMAT!r}, got {format_value(head)}")
     version = head.get("version")
     if version != VERSION:
-        raise ValueError(archive.unreadable(version, head.get("package"), VERSION, VERSION))
+        raise ValueError(archive.version_message(version, head.get("package"), VERSION, VERSION))
     if head.keys() != HEAD or head["keys"] not in tuple(keys.WORDS) or not isinstance(head["recipe"], dict):
         raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {format_value(head)}")
     return head
@@ -242,13 +245,3 @@ def _check_recipe(stored: dict[str, Any], mine: Mapping[str, str]) -> None:
             raise ValueError(f"{name} must be what it was when the state was stored, {was}, got {now}")
     if stored.keys() != mine.keys():
         raise ValueError(f"recipe must have {', '.join(mine)}, got {format_value(list(stored))}")
-
-
-def _column(name: str, members: Mapping[str, memoryview], dtypes: tuple[str, ...]) -> NDArray[Any]:
-    body = members.get(f"{name}.npy", memoryview(b""))
-    for dtype in map(np.dtype, dtypes):
-        count, rest = divmod(max(len(body) - archive.NPY, 0), dtype.itemsize)
-        if not rest and body[: archive.NPY] == archive._npy_header(dtype.str, count):
-            found: NDArray[Any] = np.frombuffer(body, dtype, count, archive.NPY)
-            return found
-    raise ValueError(f"{name}.npy must be a one-dimensional array of {' or '.join(dtypes)}, got another header")
