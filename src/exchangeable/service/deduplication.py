@@ -12,13 +12,13 @@ from exchangeable.protocols import Floats
 from exchangeable.service import history
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
-from exchangeable.service.stream import Live
+from exchangeable.service.stream import LiveStream
 
 
 class Repeats:
     """Which observations of a batch are new, and whether the others are what was taken before."""
 
-    def __init__(self, connection: sqlite3.Connection, live: Live) -> None:
+    def __init__(self, connection: sqlite3.Connection, live: LiveStream) -> None:
         self.connection = connection
         self.live = live
 
