@@ -167,16 +167,6 @@ ALARMS: dict[str, AlarmCase] = {
     "Cusum(3)": AlarmCase(lambda: alarms.Cusum(3), naive.cusum, math.log(3.0)),
     "ShiryaevRoberts": AlarmCase(alarms.ShiryaevRoberts, naive.shiryaev_roberts, math.log(10_000.0)),
     "ShiryaevRoberts(9)": AlarmCase(lambda: alarms.ShiryaevRoberts(9), naive.shiryaev_roberts, math.log(9.0)),
-    "Difference(5)": AlarmCase(
-        lambda: alarms.Difference(5, window=7, bound=3.0),
-        lambda log_values: naive.difference(log_values, 7, 3.0),
-        3.0 * math.sqrt(7 * math.log(5) / 2),
-    ),
-    "Difference(1.5)": AlarmCase(
-        lambda: alarms.Difference(1.5, window=1, bound=50.0),
-        lambda log_values: naive.difference(log_values, 1, 50.0),
-        50.0 * math.sqrt(math.log(1.5) / 2),
-    ),
 }
 
 # ------------------------------------------------------------------ the measures, and what they take

@@ -44,7 +44,7 @@ from exchangeable.service.problems import Problem
 from exchangeable.service.store import open_database
 
 T = TypeVar("T")
-PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
+PROMISE = "On exchangeable data the chance that this alarm is ever raised is at most 0.01."
 DETAILS = Details("ville", PROMISE, alarm_at=120, changepoint=95, log10_martingale=2.3125)
 NOW = 1_700_000_000.0
 

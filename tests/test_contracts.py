@@ -588,9 +588,6 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (alarms.Ville, "alpha", [*OUTSIDE, 1, 1.0, 1e-320]),
     (alarms.Cusum, "period", [*NOT_POSITIVE, 1, 1.0, 1e301]),
     (alarms.ShiryaevRoberts, "period", [*NOT_POSITIVE, 1, 0.5]),
-    (alarms.Difference, "period", [*NOT_POSITIVE, 1]),
-    (lambda value: alarms.Difference(window=value), "window", [0, -1, 1.5, math.nan, "a", None, True]),
-    (lambda value: alarms.Difference(bound=value), "bound", [*NOT_POSITIVE, 1, 1e7]),
     (bets.Beta, "switching", [*OUTSIDE, 1e-101]),
     (lambda value: bets.Beta(size=value), "size", [0, 1, 2.0, 201, None, "a", True]),
     (lambda value: bets.Beta(reach=value), "reach", [*NOT_POSITIVE, 3.0]),
@@ -610,8 +607,6 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
         "alarm",
         ["x", 3, alarms.Ville, bets.Idle(), bets.Adaptive(), measures.Value(), measures.NearestNeighbour()],
     ),
-    (lambda value: alarms.Difference(bound=value), "window", [1.1, 1.2]),
-    (lambda value: alarms.Difference(window=value), "window", [1, 5]),
     (lambda value: bets.Switching([bets.Idle()], value), "share", [*OUTSIDE, 1e-200]),
     (measures.Conditional, "measure", ["x", 3, measures.NearestNeighbour, measures.NearestResidual(), alarms.Cusum()]),
 ]

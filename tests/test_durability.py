@@ -325,8 +325,8 @@ def feeders(port: int) -> list[Feeder]:
             Resetting,
             "reset",
             numbers(4, 3000),
-            lambda: (measures.Value(), bets.Plugin(), alarms.Difference(10_000.0)),
-            {"bet": {"kind": "plugin"}, "alarm": {"kind": "difference", "period": 10_000.0}},
+            lambda: (measures.Value(), bets.Plugin(), alarms.Cusum(10_000.0)),
+            {"bet": {"kind": "plugin"}, "alarm": {"kind": "cusum", "period": 10_000.0}},
             100,
         ),
         feeder(

@@ -27,7 +27,7 @@ from exchangeable.service.server_config import Settings
 from late_server import Place
 from serving import Served, numbered, served
 
-PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
+PROMISE = "On exchangeable data the chance that this alarm is ever raised is at most 0.01."
 MEASURE = {"kind": "nearest-neighbour", "cap": 10_000}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.protocols import Path
-from exchangeable.service.deduplication import Repeats
+from exchangeable.service.deduplication import Deduplicator
 from exchangeable.service.late_labels import LabelQueue
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
@@ -30,7 +30,7 @@ class CheckedBatch(NamedTuple):
 
 def check_batch(connection: sqlite3.Connection, stream: LiveStream, batch: Batch, now: float) -> CheckedBatch:
     """Separate new observations from duplicates; raise `Problem` if the stream cannot accept the batch."""
-    new, duplicates = Repeats(connection, stream).split(batch)
+    new, duplicates = Deduplicator(connection, stream).split(batch)
     if len(new):
         _check_width(stream, new)
         _check_values(stream, new)

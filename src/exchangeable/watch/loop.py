@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from exchangeable.data.events import Batch, LineError, Reader
+from exchangeable.keyed import sequence
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
 from exchangeable.watch.source import Block, Signals, Source, Stopped
@@ -96,7 +97,7 @@ class Watch:
 
     def _take(self, block: Block) -> None:
         """Bet on the examples of a block and write the steps; stop before a line that is none."""
-        batch = self._numbered(self.reader.read(block.lines, block.first))
+        batch = self._new_examples(self.reader.read(block.lines, block.first))
         steps, fault = self._steps(batch)
         fault = fault or batch.fault
         self._write(steps, batch)
@@ -105,19 +106,16 @@ class Watch:
         if fault is not None:
             raise fault
 
-    def _numbered(self, batch: Batch) -> Batch:
-        """Examples that carry their number: those that were seen before are skipped, and none may be missing."""
+    def _new_examples(self, batch: Batch) -> Batch:
+        """Drop the examples whose sequence number was seen before, and stop at a gap."""
         if batch.seq is None:
             return batch
-        chosen: list[int] = []
-        for i, seq in enumerate(batch.seq):
-            due = self.monitor.n + 1 + len(chosen)
-            if seq is not None and seq > due:
-                fault = LineError(batch.line[i], f"seq must be {due}, got {seq}: what lies between is missing")
-                return batch.chosen(chosen)._replace(fault=fault)
-            if seq is None or seq == due:
-                chosen.append(i)
-        return batch.chosen(chosen)
+        steps, _, fault = sequence.classify_in_turn(batch.seq, self.monitor.n + 1)
+        new = batch.chosen(steps)
+        if fault is None:
+            return new
+        message = f"seq must be {fault.expected}, got {fault.number}: the numbers between them are missing"
+        return new._replace(fault=LineError(batch.line[fault.position], message))
 
     def _steps(self, batch: Batch) -> tuple[list[Written], LineError | None]:
         """The same numbers one by one or all at once; if the batch is refused, one by one finds the line."""
