@@ -210,7 +210,7 @@ def _encode(kind: type[Any], values: dict[str, Any]) -> bytes:
     except msgspec.ValidationError as error:
         raise ValueError(_describe(error, "an event must have the fields of the documentation")) from None
     for name, value in values.items():
-        numbers = value if isinstance(value, (list, tuple)) else [value]
+        numbers = value if isinstance(value, list) else [value]
         if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
             raise ValueError(f"{name} {_FIELD_RULES[name]}, got {value!r:.80}")
     try:
@@ -220,6 +220,8 @@ def _encode(kind: type[Any], values: dict[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 
