@@ -22,7 +22,7 @@ from exchangeable import LateLabels, Monitor, alarms, bets, measures, snapshot
 from exchangeable.late_labels import CLASSES, OTHER, LeftOut, seconds
 from exchangeable.snapshot import archive
 
-PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
+PROMISE = "On exchangeable data the chance that this alarm is ever raised is at most 0.01."
 
 
 def queue(wait: Any = 10.0, most: int = 1000, measure: Any = None) -> LateLabels:

@@ -124,7 +124,7 @@ UNFOLD: tuple[Any, ...] = (
     *(integers(2), np.zeros(2, np.int8), integers(2), np.zeros(2, np.uint64), integers(2)),
     *(integers(7), integers(7), np.zeros(7, np.int8), integers(7), integers(7)),
 )
-SETTLE: tuple[Any, ...] = (
+TRACK: tuple[Any, ...] = (
     *(integers(2, 11), floats(2, 4), True, *RANGES, floats(2), truths(2)),
     *(truths(2), integers(2), truths(2), integers(2), integers(2)),
 )
@@ -140,7 +140,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cautious": (np.array([0.0, 0.0, 0.0, 1.0]), floats(2, 4), 1.0, floats(3), floats(3)),
     "composite_jumper": (floats(20), floats(3), floats(3)),
     "cusum": (floats(2), floats(3), floats(3)),
-    "difference": (np.zeros(3), floats(3), 2.0, floats(3), floats(3)),
     "gamma_mixture": (floats(4), 1.0, 1.0, floats(3), floats(3)),
     "histogram": (floats(2), floats(3), floats(3)),
     "jackson_weights": (9, floats(16)),
@@ -157,7 +156,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
         *(floats(2), *COLUMNS),
     ),
     "keyed_sequence": SEQUENCE,
-    "keyed_settle": SETTLE,
     "keyed_shiryaev_roberts": (floats(2, 2), *RANGES, floats(2), floats(2)),
     "keyed_simple_jumper": (0.1, floats(2, 3), *RANGES, floats(2), floats(2)),
     "keyed_simple_mixture": (floats(2, 4), *RANGES, floats(2), floats(2)),
@@ -176,6 +174,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "simple_mixture": (floats(4), floats(3), floats(3)),
     "sleepy_jumper": (floats(5), 0.1, 0.1, floats(3), floats(3)),
     "switching": (floats(2), 0.1, floats(3, 2), floats(3)),
+    "track": TRACK,
+    "track_step": (integers(6), floats(2), True, 0.5, False),
     "tree": (floats(8, 3), 3, False, floats(3), floats(3)),
     "tree_at": (floats(8, 3), 3, True, 0.5),
     "tree_log_odds": (floats(8, 3), 3, True, floats(8)),
@@ -184,7 +184,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
 # arguments without a partner: of these a longer one, or a shorter one that is not empty, may fit too
 FREE = {
     ("cautious", 1),
-    ("difference", 1),
     ("histogram", 0),
     ("keyed_histogram", 0),
     ("keyed_lift", 0),
@@ -198,6 +197,8 @@ FREE = {
     ("keyed_thetas", 3),
     ("keyed_unfold", 0),
     ("sleepy_jumper", 0),
+    ("track", 0),
+    ("track", 1),
 }
 
 
@@ -244,9 +245,6 @@ FORGED: list[tuple[str, int, Any, str]] = [
     ("tree", 1, 4, "nodes must have"),
     ("tree_at", 1, 25, "depth must be from 1"),
     ("tree_at", 1, 64, "depth must be from 1"),
-    ("difference", 0, np.array([0.0, 0.0, 3.0]), "place in the ring"),
-    ("difference", 0, np.array([0.0, 0.0, -1.0]), "place in the ring"),
-    ("difference", 0, np.array([0.0, 0.0, math.nan]), "place in the ring"),
     ("cautious", 0, np.array([0.0, 0.0, 1.0, 1.0]), "part of the ring"),
     ("cautious", 0, np.array([0.0, 0.0, -1.0, 1.0]), "part of the ring"),
     ("cautious", 0, np.array([0.0, 0.0, 0.0, 5.0]), "part of the ring"),
@@ -269,7 +267,7 @@ FORGED: list[tuple[str, int, Any, str]] = [
     ("keyed_rank_scores", 3, np.array([-1, 0]), "room for its events"),
     ("keyed_rank_scores", 3, np.array([2**63 - 1, 0]), "room for its events"),
     ("keyed_thetas", 1, np.array([0, 3]), "lo and hi"),
-    ("keyed_settle", 4, np.array([1, 2**62]), "lo and hi"),
+    ("track", 4, np.array([1, 2**62]), "lo and hi"),
     ("keyed_simple_jumper", 2, np.array([2, 2]), "lo and hi"),
     ("keyed_lift", 1, np.array([0, 2**63 - 1]), "within the column"),
     ("keyed_lift", 2, np.array([2, -3]), "within the column"),

@@ -83,7 +83,7 @@ def test_a_part_that_is_left_out_is_that_of_the_stream(server: Served) -> None:
     """Whatever the defaults were when it was made."""
     watched = {"alarm": {"kind": "shiryaev-roberts", "period": 2000}}
     made = server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "adaptive"}}).json()
-    assert "sounds after about 2,000 examples" in made["notes"][0]
+    assert "is raised after about 2,000 examples" in made["notes"][0]
     assert server.ask("PUT", "/v1/streams/a", json=watched).status_code == 200
     assert server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "watchful"}}).status_code == 409
     fresh = server.ask("PUT", "/v1/streams/b", json=watched).json()

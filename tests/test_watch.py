@@ -307,7 +307,7 @@ def test_numbered_lines(run: Run, tmp_path: Path) -> None:
     assert run("watch", write(tmp_path / "again", again)).out == whole.out
     gap = run("watch", write(tmp_path / "gap", [*lines[:8], *lines[9:]]), "--seed", 0)
     assert (gap.code, gap.out) == (3, "".join(whole.out.splitlines(keepends=True)[:8]))
-    assert gap.err == "exchangeable: line 9: seq must be 9, got 10: what lies between is missing\n"
+    assert gap.err == "exchangeable: line 9: seq must be 9, got 10: the numbers between them are missing\n"
 
 
 # ------------------------------------------------------------------ live

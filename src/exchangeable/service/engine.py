@@ -30,7 +30,7 @@ from exchangeable.martingale import LN10
 from exchangeable.protocols import Path
 from exchangeable.pvalues import draw_seed
 from exchangeable.service import alerts, fleet, history
-from exchangeable.service.deduplication import Repeats
+from exchangeable.service.deduplication import Deduplicator
 from exchangeable.service.late_labels import Label, Ready, Waiting, server_clock
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
@@ -453,7 +453,7 @@ class Engine:
         return self._said(connection, live, points, accepted=len(new), duplicates=repeats)
 
     def _admitted(self, connection: sqlite3.Connection, live: Live, batch: Batch, now: float) -> Admitted:
-        new, repeats = Repeats(connection, live).split(batch)
+        new, repeats = Deduplicator(connection, live).split(batch)
         if len(new):
             self._admit(live, new)
             Waiting(connection, live, now).admit(new)

@@ -123,11 +123,11 @@ class Live:
         observations, duplicates, alarms, _, _, carried, total, peak, histogram, kept, clock, left_out = row[11:]
         configuration = stored(text)
         monitor, said = configuration.monitor(start=n), json.loads(state)
-        monitor.alarm_at, monitor.changepoint = said["alarm_at"], said["changepoint"]
-        monitor._high = said["log10_max"] * LN10
+        last = None
         if said["p"] is not None:
             log_value = -math.inf if said["log10_martingale"] is None else said["log10_martingale"] * LN10
-            monitor.last = Step(n, said["p"], log_value, said["alarm"])
+            last = Step(n, said["p"], log_value, said["alarm"])
+        monitor.restore_status(last, said["log10_max"] * LN10, said["alarm_at"], said["changepoint"])
         return cls(
             id_, name, configuration, monitor, history.Tail.load(connection, id_, n), created,
             np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting,

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from exchangeable.data.events.errors import LineError
 from exchangeable.data.events.reader import Batch, Reader
+from exchangeable.keyed import sequence
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
 from exchangeable.watch.source import Block, Signals, Source, Stopped
@@ -28,7 +29,7 @@ class OutputOptions(NamedTuple):
     quiet: bool = False
 
 
-class Written(NamedTuple):
+class OutputStep(NamedTuple):
     """A step with the fields that are written."""
 
     n: int
@@ -96,7 +97,7 @@ class Watch:
 
     def _process(self, block: Block) -> None:
         """Test the examples of a block and write the steps; stop before an invalid line."""
-        batch = self._numbered(self.reader.read(block.lines, block.first))
+        batch = self._new_examples(self.reader.read(block.lines, block.first))
         steps, fault = self._steps(batch)
         fault = fault or batch.fault
         self._write(steps, batch)
@@ -105,44 +106,41 @@ class Watch:
         if fault is not None:
             raise fault
 
-    def _numbered(self, batch: Batch) -> Batch:
-        """Examples that carry their number: those that were seen before are skipped, and none may be missing."""
+    def _new_examples(self, batch: Batch) -> Batch:
+        """Drop the examples whose sequence number was seen before, and stop at a gap."""
         if batch.seq is None:
             return batch
-        chosen: list[int] = []
-        for i, seq in enumerate(batch.seq):
-            due = self.monitor.n + 1 + len(chosen)
-            if seq is not None and seq > due:
-                fault = LineError(batch.line[i], f"seq must be {due}, got {seq}: what lies between is missing")
-                return batch.chosen(chosen)._replace(fault=fault)
-            if seq is None or seq == due:
-                chosen.append(i)
-        return batch.chosen(chosen)
+        steps, _, fault = sequence.classify_in_turn(batch.seq, self.monitor.n + 1)
+        new = batch.select(steps)
+        if fault is None:
+            return new
+        message = f"seq must be {fault.expected}, got {fault.number}: the numbers between them are missing"
+        return new._replace(fault=LineError(batch.line[fault.position], message))
 
-    def _steps(self, batch: Batch) -> tuple[list[Written], LineError | None]:
+    def _steps(self, batch: Batch) -> tuple[list[OutputStep], LineError | None]:
         """Test the examples at once; if the batch is rejected, test them one by one to find the invalid line."""
         if len(batch.x) > FEW:
             try:
                 return self._extend(batch.x, batch.y), None
             except ValueError:
                 pass
-        steps: list[Written] = []
+        steps: list[OutputStep] = []
         for i, x in enumerate(batch.x):
             try:
                 n, p, log_value, alarm = self.monitor.update(x, None if batch.y is None else batch.y[i])
             except ValueError as error:
                 return steps, LineError(batch.line[i], str(error))
-            steps.append(Written(n, p, log_value, alarm, self.monitor.alarm_at, self.monitor.changepoint))
+            steps.append(OutputStep(n, p, log_value, alarm, self.monitor.alarm_at, self.monitor.changepoint))
         return steps, None
 
-    def _extend(self, x: list[Any], y: list[Any] | None) -> list[Written]:
+    def _extend(self, x: list[Any], y: list[Any] | None) -> list[OutputStep]:
         path = self.monitor.extend(x, y)
         n = path.n.tolist()
         alarm_at = n if self.monitor.on_alarm == "restart" else [self.monitor.alarm_at] * len(n)
         columns = (n, path.p.tolist(), path.log_value.tolist(), path.alarm.tolist(), alarm_at, path.lowest.tolist())
-        return list(map(Written._make, zip(*columns, strict=True)))
+        return list(map(OutputStep._make, zip(*columns, strict=True)))
 
-    def _write(self, steps: list[Written], batch: Batch) -> None:
+    def _write(self, steps: list[OutputStep], batch: Batch) -> None:
         self._alarm_raised = self._alarm_raised or any(step.alarm for step in steps)
         if self.output.quiet:
             return
@@ -153,7 +151,7 @@ class Watch:
                 remaining = remaining[self.out.write(remaining) :]
             self.out.flush()
 
-    def _selected(self, steps: list[Written]) -> Iterator[tuple[int, Written]]:
+    def _selected(self, steps: list[OutputStep]) -> Iterator[tuple[int, OutputStep]]:
         every, alarms_only, _ = self.output
         for i, step in enumerate(steps):
             if (step.alarm and step.n == step.alarm_at) or (not alarms_only and step.n % every == 0):

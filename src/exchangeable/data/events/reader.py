@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     seq: list[int | None] | None = None
     fault: LineError | None = None
 
-    def chosen(self, positions: Sequence[int]) -> Batch:
+    def select(self, positions: Sequence[int]) -> Batch:
         """Return the examples at these positions."""
         return Batch(
             [self.line[i] for i in positions],
