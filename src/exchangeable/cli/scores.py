@@ -29,7 +29,7 @@ def read_reference(options: MonitorOptions, reference: Path | None, bins: int | 
     from exchangeable import watch as watching
 
     try:
-        return watching.numbers(reference)
+        return watching.read_numbers(reference)
     except (watching.LineError, watching.UsageError) as error:
         raise CommandError(f"{printable_path(reference)}: {error}", UNDECIDED) from error
 

@@ -38,7 +38,7 @@ from exchangeable.cli.scores import ONE_NUMBER, read_reference, score_measure
 
 if TYPE_CHECKING:
     from exchangeable.monitor import Monitor
-    from exchangeable.watch import Reader, Shown, StateFile
+    from exchangeable.watch import OutputOptions, Reader, StateFile
 
 INPUT_PANEL, OUTPUT_PANEL, STATE_PANEL = "Input", "Output", "State"
 ROW_MEASURES = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
@@ -168,7 +168,7 @@ def watch(
         header=not no_header,
         features=None if features is None else next(csv.reader([features])),
         label=label,
-        tell=None if quiet else lambda message: print_notes([message]),
+        notify=None if quiet else lambda message: print_notes([message]),
     )
     state_file = None
     if state is not None:
@@ -177,7 +177,7 @@ def watch(
     elif seed is None and not quiet and measure != "p-values":
         print_notes([f"the seed is {monitor.seed}: --seed {monitor.seed} repeats this run"])
     with _command_errors():
-        if _run(file, monitor, reader, state_file, watching.Shown(every, alarms_only, quiet), save_every):
+        if _run(file, monitor, reader, state_file, watching.OutputOptions(every, alarms_only, quiet), save_every):
             raise RejectedError
 
 
@@ -198,7 +198,9 @@ def _free_fields(options: MonitorOptions) -> list[str]:
     return [*(["seed"] * (options.seed is None)), *(["bet", "epsilon"] * (options.bet is None))]
 
 
-def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, shown: Shown, save_every: float) -> bool:
+def _run(
+    file: str, monitor: Monitor, reader: Reader, state: StateFile | None, output: OutputOptions, save_every: float
+) -> bool:
     """Resume from the state, watch until the input ends, and return whether there is an alarm."""
     from exchangeable.watch import Signals, Source, Watch
 
@@ -214,7 +216,7 @@ def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, s
             state.save(monitor, reader.columns, source)  # before any output, so that a drawn seed is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
-        return Watch(monitor, reader, source, out, shown=shown, state=state, save_every=save_every).run(signals)
+        return Watch(monitor, reader, source, out, output=output, state=state, save_every=save_every).run(signals)
 
 
 @contextmanager
