@@ -437,8 +437,8 @@ def test_a_gap_is_reported_and_betting_goes_on() -> None:
     assert rows.details().tolist() == ["orders 8 to 9 are missing", None]
     late = monitors.extend(["a", "a", "a"], [9, 9, 7], [0.1, 0.1, 0.5])
     assert kinds(late) == [("a", 7, "duplicate", 1), ("a", 9, "late", 1), ("a", 9, "late", 1)]
-    assert late.details().tolist()[0] == "1 repeated event, the first of order 7: dropped"
-    assert late.details().tolist()[1] == "order 9 was passed over before: late, not bet on"
+    assert late.details().tolist()[0] == "1 repeated event, the first with order 7: dropped"
+    assert late.details().tolist()[1] == "order 9 was skipped before: late, not bet on"
     assert monitors.status("a").n == 2
 
 
@@ -475,14 +475,14 @@ def test_what_is_forgotten_is_said_to_be_unsure() -> None:
         (10, "late"),
     ]
     assert rows.unsure.tolist() == [False, True, True, False, False]
-    assert rows.detail(1) == "order 3 lies before the numbers that are remembered: late, or a repeat; not bet on"
+    assert rows.detail(1) == "order 3 is older than the remembered numbers: late or a duplicate, not bet on"
 
 
 def test_a_conflict_is_not_bet_on_and_counts_as_passed() -> None:
     monitors = Monitors(composite())
     rows = monitors.extend(["a"] * 4, [1, 2, 2, 3], [0.1, 0.2, 0.3, 0.4])
     assert kinds(rows) == [("a", 1, "step", 1), ("a", 2, "conflict", 2), ("a", 3, "step", 1)]
-    assert rows.detail(1) == "2 different events of order 2: none is bet on"
+    assert rows.detail(1) == "2 different events with order 2: none is bet on"
     assert kinds(monitors.extend(["a"], [2], [0.2])) == [("a", 2, "late", 1)]
 
 
@@ -500,8 +500,8 @@ def test_refused_events_pass() -> None:
     both = monitors.extend(["b", "b"], [2, 2], [0.0, 0.1], [True, False])
     assert kinds(both) == [("b", 2, "conflict", 1), ("b", 2, "bad", 1)]
     assert both.details().tolist() == [
-        "an event of order 2 beside bad ones of the same order: not bet on",
-        "order 2 was refused: not bet on",
+        "one valid event with order 2 beside bad ones: not bet on",
+        "order 2 was rejected: not bet on",
     ]
     assert kinds(monitors.extend(["b"], [2], [0.1])) == [("b", 2, "late", 1)]
 
@@ -627,18 +627,18 @@ def test_unlawful_numbers_are_named_and_nothing_changes(measure: str, x: float, 
 @pytest.mark.parametrize(
     ("order", "x", "refused", "content", "law"),
     [
-        ([1.0], [0.5], None, None, "order must be a one-dimensional array of integers of 64 bits"),
-        ([True], [0.5], None, None, "order must be a one-dimensional array of integers"),
-        ([2**63], [0.5], None, None, "order must be integers of 64 bits, with a sign, got 9223372036854775808"),
-        ([2**64], [0.5], None, None, "order must be a one-dimensional array of integers"),
-        ([[1]], [0.5], None, None, "order must be a one-dimensional array of integers"),
+        ([1.0], [0.5], None, None, "order must be a one-dimensional array of 64-bit integers"),
+        ([True], [0.5], None, None, "order must be a one-dimensional array of 64-bit integers"),
+        ([2**63], [0.5], None, None, "order must be signed 64-bit integers, got 9223372036854775808"),
+        ([2**64], [0.5], None, None, "order must be a one-dimensional array of 64-bit integers"),
+        ([[1]], [0.5], None, None, "order must be a one-dimensional array of 64-bit integers"),
         ([1, 2], [0.5], None, None, "order must be as long as keys, 1, got 2"),
         ([1], [0.5, 0.5], None, None, "x must be as long as keys, 1, got 2"),
         ([1], ["0.5"], None, None, "x must be a one-dimensional array of numbers, got"),
         ([1], 0.5, None, None, "x must be a one-dimensional array of numbers, got"),
         ([1], [0.5], [1], None, "refused must be a one-dimensional array of truth values"),
         ([1], [0.5], [True, False], None, "refused must be as long as keys"),
-        ([1], [0.5], None, [0.5], "content must be a one-dimensional array of integers"),
+        ([1], [0.5], None, [0.5], "content must be a one-dimensional array of 64-bit integers"),
     ],
 )
 def test_other_columns_are_refused(order: Any, x: Any, refused: Any, content: Any, law: str) -> None:

@@ -295,7 +295,7 @@ def test_duplicates_gaps_late_events_and_conflicts_over_batches() -> None:
     assert sides(second) == [("a", 1, "duplicate", 2), ("a", 2, "late", 1), ("a", 4, "gap", 2)]
     assert sides(third) == [("a", 7, "conflict", 2), ("a", 8, "bad", 1)]
     assert [row["detail"] for row in third if row["kind"] != "step"] == [
-        "2 different events of order 7: none is bet on",
+        "2 different events with order 7: none is bet on",
         NAN,
     ]
     assert steps(first + second + third, "a") == library(monitor, "a", [0.1, 0.3, 0.6, 0.9])
@@ -336,8 +336,8 @@ def test_times_are_told_as_times() -> None:
     query.run([Event("a", noon, 0.5)])
     rows = query.run([Event("a", noon - 1, 0.4), Event("a", noon, 0.5), Event("a", noon + 10**9, 0.4)])
     assert [row["detail"] for row in rows][:2] == [
-        "order 2025-11-16T11:59:59.999999 was passed over before: late, not bet on",
-        "1 repeated event, the first of order 2025-11-16T12:00:00.000000: dropped",
+        "order 2025-11-16T11:59:59.999999 was skipped before: late, not bet on",
+        "1 repeated event, the first with order 2025-11-16T12:00:00.000000: dropped",
     ]
     failing = Query(monitor(), order="date", fail=True)
     with pytest.raises(RefusedError, match=r"^key 'a', order 1970-01-02: x must be"):

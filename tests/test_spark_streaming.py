@@ -348,14 +348,14 @@ def test_nothing_is_silent(spark: SparkSession, tmp_path: Path) -> None:
         ("a", 1, "step", 1, None),
         ("a", 3, "step", 1, None),
         ("a", 2, "gap", 1, "order 2 is missing"),
-        ("a", 3, "duplicate", 1, "1 repeated event, the first of order 3: dropped"),
+        ("a", 3, "duplicate", 1, "1 repeated event, the first with order 3: dropped"),
         (None, 1, "bad", 1, f"key {no} 'key'"),
         ("b", 1, "bad", 1, nan),
         ("c", None, "bad", 1, f"order {no} 'seq'"),
-        ("a", 2, "late", 1, "order 2 was passed over before: late, not bet on"),
-        ("a", 3, "duplicate", 1, "1 repeated event, the first of order 3: dropped"),
+        ("a", 2, "late", 1, "order 2 was skipped before: late, not bet on"),
+        ("a", 3, "duplicate", 1, "1 repeated event, the first with order 3: dropped"),
         ("a", 4, "step", 1, None),
-        ("a", 5, "conflict", 2, "2 different events of order 5: none is bet on"),
+        ("a", 5, "conflict", 2, "2 different events with order 5: none is bet on"),
         (None, None, "bad", 1, f"key and order {no} 'seq'"),
     ]
     assert sorted(found, key=repr) == sorted(expected, key=repr)

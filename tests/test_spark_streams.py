@@ -278,8 +278,8 @@ def test_disorder_is_reported_and_never_bet_on(spark: SparkSession) -> None:
     assert told == [
         ("None", "1", "bad", 1, f"key {null} 'k'"),
         ("None", "None", "bad", 1, f"key and order {null} 'o'"),
-        ("a", "2", "duplicate", 1, "1 repeated event, the first of order 2: dropped"),
-        ("a", "3", "conflict", 2, "2 different events of order 3: none is bet on"),
+        ("a", "2", "duplicate", 1, "1 repeated event, the first with order 2: dropped"),
+        ("a", "3", "conflict", 2, "2 different events with order 3: none is bet on"),
         ("a", "4", "gap", 1, "order 4 is missing"),
         ("a", "5", "bad", 1, "x must be a finite number, got NaN in column 'x'"),
         ("a", "None", "bad", 1, f"order {null} 'o'"),

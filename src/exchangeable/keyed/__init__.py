@@ -4,7 +4,8 @@ For engines that bring events in batches and keep state as bytes, such as Apache
 """
 
 from exchangeable.keyed.engine import Monitors, Status, Statuses
-from exchangeable.keyed.report import BAD, CONFLICT, DUPLICATE, FULL, GAP, KINDS, LATE, STEP, Rows
+from exchangeable.keyed.report import Rows
+from exchangeable.keyed.sequence import BAD, CONFLICT, DUPLICATE, FULL, GAP, KINDS, LATE, STEP
 
 __all__ = [
     "BAD",

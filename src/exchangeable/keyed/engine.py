@@ -173,19 +173,19 @@ class Monitors:
         ``content``, integers such as hashes of all that x was made of; bins alone would hide a conflict.
         """
         column = names_of.admitted(keys)
-        columns = events_of.admitted(len(column), order, x, refused, content)
+        columns = events_of.validate(len(column), order, x, refused, content)
         if not len(column):  # of any type
             column = column if self._columns.names is None else self._columns.names[:0]
         groups = names_of.grouped(column, self._columns.names)
         recipes.check_x(self.recipe.measure, groups.names, groups.code, columns)
-        events = events_of.Events.sorted(groups.code, len(groups.names), columns)
+        events = columns.sort(groups.code, len(groups.names))
         fresh = groups.place < 0
         rows = self._rows(groups, np.diff(events.bounds))
-        told = events_of.told(events, fresh, self.contiguous, rows)
-        accepted = np.flatnonzero(told.kind == native.KEYED_STEP)
+        classified = events_of.classify(events, fresh, self.contiguous, rows)
+        accepted = np.flatnonzero(classified.kind == native.KEYED_STEP)
         ends = np.searchsorted(accepted, events.bounds)
         steps = self._pipeline.extend(rows, ends[:-1], ends[1:], events.x[accepted])
-        found = events_of.reported(groups.names, events, told, accepted, steps)
+        found = events_of.build_rows(groups.names, events, classified, accepted, steps)
         places = np.where(fresh, len(self) + np.cumsum(fresh) - 1, groups.place)
         self._columns = self._columns.put(places, rows)
         return found

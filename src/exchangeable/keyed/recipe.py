@@ -74,7 +74,7 @@ def _words(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(f'{name}={_words(getattr(value, name))}' for name in given)})"
 
 
-def check_x(measure: Any, names: Any, code: Integers, given: events.Call) -> None:
+def check_x(measure: Any, names: Any, code: Integers, given: events.EventColumns) -> None:
     """Admit the numbers of events that are not refused: values, numbers of bins, or p-values."""
     order, x, _, refused = given
     if isinstance(measure, Precomputed):

@@ -32,8 +32,8 @@ __all__ = [
 
 _PLACES = {
     "RefusedError": "spark.columns",
-    "fleet_report": "spark.evidence",
-    "monitor_streams": "spark.live",
+    "fleet_report": "spark.fleet",
+    "monitor_streams": "spark.streaming",
     "pvalues": "spark.table",
     "refusal": "spark.columns",
     "session": "spark.sessions",
