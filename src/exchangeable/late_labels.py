@@ -355,7 +355,7 @@ class LateLabels:
 
     # -------------------------------------------------------------- snapshots
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         return {
             "monitor": self.monitor,
             "wait": self.wait,
@@ -368,7 +368,7 @@ class LateLabels:
         }
 
     @classmethod
-    def _restored(
+    def _from_state(
         cls, *, monitor: Any, wait: Any, most: Any, latest: Any, queue: Any, tested: Any, expired: Any, left_out: Any
     ) -> LateLabels:
         if type(wait) is not float:

@@ -145,14 +145,14 @@ class Frozen(Scored):
                 stacklevel=3,
             )
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         scores, counts = self._pool.contents()
         kind = None if self.score is None else self.score_kind
         fixed = {"score": kind, "residual": self.residual, "scale": self.scale, "bins": self.bins, "edges": self.edges}
         return {**fixed, "scores": scores, "counts": counts}
 
     @classmethod
-    def _restored(
+    def _from_state(
         cls, *, score: Any, residual: Any, scale: Any, bins: Any, edges: Any, scores: Any, counts: Any
     ) -> Frozen:
         measure = cls(score, residual=residual, scale=scale)
