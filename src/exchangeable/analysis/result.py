@@ -286,7 +286,7 @@ class Result:
             changepoints=self.verdict.changepoints,
             title=title(self.table.name),
             start=self.start,
-            begin=weights,
+            initial=weights,
             ax=ax,
         )
 
