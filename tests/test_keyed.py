@@ -582,7 +582,7 @@ def test_columns_of_keys(keys: Any, kind: str) -> None:
 )
 def test_other_keys_are_refused(keys: Any) -> None:
     monitors = Monitors(composite())
-    with pytest.raises(ValueError, match="keys must be all text, all bytes, or all integers of 64 bits, got"):
+    with pytest.raises(ValueError, match="keys must be all text, all bytes, or all 64-bit integers, got"):
         monitors.extend(keys, [1, 1], [0.5, 0.6])
     assert len(monitors) == 0
 
@@ -666,7 +666,7 @@ def used() -> Monitor:
             "recipe must have a measure of bounded memory: Value, Frozen with bins, or Precomputed, got",
         ),
         (lambda: Monitor(Frozen(lambda X, y: X)), "recipe must have a measure of bounded memory"),
-        (lambda: Monitor(Value(), Custom()), "recipe must have one of exchangeable's own for its bet, got"),
+        (lambda: Monitor(Value(), Custom()), "bet of the recipe must be one of exchangeable.bets, got"),
         (used, "recipe must be fresh, got a monitor that has seen 1 examples"),
         (lambda: composite(start=3), "recipe must be fresh"),
         (lambda: Value(), "recipe must be a monitor, got"),
@@ -832,7 +832,7 @@ def test_a_bet_that_has_learnt_is_told_apart() -> None:
     learnt.extend([0.1, 0.2])
     assert Monitors(Monitor(Value(), learnt)).extend(["a"], [1], [0.5]).log_value[0] != 0.0
     data = Monitors(Monitor(Value(), learnt)).encode()
-    with pytest.raises(ValueError, match="the digest of what bet and alarm begin with must be"):
+    with pytest.raises(ValueError, match="digest of the fresh states of bet and alarm must be"):
         Monitors.decode(data, Monitor(Value(), bets.Histogram(4)))
 
 
@@ -939,7 +939,7 @@ def test_a_forged_state_is_refused(name: str) -> None:
 
 def test_the_same_key_twice_is_refused() -> None:
     data = busy(composite, ["a", "b"]).encode()
-    with pytest.raises(ValueError, match="keys must come once each, got one twice"):
+    with pytest.raises(ValueError, match="keys must be unique, got one twice"):
         Monitors(composite(), seed=9).like(forged(data, put("text", 1, ord("a"))))
 
 

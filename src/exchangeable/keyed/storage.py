@@ -47,7 +47,7 @@ def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
 
 def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
     """The columns of this recipe, which are like the empty ones; anything else is refused."""
-    members, head = _opened(data)
+    members, head = _open(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
     arrays = {name: _column(name, members, dtypes) for name, dtypes in _expected(empty, kind).items()}
@@ -61,7 +61,7 @@ def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
 
 def seed_of(data: Any) -> int:
     """The seed in an encoded state."""
-    stored = _opened(data)[1]["recipe"].get("seed")
+    stored = _open(data)[1]["recipe"].get("seed")
     try:
         return int(stored)
     except (TypeError, ValueError):
@@ -90,26 +90,26 @@ def _expected(empty: Columns, kind: str) -> dict[str, tuple[str, ...]]:
 def _arrays(columns: Columns, kind: str) -> Arrays:
     names, text = np.empty(0, np.int64), np.empty(0, np.uint8)
     if columns.names is not None:
-        names, text = keys.taken_apart(columns.names)
-    found = {"keys": names if kind == "int" else _narrow(names), "text": text}
+        names, text = keys.to_arrays(columns.names)
+    found = {"keys": names if kind == "int" else _narrowed(names), "text": text}
     found |= {"integers": columns.integers, "reals": columns.reals, "bet": columns.bet, "alarm": columns.alarm}
-    found |= {"spans": columns.spans.columns[0], "spans_used": _narrow(columns.spans.used)}
+    found |= {"spans": columns.spans.columns[0], "spans_used": _narrowed(columns.spans.used)}
     if isinstance(columns.pool, Scores):
         scores, counts = columns.pool.rows.columns
-        found |= {"pool_used": _narrow(columns.pool.rows.used), "scores": scores, "counts": _narrow(counts)}
+        found |= {"pool_used": _narrowed(columns.pool.rows.used), "scores": scores, "counts": _narrowed(counts)}
     elif columns.pool is not None:
-        found["counts"] = _narrow(columns.pool.counts)
+        found["counts"] = _narrowed(columns.pool.counts)
     return found
 
 
-def _narrow(counts: NDArray[Any]) -> NDArray[Any]:
+def _narrowed(counts: NDArray[Any]) -> NDArray[Any]:
     """In the narrowest integers that hold them."""
     most = int(counts.max(initial=0))
     return counts.astype(next(dtype for dtype in COUNTS if most <= np.iinfo(dtype).max))
 
 
 def _columns(arrays: Arrays, empty: Columns, kind: str) -> Columns:
-    names = keys.put_together(kind, arrays["keys"], arrays["text"])
+    names = keys.from_arrays(kind, arrays["keys"], arrays["text"])
     count = len(names)
     columns = Columns(
         names if count else None,
@@ -208,15 +208,15 @@ def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 # ------------------------------------------------------------------ the archive
 
 
-def _opened(data: Any) -> tuple[dict[str, memoryview], dict[str, Any]]:
+def _open(data: Any) -> tuple[dict[str, memoryview], dict[str, Any]]:
     """The members of an archive, and its parsed header."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {format_value(data)}")
     members = archive._unzipped(memoryview(bytes(data)))
-    return members, _head(members)
+    return members, _read_head(members)
 
 
-def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:
+def _read_head(members: Mapping[str, memoryview]) -> dict[str, Any]:
     try:
         head = json.loads(bytes(members["state.json"]))
     except (KeyError, ValueError, RecursionError):
