@@ -80,7 +80,7 @@ class PValues:
     """
 
     def __init__(self, measure: Measure, *, seed: int | None = None, stream: int = 0, start: int = 0) -> None:
-        if not is_measure(measure) or isinstance(measure, Precomputed):
+        if not _can_rank(measure):
             raise ValueError(f"measure must be a measure (with update and extend of examples), got {measure!r}")
         self.measure = measure
         self.seed: int = draw_seed() if seed is None else check_integer("seed", seed, 0, 2**64 - 1)
@@ -131,3 +131,7 @@ class Precomputed:
         p = check_p_array(X)
         self.n += len(p)
         return p
+
+
+def _can_rank(thing: object) -> bool:
+    return is_measure(thing) and not isinstance(thing, Precomputed)

@@ -115,7 +115,7 @@ static const char *keyed_rank_scores(const Arg *in, Arg *out) {
             }
             int64_t total = before[t] + i - lo[t];
             Keyed_rank rank = keyed_add(float64s(&in[0]) + start[t], int64s(&in[1]) + start[t], used + t, total,
-                                         float64s(&in[8])[i]);
+                                        float64s(&in[8])[i]);
             int64s(&in[9])[i] = rank.greater, int64s(&in[10])[i] = rank.equal, int64s(&in[11])[i] = total + 1;
         }
     return NULL;
@@ -144,9 +144,9 @@ typedef struct {
     double *out;
 } Keyed;
 
-/* Read the arguments (states, lo, hi, values, out); a state has `width` numbers (0: any number of them). */
-static const char *keyed_arguments(const Arg *in, int64_t width, Keyed *keyed) {
-    REQUIRE(in[0].ndim == 2 && in[0].shape[1] > 0 && (!width || in[0].shape[1] == width), "a state has the wrong size");
+/* Read the arguments (states, lo, hi, values, out). */
+static const char *keyed_arguments(const Arg *in, Keyed *keyed) {
+    REQUIRE(in[0].ndim == 2, "states must have a row for each stream");
     REQUIRE(stream_ranges(&in[1], &in[2], in[0].shape[0], in[3].size), STREAM_RANGES);
     REQUIRE(in[3].size == in[4].size, "out must be as long as the values");
     *keyed = (Keyed){float64s(&in[0]), in[0].shape[0],   in[0].shape[1],   int64s(&in[1]),
@@ -166,114 +166,37 @@ static inline Keyed_row keyed_row(const Keyed *all, int64_t t) {
     return (Keyed_row){all->states + t * all->width, all->values + lo, all->hi[t] - lo, all->out + lo};
 }
 
-/* keyed_simple_jumper(rate, states, lo, hi, p, out) */
-static const char *keyed_simple_jumper(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in + 1, SIMPLE_JUMPER, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        simple_jumper_path(row.state, in[0].real, row.values, row.n, row.out);
+/* Define keyed_NAME(parameters .., states, lo, hi, values, out), which calls the recursion of one stream for each `row`.
+ *
+ * `count` is the number of parameters, and `fits` says whether the width of a state is right.
+ */
+#define KEYED_LOOP(name, count, fits, recursion) \
+    static const char *keyed_##name(const Arg *in, Arg *out) { \
+        (void)out; \
+        Keyed all = {0}; \
+        const char *wrong = keyed_arguments(in + (count), &all); \
+        if (wrong) return wrong; \
+        REQUIRE(fits, "a state has the wrong size"); \
+        for (int64_t t = 0; t < all.streams; t++) { \
+            Keyed_row row = keyed_row(&all, t); \
+            recursion; \
+        } \
+        return NULL; \
     }
-    return wrong;
-}
 
-/* keyed_composite_jumper(states, lo, hi, p, out) */
-static const char *keyed_composite_jumper(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, COMPOSITE_STATE, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        composite_jumper_path(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_sleepy_jumper(waking, jumping, states, lo, hi, p, out) */
-static const char *keyed_sleepy_jumper(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in + 2, 0, &all);
-    if (!wrong && all.width < 2) wrong = "a state has the wrong size";
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        sleepy_jumper_path(row.state, all.width - 1, in[0].real, in[1].real, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_simple_mixture(states, lo, hi, p, out) */
-static const char *keyed_simple_mixture(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 4, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        mixture_extend(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_gamma_mixture(shape, rate, states, lo, hi, p, out) */
-static const char *keyed_gamma_mixture(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in + 2, 4, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        mixture_gamma_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_histogram(states, lo, hi, p, out) */
-static const char *keyed_histogram(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 0, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        histogram_path(row.state, all.width, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_accumulate(reals, lo, hi, gains, out): the log capital after each gain */
-static const char *keyed_accumulate(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, KEYED_REALS, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        sum_path(row.state + KEYED_SUM, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_cusum(states, lo, hi, log_values, out) */
-static const char *keyed_cusum(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 2, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        cusum_path(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_shiryaev_roberts(states, lo, hi, log_values, out) */
-static const char *keyed_shiryaev_roberts(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 2, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        shiryaev_roberts_path(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
+KEYED_LOOP(simple_jumper, 1, all.width == SIMPLE_JUMPER, /* rate */
+           simple_jumper_path(row.state, in[0].real, row.values, row.n, row.out))
+KEYED_LOOP(composite_jumper, 0, all.width == COMPOSITE_STATE,
+           composite_jumper_path(row.state, row.values, row.n, row.out))
+KEYED_LOOP(sleepy_jumper, 2, all.width >= 2, /* waking, jumping */
+           sleepy_jumper_path(row.state, all.width - 1, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(simple_mixture, 0, all.width == 4, mixture_extend(row.state, row.values, row.n, row.out))
+KEYED_LOOP(gamma_mixture, 2, all.width == 4, /* shape, rate */
+           mixture_gamma_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(histogram, 0, all.width >= 1, histogram_path(row.state, all.width, row.values, row.n, row.out))
+KEYED_LOOP(accumulate, 0, all.width == KEYED_REALS, sum_path(row.state + KEYED_SUM, row.values, row.n, row.out))
+KEYED_LOOP(cusum, 0, all.width == 2, cusum_path(row.state, row.values, row.n, row.out))
+KEYED_LOOP(shiryaev_roberts, 0, all.width == 2, shiryaev_roberts_path(row.state, row.values, row.n, row.out))
 
 #define KEYED_KERNELS \
     ENTRY(keyed_rank_bins, "QqqqdQQQ"), \
