@@ -191,10 +191,10 @@ def processes(spark: SparkSession) -> list[Process]:
 def compared(spark: SparkSession, folder: Path, keys: int, events: int, buckets: int) -> tuple[list[str], Timed]:
     place = written(folder, keys, events)
     ours = timed(spark, folder, monitored(spark, place, buckets))
-    with mock.patch.object(states, "Bucket", Nothing):
+    with mock.patch.object(state, "Bucket", Nothing):
         nothing = timed(spark, folder, monitored(spark, place, buckets))
     Bytes.size = ours.state // buckets
-    with mock.patch.object(states, "Bucket", Bytes):
+    with mock.patch.object(state, "Bucket", Bytes):
         bytes_ = timed(spark, folder, monitored(spark, place, buckets))
     row = [f"{keys:,}", f"{events:,}", f"{buckets:,}", f"{ours.state / keys:,.0f}", f"{ours.state / buckets / 1e6:.2f}"]
     row += [
