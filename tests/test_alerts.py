@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpcore2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts import settled
 from exchangeable.service import alerts
 from exchangeable.service.addresses import Checked, Refused, public
 from exchangeable.service.alerts import (
@@ -44,7 +45,7 @@ from exchangeable.service.problems import Problem
 from exchangeable.service.store import open_database
 
 T = TypeVar("T")
-PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
+PROMISE = "On exchangeable data the chance that this alarm is ever raised is at most 0.01."
 DETAILS = Details("ville", PROMISE, alarm_at=120, changepoint=95, log10_martingale=2.3125)
 NOW = 1_700_000_000.0
 
@@ -389,7 +390,7 @@ def test_retried_firing_is_not_the_last_word_if_the_newest_dies_again(box: sqlit
 STEPS = st.tuples(st.sampled_from("ab"), st.sampled_from(["put", "sent", "failed", "dead", "retry", "late"]))
 
 
-@settings(max_examples=150, deadline=None)
+@settled(150)
 @given(st.lists(STEPS, max_size=40))
 def test_any_history_ends_with_the_newest_word(steps: list[tuple[str, str]]) -> None:
     """Whatever fails, dies and is put back (while another one is under way, too): once nothing is pending, the last
@@ -1051,7 +1052,7 @@ def test_is_public(address: str) -> None:
     assert public(address)
 
 
-@settings(max_examples=500, deadline=None)
+@settled(500)
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))
 def test_nothing_that_python_calls_special_is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
     """The standard library is an independent opinion: what it refuses, we refuse (but for IPv4 inside IPv6)."""

@@ -27,7 +27,7 @@ from exchangeable import Monitor, Precomputed, alarms, bets, measures, native, p
 from exchangeable.catalogue import ALARMS, BETS
 from exchangeable.fleet import stream_seed
 from exchangeable.keyed import KINDS, Monitors, Rows
-from exchangeable.keyed.vectorised import CHECKS, LOOPS, Player
+from exchangeable.keyed.vectorised import CHECKS, LOOPS, Vectorised
 from exchangeable.measures import Frozen, Value
 from exchangeable.snapshot import archive
 
@@ -36,7 +36,6 @@ LOUD: dict[str, Callable[[], Any]] = {  # alarms that sound within a few steps
     "ville": lambda: alarms.Ville(0.5),
     "cusum": lambda: alarms.Cusum(2.0),
     "shiryaev-roberts": lambda: alarms.ShiryaevRoberts(6.0),
-    "difference": lambda: alarms.Difference(1.001, window=20, bound=1.5),
 }
 MEASURES: dict[str, Callable[[], Any]] = {
     "value": Value,
@@ -241,17 +240,19 @@ def compared(make: Make, traffic: Traffic, sizes: list[int], **options: Any) -> 
         met |= {KINDS[kind] for kind in rows.kind} | {"alarm" for sounds in rows.alarm if sounds}
         if i % 2:
             monitors = Monitors.decode(monitors.encode(), make(), seed=9, **options)
-    for key, one in oracle.ones.items():
-        standing = monitors.last(key)
+    statuses = monitors.statuses()
+    for i, key in enumerate(monitors.keys().tolist()):
+        one, status = oracle.ones[key], monitors.status(key)
         monitor = one.monitor
-        assert standing[:2] == (monitor.n, one.last)
-        assert standing[2:6] == (
+        assert status[:2] == (monitor.n, one.last)
+        assert status[2:6] == (
             monitor.martingale.log_value,
             monitor.log_max,
             monitor.alarm_at,
             monitor.changepoint,
         )
-        assert standing[6:] == (one.tests, one.full)
+        assert status[6:] == (monitor.test, one.full) == (one.tests, one.full)
+        assert [-1 if field is None else field for field in status] == [column[i] for column in statuses]
     return met
 
 
@@ -348,7 +349,7 @@ def test_theta_is_that_of_pvalues() -> None:
     count = rng.integers(0, 11, len(seeds))
     hi = np.cumsum(count)
     numbers, theta = np.zeros((len(seeds), native.KEYED_INTEGERS), np.int64), np.zeros(hi[-1])
-    numbers[:, native.KEYED_SEED], numbers[:, native.KEYED_N] = seeds.view(np.int64), start
+    numbers[:, native.KEYED_SEED], numbers[:, native.TRACK_N] = seeds.view(np.int64), start
     native.keyed_thetas(numbers, hi - count, hi, theta)
     for seed, begin, many, end in zip(seeds.tolist(), start.tolist(), count.tolist(), hi.tolist(), strict=True):
         assert theta[end - many : end].tobytes() == pvalues.thetas(seed, begin, begin + many).tobytes()
@@ -438,7 +439,7 @@ def test_a_gap_is_reported_and_betting_goes_on() -> None:
     assert kinds(late) == [("a", 7, "duplicate", 1), ("a", 9, "late", 1), ("a", 9, "late", 1)]
     assert late.details().tolist()[0] == "1 repeated event, the first with order 7: dropped"
     assert late.details().tolist()[1] == "order 9 was skipped before: late, not bet on"
-    assert monitors.last("a").n == 2
+    assert monitors.status("a").n == 2
 
 
 def test_numbers_at_the_ends_of_int64() -> None:
@@ -495,7 +496,7 @@ def test_refused_events_pass() -> None:
     rows = monitors.extend(["a", "b", "a"], [5, 1, 6], [math.nan, math.inf, 0.5], [True, True, False])
     assert kinds(rows) == [("a", 5, "bad", 1), ("a", 6, "step", 1), ("b", 1, "bad", 1)]
     assert rows.source.tolist() == [0, 2, 1]
-    assert monitors.last("b")[:2] == (0, 1)
+    assert monitors.status("b")[:2] == (0, 1)
     both = monitors.extend(["b", "b"], [2, 2], [0.0, 0.1], [True, False])
     assert kinds(both) == [("b", 2, "conflict", 1), ("b", 2, "bad", 1)]
     assert both.details().tolist() == [
@@ -523,7 +524,7 @@ def test_the_step_that_fills_the_pool_is_the_last() -> None:
     rows = monitors.extend(["a"] * 6, range(6), [1.0, 2.0, 1.0, 3.0, 1.0, 4.0])
     assert [KINDS[kind] for kind in rows.kind] == ["step"] * 4 + ["full"] * 2
     assert rows.detail(4) == "order 4 came after the pool of its key was full, which ended the test: not bet on"
-    assert monitors.last("a").full
+    assert monitors.status("a").full
     assert kinds(monitors.extend(["a"] * 3, [4, 6, 8], [1.0, 1.0, 1.0])) == [
         ("a", 4, "duplicate", 1),
         ("a", 6, "full", 1),
@@ -692,7 +693,7 @@ def test_other_options_are_refused(options: dict[str, Any], law: str) -> None:
 
 def test_an_unknown_key_has_no_standing() -> None:
     with pytest.raises(ValueError, match="key must be one of the 0 that have had events, got 'a'"):
-        Monitors(composite()).last("a")
+        Monitors(composite()).status("a")
 
 
 def test_the_recipe_is_not_touched() -> None:
@@ -726,7 +727,7 @@ def busy(make: Make, keys: list[Any] | None = None, **options: Any) -> Monitors:
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", KEYS)
 def test_equal_states_are_equal_bytes(measure: str, kind: str) -> None:
-    monitors = busy(made(measure, "composite-jumper", LOUD["difference"], "restart"), KEYS[kind])
+    monitors = busy(made(measure, "composite-jumper", LOUD["cusum"], "restart"), KEYS[kind])
     data = monitors.encode()
     assert monitors.like(data).encode() == data
     assert monitors.like(data).keys().tolist() == monitors.keys().tolist()
@@ -743,10 +744,10 @@ def test_a_state_without_keys() -> None:
 def test_it_is_an_archive_of_plain_arrays() -> None:
     with zipfile.ZipFile(io.BytesIO(busy(composite).encode())) as archived:
         head = json.loads(archived.read("state.json"))
-        whole = np.load(io.BytesIO(archived.read("whole.npy")), allow_pickle=False)
-    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 2, "str")
+        integers = np.load(io.BytesIO(archived.read("integers.npy")), allow_pickle=False)
+    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 3, "str")
     assert head["recipe"]["bet"] == "CompositeJumper()"
-    assert len(whole) == 3 * native.KEYED_INTEGERS
+    assert len(integers) == 3 * native.KEYED_INTEGERS
 
 
 def test_a_call_leaves_other_keys_alone() -> None:
@@ -754,7 +755,7 @@ def test_a_call_leaves_other_keys_alone() -> None:
     twin = monitors.like(monitors.encode())
     twin.extend(["a", "new"], [10**6, 0], [0.5, 0.5])
     for key in ("bb", "ä"):
-        assert twin.last(key) == monitors.last(key)
+        assert twin.status(key) == monitors.status(key)
     x = [0.1, 0.2]
     assert listed(twin.extend(["bb", "ä"], [10**6] * 2, x)) == listed(monitors.extend(["bb", "ä"], [10**6] * 2, x))
 
@@ -774,7 +775,7 @@ def test_counts_are_stored_in_the_narrowest_whole_numbers(events: int) -> None:
 
 @pytest.mark.parametrize("bet", ["composite-jumper", "cautious"])
 def test_copies_go_their_own_way(bet: str) -> None:
-    make = made("value", bet, LOUD["difference"], "latch")
+    make = made("value", bet, LOUD["cusum"], "latch")
     monitors = busy(make)
     x, data = np.arange(20.0), monitors.encode()
     for twin in (copy.deepcopy(monitors), pickle.loads(pickle.dumps(monitors)), copy.copy(monitors)):
@@ -848,11 +849,9 @@ def arrays_of(data: bytes) -> dict[str, Any]:
 
 def packed(members: dict[str, Any]) -> bytes:
     """An archive with right checksums, whatever is in it."""
-    return archive.zipped(
+    return archive.write_members(
         {
-            name: json.dumps(body).encode()
-            if name == "state.json"
-            else archive._npy_header(body.dtype.str, body.size) + body.tobytes()
+            name: json.dumps(body).encode() if name == "state.json" else archive.write_array(body)
             for name, body in members.items()
         }
     )
@@ -871,8 +870,8 @@ def put(name: str, at: Any, value: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def whole(column: int, value: int) -> Callable[[dict[str, Any]], None]:
-    return put("whole", column, value)
+def integer(column: int, value: int) -> Callable[[dict[str, Any]], None]:
+    return put("integers", column, value)
 
 
 def cut(name: str) -> Callable[[dict[str, Any]], None]:
@@ -888,32 +887,32 @@ def head(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "format": (head(format="exchangeable snapshot"), "state.json must be of the format 'exchangeable monitors'"),
-    "version": (head(version=3), "version must be 2 for this exchangeable to read it, got 3, written by exchangeable"),
-    "old version": (head(version=1), "got 1, .*: begin with a new state"),
-    "true version": (head(version="2"), "version must be 2"),
+    "version": (head(version=4), "version must be 3 for this exchangeable to read it, got 4, written by exchangeable"),
+    "old version": (head(version=1), "got 1, .*: start with a new state"),
+    "true version": (head(version="3"), "version must be 3"),
     "keys": (head(keys="float"), "state.json must have format, keys"),
     "recipe": (head(recipe=5), "state.json must have"),
     "no recipe": (head(recipe={}), "measure must be what it was"),
     "more": (head(more=1), "state.json must have"),
     "other kind": (head(keys="int"), "keys.npy must be a one-dimensional array of <i8"),
-    "one less": (cut("real"), "real must hold 4 numbers for each of 3 keys, got 11"),
+    "one less": (cut("reals"), "reals must hold 4 numbers for each of 3 keys, got 11"),
     "no bet": (lambda members: members.pop("bet.npy"), "bet.npy must be a one-dimensional array of <f8"),
     "one more": (lambda members: members.update({"x.npy": np.zeros(1)}), "data must hold state.json and keys, text"),
-    "dtype": (lambda members: members.update({"real.npy": np.zeros(12, np.float32)}), "real.npy must be"),
-    "n": (whole(native.KEYED_N, -1), "n of every key must be possible"),
-    "large n": (whole(native.KEYED_N, 2**60), "n of every key must be possible"),
-    "since": (whole(native.KEYED_SINCE, -1), "n of every key must be possible"),
-    "pool": (whole(native.KEYED_N, 1), "pool of every key must be possible|lowest of every key must be"),
-    "order": (whole(native.KEYED_FIRST, 2**62), "order of every key must be possible"),
-    "lowest": (whole(native.KEYED_LOWEST, 2**40), "lowest of every key must be possible"),
-    "alarm": (whole(native.KEYED_ALARM, 0), "alarm_at of every key must be possible"),
-    "change": (whole(native.KEYED_CHANGE, -2), "changepoint of every key must be possible"),
-    "test": (whole(native.KEYED_TEST, 0), "test of every key must be possible"),
-    "flags below": (whole(native.KEYED_FLAGS, -1), "flags of every key must be possible"),
-    "flags": (whole(native.KEYED_FLAGS, 8), "flags of every key must be possible"),
-    "low": (put("real", native.KEYED_LOW, 0.5), "extremes of every key must be possible"),
-    "nan": (put("real", native.KEYED_HIGH, math.nan), "extremes of every key must be possible"),
-    "sum": (put("real", native.KEYED_SUM, math.nan), "log_value of every key must be possible"),
+    "dtype": (lambda members: members.update({"reals.npy": np.zeros(12, np.float32)}), "reals.npy must be"),
+    "n": (integer(native.TRACK_N, -1), "n of every stream must be possible"),
+    "large n": (integer(native.TRACK_N, 2**60), "n of every stream must be possible"),
+    "since": (integer(native.TRACK_START, -1), "n of every stream must be possible"),
+    "pool": (integer(native.TRACK_N, 1), "pool of every stream must be possible|lowest of every stream must be"),
+    "order": (integer(native.KEYED_FIRST, 2**62), "order of every stream must be possible"),
+    "lowest": (integer(native.TRACK_LOWEST, 2**40), "lowest of every stream must be possible"),
+    "alarm": (integer(native.TRACK_ALARM, 0), "alarm_at of every stream must be possible"),
+    "change": (integer(native.TRACK_CHANGE, -2), "changepoint of every stream must be possible"),
+    "test": (integer(native.TRACK_TEST, 0), "test of every stream must be possible"),
+    "flags below": (integer(native.KEYED_FLAGS, -1), "flags of every stream must be possible"),
+    "flags": (integer(native.KEYED_FLAGS, 8), "flags of every stream must be possible"),
+    "low": (put("reals", native.TRACK_LOW, 0.5), "log_max of every stream must be possible"),
+    "nan": (put("reals", native.TRACK_HIGH, math.nan), "log_max of every stream must be possible"),
+    "sum": (put("reals", native.KEYED_SUM, math.nan), "log_value of every stream must be possible"),
     "bet": (put("bet", 0, math.nan), "a state must hold numbers, got NaN"),
     "shares": (put("bet", 6, 5.0), "shares must be numbers of at least 0 that sum to 1"),
     "lengths": (put("spans_used", 0, 255), "lengths must be of 3 rows that fill"),
@@ -922,7 +921,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "long text": (put("keys", 0, 200), "keys must be .* bytes long"),
     "scores": (put("scores", 0, math.inf), "scores must be finite numbers in increasing order"),
     "order of scores": (put("scores", 0, 1e9), "scores must be finite numbers in increasing order"),
-    "no count": (put("counts", 0, 0), "pool of every key|counts must be integers from 1"),
+    "no count": (put("counts", 0, 0), "pool of every stream|counts must be integers from 1"),
     "pool lengths": (put("pool_used", 0, 200), "lengths must be of 3 rows"),
 }
 
@@ -983,7 +982,7 @@ def test_every_truncation_and_every_flipped_bit_is_refused() -> None:
 @pytest.mark.parametrize("bet", BETS)
 def test_noise_with_right_checksums_never_reaches_the_loops(bet: str) -> None:
     """Refused when read, or at the first use of the key, and then nothing has changed; or else harmless."""
-    make = made("frozen", bet, LOUD["difference"], "restart")
+    make = made("frozen", bet, LOUD["cusum"], "restart")
     monitors, rng = busy(make), np.random.default_rng(3)
     members = arrays_of(monitors.encode())
     for trial in range(10 if bet == "plugin" else 30):
@@ -1011,44 +1010,44 @@ def one_line(call: Callable[[], Any]) -> Any:
     return None
 
 
-# ------------------------------------------------------------------ players
+# ------------------------------------------------------------------ vectorised bets and alarms
 
 
 @pytest.mark.parametrize("name", BETS)
 def test_a_state_is_all_that_a_bet_learns(name: str) -> None:
     """What a worker has seen of one stream does not reach another."""
-    player, p = Player(BETS[name]()), np.random.default_rng(0).random(40)
-    states = np.tile(player.fresh, (2, 1))
+    part, p = Vectorised(BETS[name]()), np.random.default_rng(0).random(40)
+    states = np.tile(part.fresh, (2, 1))
     lo, hi = np.array([0, 20]), np.array([20, 40])
-    found = player.play(states, lo, hi, p)
+    found = part.extend(states, lo, hi, p)
     assert found[:20].tobytes() == BETS[name]().extend(p[:20]).tobytes()
     assert found[20:].tobytes() == BETS[name]().extend(p[20:]).tobytes()
-    player.check(states)
+    part.check(states)
 
 
-def test_what_is_played_in_a_loop_is_checked_at_once() -> None:
+def test_what_has_a_loop_for_many_streams_has_a_check_for_many() -> None:
     assert LOOPS.keys() == CHECKS.keys()
 
 
 @pytest.mark.parametrize("kind", LOOPS)
 def test_the_checks_at_once_refuse_what_those_of_one_refuse(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     make = next(make for make in [*BETS.values(), *ALARMS.values()] if type(make()) is kind)
-    player, rng = Player(make()), np.random.default_rng(1)
+    part, rng = Vectorised(make()), np.random.default_rng(1)
     cases = []
     for value in (-1.0, 0.5, 3.0, 1e301, math.inf, -math.inf, math.nan):
-        for place in rng.integers(0, len(player.fresh), 3):
-            states = np.tile(player.fresh, (3, 1))
+        for place in rng.integers(0, len(part.fresh), 3):
+            states = np.tile(part.fresh, (3, 1))
             states[1, place] = value
             cases.append(states)
-    at_once = [lawful(player, states) for states in cases]
+    at_once = [is_valid(part, states) for states in cases]
     monkeypatch.delitem(CHECKS, kind)
-    assert at_once == [lawful(player, states) for states in cases]
+    assert at_once == [is_valid(part, states) for states in cases]
     assert not all(at_once)
 
 
-def lawful(player: Player, states: Any) -> bool:
+def is_valid(part: Vectorised, states: Any) -> bool:
     try:
-        player.check(states)
+        part.check(states)
     except ValueError:
         return False
     return True

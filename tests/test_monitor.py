@@ -194,6 +194,8 @@ def test_a_restart_begins_anew(make: Callable[[], Any]) -> None:
     last = int(np.flatnonzero(path.alarm)[-1])
     assert (monitor.alarm_at, monitor.changepoint) == (last + 1, path.lowest[last])
     assert path.changepoint() == path.lowest[path.alarm][0]
+    assert path.test.tolist() == (1 + np.cumsum(path.alarm) - path.alarm).tolist()
+    assert monitor.test == 1 + path.alarm.sum()
 
 
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
@@ -228,7 +230,7 @@ def test_a_latched_alarm_stays_and_so_does_its_change_point() -> None:
 
 
 def test_the_guarantee_is_said() -> None:
-    assert "ever sounds is at most 0.05" in Monitor(alarm=Ville(0.05)).guarantee
+    assert "is ever raised is at most 0.05" in Monitor(alarm=Ville(0.05)).guarantee
     restarting = Monitor(alarm=Ville(0.05), on_alarm="restart")
     assert "expected number of false alarms" in restarting.guarantee
     assert restarting.extend([[0.0]], ["a"]).guarantee == restarting.guarantee
@@ -414,3 +416,16 @@ def test_the_latest_step_and_the_highest_capital_are_kept(on_alarm: str) -> None
             many.extend(x[i - 6 : i + 1])
             assert (many.last, many.log_max) == (one.last, one.log_max)
     assert sum(step.alarm for step in steps) > 1
+
+
+def test_a_restored_status_is_reported_and_the_next_example_starts_a_test() -> None:
+    seen = Monitor(Value(), SimpleMixture(), Ville(0.05), seed=1)
+    seen.extend(np.arange(100.0))
+    shown, fresh = (Monitor(Value(), SimpleMixture(), Ville(0.05), seed=1, start=seen.n) for _ in range(2))
+    shown.restore_status(seen.last, seen.log_max, seen.alarm_at, seen.changepoint)
+    for monitor in (seen, shown):
+        assert (monitor.n, monitor.last, monitor.log_max) == (100, seen.last, seen.log_max)
+        assert (monitor.alarm_at, monitor.changepoint, monitor.test) == (seen.alarm_at, seen.changepoint, 1)
+    assert shown.alarm_at is not None
+    assert shown.update(0.5)[:3] == fresh.update(0.5)[:3]
+    assert shown.log_max == fresh.log_max

@@ -228,7 +228,7 @@ def test_the_page_of_a_stream_tells_what_it_knows_and_lives(server: Server, tab:
     page = tab().page
     page.goto(f"{server.url}/streams/st-live")
     seen(page, "#verdict", "No evidence against exchangeability so far.")
-    seen(page, "#guarantee", "the chance that this alarm ever sounds is at most 0.01")
+    seen(page, "#guarantee", "the chance that this alarm is ever raised is at most 0.01")
     seen(page, "#configuration", "p-values")
     seen(page, "#legend", "alarm at 100")
     until(lambda: page.locator("#histogram .bar").count() == 20)

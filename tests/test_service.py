@@ -83,7 +83,7 @@ def test_a_part_that_is_left_out_is_that_of_the_stream(server: Served) -> None:
     """Whatever the defaults were when it was made."""
     watched = {"alarm": {"kind": "shiryaev-roberts", "period": 2000}}
     made = server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "adaptive"}}).json()
-    assert "sounds after about 2,000 examples" in made["notes"][0]
+    assert "is raised after about 2,000 examples" in made["notes"][0]
     assert server.ask("PUT", "/v1/streams/a", json=watched).status_code == 200
     assert server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "watchful"}}).status_code == 409
     fresh = server.ask("PUT", "/v1/streams/b", json=watched).json()
@@ -385,7 +385,7 @@ def test_a_label_or_an_id_must_come_and_ids_that_wait_must_differ(server: Served
     reply = server.send("a", [{"seq": 1, "x": [1.0]}])
     assert (reply.status_code, "y must be given" in reply.json()["message"]) == (422, True)
     reply = server.send("a", [{"seq": 1, "x": [1.0], "id": "i"}, {"seq": 2, "x": [1.0], "id": "i"}])
-    assert (reply.status_code, "id must be unlike those before" in reply.json()["message"]) == (422, True)
+    assert (reply.status_code, "id must be new in stream" in reply.json()["message"]) == (422, True)
     assert server.show("a")["next_seq"] == 1
     server.create("b")
     assert server.label("b", [{"id": "i", "y": 1}]).status_code == 409

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -19,6 +19,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
 import late
+from contracts import settled
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.client import Client, ClientError
 from exchangeable.service.alerts import Webhook
@@ -27,7 +28,7 @@ from exchangeable.service.server_config import Settings
 from late_server import Place
 from serving import Served, numbered, served
 
-PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
+PROMISE = "On exchangeable data the chance that this alarm is ever raised is at most 0.01."
 MEASURE = {"kind": "nearest-neighbour", "cap": 10_000}
 
 
@@ -87,7 +88,7 @@ def test_traffic_does_not_decide_what_is_tested(tmp_path: Path, clock: str) -> N
 
 
 @pytest.mark.parametrize("clock", ["client", "server"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settled(25)
 @given(data=st.data())
 def test_the_same_events_give_the_steps_of_the_library(
     tmp_path_factory: pytest.TempPathFactory, clock: str, data: st.DataObject

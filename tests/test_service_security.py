@@ -1036,7 +1036,7 @@ def test_an_accident_within_is_a_number_and_nothing_changes(
         raise RuntimeError(secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr(service.app.state.engine, "_observe", fall)
+        patch.setattr(service.app.state.engine.ingest, "observe", fall)
         reply = service.observe("accident", b'{"seq": 1, "x": 1}')
     assert (reply.status, reply.json()["error"]) == (500, "internal")
     assert reply.json()["incident"] in caplog.text
@@ -1062,7 +1062,7 @@ def test_an_accident_between_requests_does_not_end_the_service(tmp_path: Path, m
     with running(tmp_path) as service:
         service.stream("accident")
         with monkeypatch.context() as patch:
-            patch.setattr(service.app.state.engine, "_shed", fall)
+            patch.setattr(service.app.state.engine.streams, "evict", fall)
             future = service.app.state.engine.reset("accident")
             with pytest.raises((RuntimeError, Problem)):
                 future.result(timeout=3.0)
@@ -1207,6 +1207,7 @@ def tails(draw: st.DrawFn) -> Callable[[int], bytes]:
     return lambda first: re.sub(rb"<(\d)>", lambda found: b"%d" % (first + int(found[1])), seed)
 
 
+@pytest.mark.hypothesis
 def test_no_body_breaks_the_server_and_what_is_refused_changes_nothing(service: Service) -> None:
     service.stream("fuzzed")
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
@@ -1256,6 +1257,7 @@ MODES = [
 UNASKED = [negative_data_rejection, positive_data_acceptance]  # unknown questions are ignored; gaps are refused
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("method", "path", "mode"), MODES)
 def test_the_server_keeps_to_its_schema(
     service: Service, schema: Any, method: str, path: str, mode: schemathesis.GenerationMode

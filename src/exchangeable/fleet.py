@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
 from exchangeable.protocols import Floats, Integers
-from exchangeable.validation import check_integer, check_interval
+from exchangeable.validation import check_integer, check_interval, is_masked
 
 SHOWN = 5  # streams that a repr names
 LAW = "log_values must be numbers below inf (-inf is bankruptcy, and lawful)"
@@ -310,7 +310,7 @@ def _numbers(argument: str, values: Any) -> Floats:
         array = np.asarray(values)
     except (TypeError, ValueError):  # ragged
         array = np.empty((0, 0))
-    if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size) or np.ma.is_masked(values):
+    if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size) or is_masked(values):
         forms = "a one-dimensional array of numbers" + ", a mapping or a frame in memory" * (argument == "log_values")
         raise ValueError(f"{argument} must be {forms}, got {_shown(values)}")
     return array.astype(np.float64)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Hashable
 from inspect import signature
 from typing import Any
@@ -15,6 +17,7 @@ from exchangeable.protocols import Floats
 LARGEST = 1e150  # beyond it a squared distance could overflow
 BLOCK = 256  # rows that are checked at a time, so that no second copy of the data is needed
 PLAIN = (bool, int, float, str)
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # in text: neither nan nor inf, no spaces
 
 
 def format_value(value: object) -> str:
@@ -68,7 +71,7 @@ def check_p_array(p: ArrayLike) -> Floats:
         given = np.asarray(p)
     except ValueError:  # ragged
         given = np.empty(0, object)
-    if (given.dtype.kind not in "biuf" and np.size(given)) or given.dtype.kind == "O" or np.ma.is_masked(p):
+    if (given.dtype.kind not in "biuf" and np.size(given)) or given.dtype.kind == "O" or is_masked(p):
         raise ValueError("p must be a one-dimensional array of numbers in (0, 1]")
     values = np.ascontiguousarray(given, dtype=np.float64)
     if given.ndim != 1:
@@ -112,11 +115,58 @@ def check_numbers(name: str, values: ArrayLike, law: str = "be an array of numbe
     try:
         array = np.asarray(values)
         text = array.dtype.kind == "O" and any(isinstance(value, (str, bytes)) for value in array.flat)
-        if text or array.dtype.kind not in "biufO" or np.ma.is_masked(values):
+        if text or array.dtype.kind not in "biufO" or is_masked(values):
             raise ValueError
         return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must {law}, got {format_value(values)}") from None
+
+
+def check_column(name: str, values: Any, verb: str = "be") -> Floats:
+    """Check that values are a one-dimensional array of finite numbers.
+
+    >>> check_column("X", [1, math.nan])
+    Traceback (most recent call last):
+    ...
+    ValueError: X must be a one-dimensional array of finite numbers, got nan at position 1
+    """
+    expected = f"{verb} a one-dimensional array of finite numbers"
+    with np.errstate(over="ignore"):  # of numbers longer than float64
+        column = check_numbers(name, values, expected)
+    if column.ndim != 1:
+        got = f"{column.ndim} dimensions" if column.ndim else format_value(values)
+        raise ValueError(f"{name} must {expected}, got {got}")
+    bad = np.flatnonzero(~np.isfinite(column))
+    if bad.size:
+        raise ValueError(f"{name} must {expected}, got {column[bad[0]]} at position {bad[0]}")
+    return column
+
+
+def check_number(name: str, value: Any) -> float:
+    """Check that a value is one finite number.
+
+    >>> check_number("x", [1.0])
+    Traceback (most recent call last):
+    ...
+    ValueError: x must be one finite number, got [1.0]
+    """
+    if type(value) is float and math.isfinite(value):  # the usual case, without the cost of an array
+        return value
+    try:
+        array = np.asarray(value)
+        numeric = array.ndim == 0 and array.dtype.kind in "biufO" and not is_masked(value)
+        number = float(array.item()) if numeric and not isinstance(value, bytes) else math.nan
+    except (OverflowError, TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be one finite number, got {format_value(value)}")
+    return number
+
+
+def is_masked(values: object) -> bool:
+    """Return whether an array has masked values; numpy.ma, which is slow to import, is not imported for it."""
+    ma = sys.modules.get("numpy.ma")  # without it there are no masked arrays
+    return ma is not None and bool(ma.is_masked(values))
 
 
 def check_finite(name: str, values: Floats) -> None:
@@ -151,6 +201,24 @@ def check_stored(name: str, value: Any, dtype: type[np.generic], *shape: int | N
         raise ValueError(f"{name} must hold numbers, got nan")
     array: NDArray[Any] = value
     return array
+
+
+def check_labels(y: Any, count: int | None = None) -> list[Any]:
+    """Check that y is a column of labels, of this length if one is given, and return it as a list.
+
+    >>> check_labels(["a"], 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: y must hold one label for each row of X, got 1 labels for 2 rows
+    """
+    expected = "y must hold one label for each row of X"
+    try:
+        labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
+    except TypeError:
+        raise ValueError(f"{expected}, got {format_value(y)}") from None
+    if count not in (None, len(labels)):
+        raise ValueError(f"{expected}, got {len(labels)} labels for {count} rows")
+    return labels
 
 
 def check_distinct_labels(labels: Any) -> dict[Hashable, int]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_shares, check_within
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
@@ -56,16 +56,3 @@ class Beta(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.beta(state[0], state[1], grid(self.size, self.reach), self.switching, p, gains)
-
-    def _check_state(self) -> None:
-        """Check a state from a snapshot."""
-        weights, total = self._state
-        check_weights(weights, total[0], self.size)
-
-
-def check_weights(weights: Floats, total: float, size: int) -> None:
-    """Check the weights of a grid from a snapshot: they sum to their total, and the padding has none."""
-    check_within("total", np.asarray(total), 2.0**-200, 2.0**200)
-    check_shares("weights", weights / total)
-    if weights[:, size:].any():
-        raise ValueError("weights must be 0 in the padding, got others")

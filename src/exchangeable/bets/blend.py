@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.bets.learner import check_shares, logs, step
+from exchangeable.bets.learner import logs, step
 from exchangeable.protocols import Bet, Floats
 from exchangeable.validation import call_repr, check_integer, check_interval, check_p, check_p_array
 
@@ -81,11 +81,6 @@ class Blend(_Mixture):
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
         return native.blend(shares, table, gains)
 
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot: shares, or bankruptcy."""
-        if self._shares.max() > -math.inf:
-            check_shares("shares", np.exp(self._shares))
-
 
 class Switching(_Mixture):
     """Fixed share: follows the best bet even when the best one changes.
@@ -110,10 +105,6 @@ class Switching(_Mixture):
 
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
         return native.switching(shares, self.share, table, gains)
-
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        check_shares("shares", self._shares)
 
 
 class Cautious:
@@ -158,13 +149,6 @@ class Cautious:
         own = np.ascontiguousarray(self.bet.extend(values), np.float64)
         native.cautious(self._state, self._ring, native.log(self.factor, None), own, gains)
         return gains
-
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot: what the loop finds its way in the ring by."""
-        steps, _, first, last = self._state.tolist()
-        whole_numbers = all(value.is_integer() for value in (steps, first, last))
-        if not whole_numbers or not 0 <= first < last <= min(first + self._ring.shape[1], steps + 1, 2.0**53):
-            raise ValueError(f"_state must hold a part of the ring, got {first:g} to {last:g} after {steps:g} steps")
 
 
 def _several(bets: Sequence[Bet]) -> list[Bet]:

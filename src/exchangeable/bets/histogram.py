@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_counts, check_within
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_p
 
@@ -30,10 +28,6 @@ class Histogram(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.histogram(state[0], p, gains)
-
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        check_counts("counts", *self._state)
 
 
 class Tree(Learner):
@@ -65,22 +59,3 @@ class Tree(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.tree(state[0], self.depth, self.prior == "smooth", p, gains)
-
-    def _check_state(self) -> None:
-        """Check a state from a snapshot."""
-        check_tree(self._state[0], self.prior == "smooth")
-
-
-def check_tree(nodes: Floats, smooth: bool) -> None:
-    """Check the nodes of a tree from a snapshot: counts, and odds ``b 2^(800 k)``, which follow from the counts."""
-    left, b, k = nodes.T
-    check_counts("counts", left)
-    check_within("b", b, 2.0**-400, 2.0**400)
-    check_within("k", k, -(2.0**53), 2.0**53)
-    logs = np.empty(len(nodes))
-    agree = native.tree_log_odds(nodes, len(nodes).bit_length() - 1, smooth, logs)
-    odds = np.log(b) + (800.0 * math.log(2.0)) * k
-    n = left[0] + 2.0
-    rounding = 1e-6 * (1.0 + np.abs(logs)) + 1e-14 * n * math.log(n)  # of logs, which are differences of larger ones
-    if not agree or (k != np.floor(k)).any() or not (np.abs(odds - logs) <= rounding).all():
-        raise ValueError("counts and odds must be at every node what its halves make them, got others")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_shares, logs
+from exchangeable.bets.learner import Learner, State, logs
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
@@ -39,10 +39,6 @@ class SleepyJumper(Learner):
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.sleepy_jumper(state[0], self.waking, self.jumping, p, gains)
 
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        check_shares("shares", *self._state)
-
 
 class SimpleJumper(Learner):
     """Three gamblers, for small p-values, for large ones and idle, who now and then change places.
@@ -63,10 +59,6 @@ class SimpleJumper(Learner):
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.simple_jumper(state[0], self.rate, p, gains)
 
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        check_shares("shares", *self._state)
-
 
 class CompositeJumper(Learner):
     """The average of five simple jumpers, of rates 1e-4, 1e-3, 1e-2, 1e-1 and 1: no rate to choose. O(1) a step.
@@ -85,10 +77,3 @@ class CompositeJumper(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.composite_jumper(state[0], p, gains)
-
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        (state,) = self._state
-        check_shares("shares", np.exp(state[:JUMPERS]))
-        for weights in state[JUMPERS:].reshape(JUMPERS, 3):
-            check_shares("shares", weights)

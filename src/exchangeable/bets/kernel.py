@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_within
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
@@ -48,11 +47,6 @@ class Kernel(Learner):
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.kernel(state[0], weights(self.order), self.forgetting, p, gains)
 
-    def _check_state(self) -> None:
-        """Check a state from a snapshot: no sum of cosines exceeds the sum of as many ones."""
-        (sums,) = self._state
-        check_sums(sums, sums[0])
-
 
 class Markov(Learner):
     """Bets the density of p_n given p_{n-1}: finds serial dependence that each p-value alone does not show.
@@ -75,16 +69,3 @@ class Markov(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.markov(state[0], state[1], weights(self.order), self.forgetting, p, gains)
-
-    def _check_state(self) -> None:
-        """Check a state from a snapshot: cosines, and no sum of products of them exceeds the sum of as many ones."""
-        last, sums = self._state
-        check_within("cosines", last, -1.001, 1.001)
-        check_sums(sums, sums[0, 0])
-
-
-def check_sums(sums: Floats, mass: Any) -> None:
-    """Check sums of cosines from a snapshot against the sums of as many ones."""
-    check_within("sums", np.asarray(mass), 0.0, 2.0**53)
-    if not (np.abs(sums) <= 1.001 * mass).all():
-        raise ValueError("sums must be of cosines, got larger ones")

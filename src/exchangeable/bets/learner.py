@@ -98,19 +98,6 @@ def logs(shares: Floats) -> Floats:
     return out
 
 
-def check_shares(name: str, shares: Floats) -> None:
-    """Admit, from a snapshot, shares of a capital: they sum to one.
-
-    >>> check_shares("shares", np.array([0.5, 0.75]))
-    Traceback (most recent call last):
-    ...
-    ValueError: shares must be numbers of at least 0 that sum to 1, got a sum of 1.25
-    """
-    total = shares.sum()
-    if not (shares >= 0.0).all() or not abs(total - 1.0) <= 1e-6:
-        raise ValueError(f"{name} must be numbers of at least 0 that sum to 1, got a sum of {total:g}")
-
-
 def check_counts(name: str, counts: Floats) -> None:
     """Admit, from a snapshot, integers that count something.
 
@@ -122,19 +109,6 @@ def check_counts(name: str, counts: Floats) -> None:
     bad = counts[~((counts >= 0.0) & (counts <= 2.0**53) & (counts == np.floor(counts)))]
     if bad.size:
         raise ValueError(f"{name} must be integers from 0 on, got {bad.flat[0]:g}")
-
-
-def check_within(name: str, values: Floats, low: float, high: float) -> None:
-    """Admit, from a snapshot, numbers from low to high.
-
-    >>> check_within("sums", np.array([3.0]), -1.0, 1.0)
-    Traceback (most recent call last):
-    ...
-    ValueError: sums must lie in [-1, 1], got 3
-    """
-    bad = values[~((values >= low) & (values <= high))]
-    if bad.size:
-        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {bad.flat[0]:g}")
 
 
 def copied(state: State) -> State:

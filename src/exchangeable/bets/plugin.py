@@ -47,21 +47,6 @@ class Plugin(Learner):
         arrays: Arrays = state
         return native.plugin_extend(*arrays, p, gains)
 
-    def _check_state(self) -> None:
-        """Validate a state from a snapshot: the loops use its numbers as indices and to decide when to stop."""
-        head, _, _, _, cursors, grid, blocks = self._state
-        counts, n = grid[:, native.PLUGIN_COUNT], head[native.PLUGIN_N]
-        if not ((counts >= 0.0) & (counts == np.floor(counts))).all() or counts.sum() != n or not n <= 2.0**53:
-            raise ValueError(f"grid must hold the numbers of {n:g} p-values, got {counts.sum():g}")
-        starts = np.arange(0, native.PLUGIN_PLACES, native.PLUGIN_STRIDE)
-        if not np.array_equal(np.add.reduceat(counts, starts), blocks):
-            raise ValueError("blocks must sum up the grid, got others")
-        for place, below in cursors.tolist():
-            if not 0 <= place < len(counts) or place != int(place) or counts[: int(place)].sum() != below:
-                raise ValueError(f"cursors must stand at a place of the grid, got {place:g} above {below:g} p-values")
-        _check_moments(head, grid)
-        _check_width(self._state)
-
 
 def _fresh() -> Arrays:
     """The state before the first p-value."""
@@ -76,38 +61,3 @@ def _fresh() -> Arrays:
         np.zeros((native.PLUGIN_PLACES, native.PLUGIN_INTERVAL)),
         np.zeros(native.PLUGIN_STRIDES),
     )
-
-
-def _check_moments(head: Floats, grid: Floats) -> None:
-    """The p-values of an interval lie in it, and all of them have the sums that give the bandwidth."""
-    (counts, anchors, offsets, squares), n = grid.T, head[native.PLUGIN_N]
-    reach = 2.02 / native.PLUGIN_FINE  # twice the width: the first ones near the ends are wider
-    valid = (anchors >= 0.0) & (anchors <= 1.0) & (np.abs(offsets) <= reach * counts)
-    if not (valid & (squares >= 0.0) & (squares <= reach**2 * counts)).all():
-        raise ValueError("grid must hold p-values of its intervals, got others")
-    total = head[native.PLUGIN_SUM] + head[native.PLUGIN_SUM_CARRY]
-    total_squares = head[native.PLUGIN_SQUARES] + head[native.PLUGIN_SQUARES_CARRY]
-    found = (counts * anchors + offsets).sum()
-    found_squares = (anchors * (counts * anchors + 2.0 * offsets) + squares).sum()
-    if not (abs(total - found) <= 1e-6 * n and abs(total_squares - found_squares) <= 1e-6 * n):
-        raise ValueError(f"head must hold the sums of the p-values in the grid, got {total:g} and {total_squares:g}")
-
-
-def _check_width(state: Arrays) -> None:
-    """As many cosine sums are kept as the bandwidth needs, and these are a multiple of the lanes."""
-    head = state[0]
-    n, width, mass, active = head[[native.PLUGIN_N, native.PLUGIN_WIDTH, native.PLUGIN_MASS, native.PLUGIN_ACTIVE]]
-    if not (1e-6 <= width <= 1.0 and 1e-6 <= mass <= 1.001 if n else width == 0.0 and mass == 1.0):
-        raise ValueError(f"head must hold a bandwidth and a mass in [1e-6, 1], got {width:g} and {mass:g}")
-    lanes, most = native.PLUGIN_LANES, native.PLUGIN_WAVES
-    valid = lanes <= active <= most and active % lanes == 0.0
-    if not valid or (n and _needed(state) > active):
-        raise ValueError(f"head must hold how many cosine sums are kept, got {active:g} for a bandwidth of {width:g}")
-
-
-def _needed(state: Arrays) -> float:
-    """How many cosine sums the kernels would keep for this state."""
-    head, nodes, waves, cells, cursors, grid, blocks = state
-    mine = head.copy()
-    native.plugin_more_waves(mine, nodes, waves.copy(), cells, cursors, grid, blocks)
-    return float(mine[native.PLUGIN_ACTIVE])

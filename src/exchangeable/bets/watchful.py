@@ -8,7 +8,7 @@ import numpy as np
 
 from exchangeable import native
 from exchangeable.bets.beta import grid
-from exchangeable.bets.learner import Learner, State, check_within
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 
 EPSILONS, MIXED = np.array([0.1, 0.3, 0.6]), np.array([0.02, 0.05, 0.1, 0.2, 0.5])
@@ -42,11 +42,6 @@ class Watchful(Learner):
 
     def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.watchful(state[0], state[1], *_tables(), EPSILONS, MIXED, WIDTHS, STEPPED, p, gains)
-
-    def _check_state(self) -> None:
-        """Check a state from a snapshot."""
-        for part in self._state:
-            check_within("sums and scale", part, 0.0, 1e300)
 
 
 @cache

@@ -3,7 +3,7 @@
 For engines that bring events in batches and keep state as bytes, such as Apache Spark; nothing of them is in here.
 """
 
-from exchangeable.keyed.engine import Monitors, Standing
+from exchangeable.keyed.engine import Monitors, Status, Statuses
 from exchangeable.keyed.report import Rows
 from exchangeable.keyed.sequence import BAD, CONFLICT, DUPLICATE, FULL, GAP, KINDS, LATE, STEP
 
@@ -18,5 +18,6 @@ __all__ = [
     "STEP",
     "Monitors",
     "Rows",
-    "Standing",
+    "Status",
+    "Statuses",
 ]

@@ -18,11 +18,11 @@ from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.pools import Bins, Scores
 from exchangeable.keyed.ragged import Ragged
 from exchangeable.keyed.report import Rows
-from exchangeable.keyed.step import Line
+from exchangeable.keyed.step import Pipeline
 from exchangeable.measures import Frozen
 from exchangeable.measures.pools import Scored
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Integers
+from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import draw_seed
 from exchangeable.validation import check_integer, format_value
 
@@ -30,17 +30,30 @@ DENSE = 1024  # the most bins that are all kept, seen or not
 MOST = 2**20
 
 
-class Standing(NamedTuple):
-    """Where one key stands."""
+class Status(NamedTuple):
+    """The status of one key."""
 
     n: int  # events that were bet on
     order: int  # the last sequence number
-    log_value: float  # of the test that goes on
+    log_value: float  # of the current test
     log_max: float  # the highest of the test that the latest step belongs to
     alarm_at: int | None
     changepoint: int | None
-    test: int  # from 1
-    full: bool  # whether the test has ended
+    test: int  # the number of the current test, from 1
+    full: bool  # whether the test has ended because the pool is full
+
+
+class Statuses(NamedTuple):
+    """The status of all keys as columns; ``alarm_at`` and ``changepoint`` are -1 without an alarm."""
+
+    n: Integers
+    order: Integers
+    log_value: Floats
+    log_max: Floats
+    alarm_at: Integers
+    changepoint: Integers
+    test: Integers
+    full: NDArray[np.bool_]
 
 
 class Monitors:
@@ -106,11 +119,11 @@ class Monitors:
         if not isinstance(extra, str):
             raise ValueError(f"extra must be text, got {format_value(extra)}")
         self.extra = extra
-        self._line = Line(self.recipe)
+        self._pipeline = Pipeline(self.recipe)
         pool = _pool(self.recipe.measure, self.most)
-        self._empty = self._columns = Columns.empty(self._line.bet.fresh, self._line.alarm.fresh, pool)
+        self._empty = self._columns = Columns.empty(self._pipeline.bet.fresh, self._pipeline.alarm.fresh, pool)
         mine = {"seed": self.seed, "contiguous": contiguous, "most": self.most, "extra": extra}
-        begin = self._line.bet.fresh, self._line.alarm.fresh
+        begin = self._pipeline.bet.fresh, self._pipeline.alarm.fresh
         self._words = {**recipes.described(self.recipe, *begin), **{name: str(mine[name]) for name in mine}}
 
     def __repr__(self) -> str:
@@ -119,7 +132,7 @@ class Monitors:
         return f"<Monitors of {len(self)} keys: {parts}, seed={self.seed}>"
 
     def __len__(self) -> int:
-        return len(self._columns.whole)
+        return len(self._columns.integers)
 
     def __contains__(self, key: object) -> bool:
         return names_of.place_of(key, self._columns.names) >= 0
@@ -128,23 +141,20 @@ class Monitors:
         """All keys, in the order in which they came."""
         return np.empty(0, object) if self._columns.names is None else names_of.objects(self._columns.names)
 
-    def last(self, key: str | int | bytes) -> Standing:
-        """Where a key stands after its latest event. O(keys)."""
+    def status(self, key: str | int | bytes) -> Status:
+        """Return the status of a key after its latest event. O(keys)."""
         place = names_of.place_of(key, self._columns.names)
         if place < 0:
             raise ValueError(f"key must be one of the {len(self)} that have had events, got {format_value(key)}")
-        row, real = self._columns.whole[place].tolist(), self._columns.real[place]
-        alarmed = row[native.KEYED_ALARM] >= 0
-        return Standing(
-            n=row[native.KEYED_N],
-            order=row[native.KEYED_LAST],
-            log_value=float(real[native.KEYED_SUM : native.KEYED_CARRY + 1].sum()),
-            log_max=float(real[native.KEYED_HIGH]),
-            alarm_at=row[native.KEYED_ALARM] if alarmed else None,
-            changepoint=row[native.KEYED_CHANGE] if alarmed else None,
-            test=row[native.KEYED_TEST],
-            full=bool(row[native.KEYED_FLAGS] & native.KEYED_FLAG_FULL),
-        )
+        row = self._columns.integers[place : place + 1], self._columns.reals[place : place + 1]
+        fields: dict[str, Any] = {name: column.item() for name, column in _statuses(*row)._asdict().items()}
+        if fields["alarm_at"] < 0:
+            fields |= {"alarm_at": None, "changepoint": None}
+        return Status(**fields)
+
+    def statuses(self) -> Statuses:
+        """Return the status of all keys, in the order of ``keys()``. O(keys)."""
+        return _statuses(self._columns.integers, self._columns.reals)
 
     # -------------------------------------------------------------- events
 
@@ -174,7 +184,7 @@ class Monitors:
         classified = events_of.classify(events, fresh, self.contiguous, rows)
         accepted = np.flatnonzero(classified.kind == native.KEYED_STEP)
         ends = np.searchsorted(accepted, events.bounds)
-        steps = self._line.extend(rows, ends[:-1], ends[1:], events.x[accepted])
+        steps = self._pipeline.extend(rows, ends[:-1], ends[1:], events.x[accepted])
         found = events_of.build_rows(groups.names, events, classified, accepted, steps)
         places = np.where(fresh, len(self) + np.cumsum(fresh) - 1, groups.place)
         self._columns = self._columns.put(places, rows)
@@ -182,11 +192,11 @@ class Monitors:
 
     def _rows(self, groups: names_of.Grouped, events: Integers) -> Columns:
         """Copies of the rows of these keys, fresh ones for the new; if they were stored, their states are checked."""
-        bet, alarm = self._line.bet, self._line.alarm
+        bet, alarm = self._pipeline.bet, self._pipeline.alarm
         rows = self._columns.take(groups.place, events, bet.fresh, alarm.fresh)
         new = groups.names.filter(groups.place < 0)
         seeds = np.array([stream_seed(self.seed, key) for key in new.to_pylist()], np.uint64)
-        rows.whole[groups.place < 0, native.KEYED_SEED] = seeds.view(np.int64)
+        rows.integers[groups.place < 0, native.KEYED_SEED] = seeds.view(np.int64)
         if not rows.checked.all():
             bet.check(rows.bet[~rows.checked])
             alarm.check(rows.alarm[~rows.checked])
@@ -229,15 +239,28 @@ class Monitors:
 
     def _checked(self, columns: Columns) -> Columns:
         """States of bet and alarm are checked at once where that is quick, else when they are used first."""
-        parts = (self._line.bet, columns.bet), (self._line.alarm, columns.alarm)
-        for player, states in parts:
-            if player.quick:
-                player.check(states)
-        return columns._replace(checked=np.full(len(columns.checked), all(player.quick for player, _ in parts)))
+        parts = (self._pipeline.bet, columns.bet), (self._pipeline.alarm, columns.alarm)
+        for part, states in parts:
+            if part.checks_are_fast:
+                part.check(states)
+        return columns._replace(checked=np.full(len(columns.checked), all(part.checks_are_fast for part, _ in parts)))
 
     def fingerprint(self) -> dict[str, str]:
         """What a state belongs to, in words; it can be used with nothing else."""
         return dict(self._words)
+
+
+def _statuses(integers: Integers, reals: Floats) -> Statuses:
+    return Statuses(
+        n=integers[:, native.TRACK_N].copy(),
+        order=integers[:, native.KEYED_LAST].copy(),
+        log_value=reals[:, native.KEYED_SUM] + reals[:, native.KEYED_CARRY],
+        log_max=reals[:, native.TRACK_HIGH].copy(),
+        alarm_at=integers[:, native.TRACK_ALARM].copy(),
+        changepoint=integers[:, native.TRACK_CHANGE].copy(),
+        test=integers[:, native.TRACK_TEST].copy(),
+        full=integers[:, native.KEYED_FLAGS] & native.KEYED_FLAG_FULL != 0,
+    )
 
 
 def _pool(measure: Any, most: int) -> Bins | Scores | None:

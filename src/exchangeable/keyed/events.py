@@ -60,7 +60,7 @@ def _column(name: str, values: ArrayLike, kinds: str, expected: str, count: int)
 def classify(events: Events, new: NDArray[np.bool_], contiguous: bool, rows: Columns) -> Classified:
     """Classify the events by the numbers that the rows, one for each key, have seen before; the rows are updated."""
     used = rows.spans.used // 2
-    history = History(new, rows.whole, rows.spans.columns[0], used)
+    history = History(new, rows.integers, rows.spans.columns[0], used)
     classified = sequence.classify(events, history, contiguous=contiguous)
     rows.spans.used[:] = 2 * used
     return classified

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import native
-from exchangeable.keyed.ragged import Ragged, placed
+from exchangeable.keyed.ragged import Ragged, with_rows
 from exchangeable.protocols import Floats, Integers, Ranks
 
 
@@ -28,7 +28,7 @@ class Bins:
 
     def put(self, places: Integers, pools: Bins) -> Bins:
         """All pools, with those in these places."""
-        return Bins(placed(self.counts, places, pools.counts))
+        return Bins(with_rows(self.counts, places, pools.counts))
 
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Let ``x[lo[t]:hi[t]]`` join pool t, which holds so many before."""

@@ -61,7 +61,7 @@ def _bits(column: NDArray[Any]) -> Integers:
     return column.view(np.int64)
 
 
-def placed(table: NDArray[Any], places: Integers, rows: NDArray[Any]) -> NDArray[Any]:
+def with_rows(table: NDArray[Any], places: Integers, rows: NDArray[Any]) -> NDArray[Any]:
     """A copy of the table with these rows in the places, some of them beyond the end.
 
     >>> placed(np.array([1, 2]), np.array([1, 2]), np.array([3, 4]))

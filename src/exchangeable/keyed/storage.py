@@ -1,6 +1,6 @@
 """The state of many streams as bytes: a ZIP archive of plain columns, every bit of which is checked.
 
-state.json   {"format": "exchangeable monitors", "version": 2, "package": .., "recipe": {..}, "keys": "str"}
+state.json   {"format": "exchangeable monitors", "version": 3, "package": .., "recipe": {..}, "keys": "str"}
 *.npy        the columns, one-dimensional, in the narrowest integers where they count something
 """
 
@@ -19,13 +19,14 @@ from exchangeable.keyed import keys
 from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.pools import Bins, Scores
 from exchangeable.keyed.ragged import Ragged
+from exchangeable.monitor import check_records
 from exchangeable.snapshot import archive
 from exchangeable.validation import format_value
 
-FORMAT, VERSION = "exchangeable monitors", 2
+FORMAT, VERSION = "exchangeable monitors", 3
 HEAD = {"format", "keys", "package", "recipe", "version"}
 COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of what counts
-WHOLE, REAL, BYTES = ("<i8",), ("<f8",), ("|u1",)
+INTEGERS, REALS, BYTES = ("<i8",), ("<f8",), ("|u1",)
 MOST, HIGHEST = 2**53, 1e300  # the largest count, and a bound of log capitals
 FLAGS = native.KEYED_FLAG_PASSED | native.KEYED_FLAG_FORGOT | native.KEYED_FLAG_FULL
 LONGEST = 200  # words of a recipe that a message shows
@@ -40,8 +41,8 @@ def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
     head = {"format": FORMAT, "version": VERSION, "package": package, "recipe": dict(recipe), "keys": kind}
     members = {"state.json": json.dumps(head, separators=(",", ":")).encode()}
     for name, array in _arrays(columns, kind).items():
-        members[f"{name}.npy"] = archive._npy_header(array.dtype.str, array.size) + array.tobytes()
-    return archive.zipped(members)
+        members[f"{name}.npy"] = archive.write_array(array.ravel())
+    return archive.write_members(members)
 
 
 def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
@@ -49,7 +50,10 @@ def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
     members, head = _opened(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
-    arrays = {name: _column(name, members, dtypes) for name, dtypes in _expected(empty, kind).items()}
+    arrays = {
+        name: archive.read_array(f"{name}.npy", members.get(f"{name}.npy", b""), *dtypes)
+        for name, dtypes in _expected(empty, kind).items()
+    }
     if len(members) != 1 + len(arrays):
         raise ValueError(f"data must hold state.json and {', '.join(arrays)}, got {format_value(list(members))}")
     try:
@@ -72,10 +76,17 @@ def seed_of(data: Any) -> int:
 
 def _expected(empty: Columns, kind: str) -> dict[str, tuple[str, ...]]:
     """The arrays that there must be, and the dtypes that each may have."""
-    found: dict[str, tuple[str, ...]] = {"keys": WHOLE if kind == "int" else COUNTS, "text": BYTES}
-    found |= {"whole": WHOLE, "real": REAL, "bet": REAL, "alarm": REAL, "spans": WHOLE, "spans_used": COUNTS}
+    found: dict[str, tuple[str, ...]] = {"keys": INTEGERS if kind == "int" else COUNTS, "text": BYTES}
+    found |= {
+        "integers": INTEGERS,
+        "reals": REALS,
+        "bet": REALS,
+        "alarm": REALS,
+        "spans": INTEGERS,
+        "spans_used": COUNTS,
+    }
     if isinstance(empty.pool, Scores):
-        found |= {"pool_used": COUNTS, "scores": REAL}
+        found |= {"pool_used": COUNTS, "scores": REALS}
     return found | ({} if empty.pool is None else {"counts": COUNTS})
 
 
@@ -84,7 +95,7 @@ def _arrays(columns: Columns, kind: str) -> Arrays:
     if columns.names is not None:
         names, text = keys.taken_apart(columns.names)
     found = {"keys": names if kind == "int" else _narrow(names), "text": text}
-    found |= {"whole": columns.whole, "real": columns.real, "bet": columns.bet, "alarm": columns.alarm}
+    found |= {"integers": columns.integers, "reals": columns.reals, "bet": columns.bet, "alarm": columns.alarm}
     found |= {"spans": columns.spans.columns[0], "spans_used": _narrow(columns.spans.used)}
     if isinstance(columns.pool, Scores):
         scores, counts = columns.pool.rows.columns
@@ -105,8 +116,8 @@ def _columns(arrays: Arrays, empty: Columns, kind: str) -> Columns:
     count = len(names)
     columns = Columns(
         names if count else None,
-        _table("whole", arrays["whole"], count, empty.whole),
-        _table("real", arrays["real"], count, empty.real),
+        _table("integers", arrays["integers"], count, empty.integers),
+        _table("reals", arrays["reals"], count, empty.reals),
         _table("bet", arrays["bet"], count, empty.bet),
         _table("alarm", arrays["alarm"], count, empty.alarm),
         _ragged(count, arrays["spans_used"], arrays["spans"]),
@@ -153,29 +164,19 @@ def _counts(name: str, array: NDArray[Any]) -> NDArray[np.int64]:
 
 def _check(columns: Columns) -> None:
     """Admit columns that were stored; the states of bet and alarm are their players' to check."""
-    whole, real = columns.whole.T, columns.real.T
-    n, since = whole[native.KEYED_N], whole[native.KEYED_SINCE]
-    laws = {
-        "n": (since >= 0) & (since <= n) & (n <= MOST),
-        "order": whole[native.KEYED_FIRST] <= whole[native.KEYED_LAST],
-        "lowest": (whole[native.KEYED_LOWEST] >= since) & (whole[native.KEYED_LOWEST] <= n),
-        "alarm_at": (whole[native.KEYED_ALARM] >= -1)
-        & (whole[native.KEYED_ALARM] != 0)
-        & (whole[native.KEYED_ALARM] <= n),
-        "changepoint": (whole[native.KEYED_CHANGE] >= -1) & (whole[native.KEYED_CHANGE] <= n),
-        "test": whole[native.KEYED_TEST] >= 1,
-        "flags": (whole[native.KEYED_FLAGS] >= 0) & (whole[native.KEYED_FLAGS] <= FLAGS),
-        "extremes": (real[native.KEYED_LOW] <= 0.0)
-        & (real[native.KEYED_HIGH] >= 0.0)
-        & (real[native.KEYED_HIGH] < HIGHEST),
-        "log_value": (np.abs(real[native.KEYED_SUM]) < HIGHEST) | (real[native.KEYED_SUM] == -np.inf),
-        "carry": np.abs(real[native.KEYED_CARRY]) < HIGHEST,
+    check_records(columns.integers, columns.reals)
+    integers, reals = columns.integers.T, columns.reals.T
+    total, carry = reals[native.KEYED_SUM], reals[native.KEYED_CARRY]
+    rules = {
+        "order": integers[native.KEYED_FIRST] <= integers[native.KEYED_LAST],
+        "flags": (integers[native.KEYED_FLAGS] >= 0) & (integers[native.KEYED_FLAGS] <= FLAGS),
+        "log_value": ((np.abs(total) < HIGHEST) | (total == -np.inf)) & (np.abs(carry) < HIGHEST),
     }
     if columns.pool is not None:
-        laws["pool"] = columns.pool.totals() == n - since
-    for name, lawful in laws.items():
-        if not lawful.all():
-            raise ValueError(f"{name} of every key must be possible, got others")
+        rules["pool"] = columns.pool.totals() == integers[native.TRACK_N] - integers[native.TRACK_START]
+    for name, valid in rules.items():
+        if not valid.all():
+            raise ValueError(f"{name} of every stream must be possible, got an impossible one")
     _check_spans(columns)
     if isinstance(columns.pool, Scores):
         _check_scores(columns.pool)
@@ -186,7 +187,7 @@ def _check_spans(columns: Columns) -> None:
     used, spans = columns.spans.used, columns.spans.columns[0]
     if (used % 2).any() or (used > 2 * native.KEYED_SPANS).any():
         raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges a key, got others")
-    numbers = columns.whole[np.repeat(np.arange(len(used)), used)]
+    numbers = columns.integers[np.repeat(np.arange(len(used)), used)]
     within = (numbers[:, native.KEYED_FIRST] <= spans) & (spans <= numbers[:, native.KEYED_LAST])
     if not within.all() or not _rise(columns.spans, spans[:-1] <= spans[1:]):
         raise ValueError("spans must be ranges of missing numbers in order, got others")
@@ -210,15 +211,15 @@ def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 # ------------------------------------------------------------------ the archive
 
 
-def _opened(data: Any) -> tuple[dict[str, memoryview], dict[str, Any]]:
+def _opened(data: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The members of an archive, and its parsed header."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {format_value(data)}")
-    members = archive._unzipped(memoryview(bytes(data)))
+    members = archive.read_members(bytes(data))
     return members, _head(members)
 
 
-def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:
+def _head(members: Mapping[str, bytes]) -> dict[str, Any]:
     try:
         head = json.loads(bytes(members["state.json"]))
     except (KeyError, ValueError, RecursionError):
@@ -227,7 +228,7 @@ def _head(members: Mapping[str, memoryview]) -> dict[str, Any]:
         raise ValueError(f"state.json must be of the format {FORMAT!r}, got {format_value(head)}")
     version = head.get("version")
     if version != VERSION:
-        raise ValueError(archive.unreadable(version, head.get("package"), VERSION, VERSION))
+        raise ValueError(archive.version_message(version, head.get("package"), VERSION, VERSION))
     if head.keys() != HEAD or head["keys"] not in tuple(keys.WORDS) or not isinstance(head["recipe"], dict):
         raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {format_value(head)}")
     return head
@@ -244,13 +245,3 @@ def _check_recipe(stored: dict[str, Any], mine: Mapping[str, str]) -> None:
             raise ValueError(f"{name} must be what it was when the state was stored, {was}, got {now}")
     if stored.keys() != mine.keys():
         raise ValueError(f"recipe must have {', '.join(mine)}, got {format_value(list(stored))}")
-
-
-def _column(name: str, members: Mapping[str, memoryview], dtypes: tuple[str, ...]) -> NDArray[Any]:
-    body = members.get(f"{name}.npy", memoryview(b""))
-    for dtype in map(np.dtype, dtypes):
-        count, rest = divmod(max(len(body) - archive.NPY, 0), dtype.itemsize)
-        if not rest and body[: archive.NPY] == archive._npy_header(dtype.str, count):
-            found: NDArray[Any] = np.frombuffer(body, dtype, count, archive.NPY)
-            return found
-    raise ValueError(f"{name}.npy must be a one-dimensional array of {' or '.join(dtypes)}, got another header")

@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 
 from exchangeable.measures.distance import NearestResidual
 from exchangeable.measures.nearest import NearestNeighbour
-from exchangeable.measures.pools import MOST, Pool, Scored, check_count, label_list
+from exchangeable.measures.pools import MOST, Pool, Scored
 from exchangeable.protocols import Measure, Rank, Ranks, is_measure
-from exchangeable.validation import call_repr, check_distinct_labels, check_integer, encode_labels, format_value
+from exchangeable.validation import (
+    call_repr,
+    check_distinct_labels,
+    check_integer,
+    check_labels,
+    encode_labels,
+    format_value,
+)
 
 
 class Conditional:
@@ -105,10 +112,10 @@ class _Pools:
         return self._pools[int(coded[0])].add_one(score)
 
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
-        labels = label_list(y)
+        labels = check_labels(y)
         coded, codes = encode_labels(labels, self._codes)
         scores = self.measure.scores(X, y if hasattr(y, "__len__") else labels)
-        check_count(labels, len(scores))
+        check_labels(labels, len(scores))
         new = len(codes) - len(self._pools)
         pools = [*self._pools, *(self.measure.pool() for _ in range(new))] if new else self._pools
         groups, ranks = _groups(coded), _room(len(coded))
@@ -155,10 +162,10 @@ class _Copies:
         return rank
 
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
-        rows, labels = _array("X", X), label_list(y)
+        rows, labels = _array("X", X), check_labels(y)
         if rows.ndim == 0:
             raise ValueError(f"X must hold one row for each example, got {format_value(X)}")
-        check_count(labels, len(rows))
+        check_labels(labels, len(rows))
         coded, codes = encode_labels(labels, self._codes)
         if not labels:
             return copy.deepcopy(self.measure).extend(X, labels)  # which knows what is lawful

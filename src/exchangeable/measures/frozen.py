@@ -10,10 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from exchangeable.measures.pools import Pool, Scored, check_count, column, label_list, one_number
+from exchangeable.measures.pools import Pool, Scored
 from exchangeable.measures.rounding import BITS, kept_bits, rounded
 from exchangeable.protocols import Floats, Ranks
-from exchangeable.validation import check_integer, check_interval, check_stored, format_value
+from exchangeable.validation import (
+    check_column,
+    check_integer,
+    check_interval,
+    check_labels,
+    check_number,
+    check_stored,
+    format_value,
+)
 
 MOST_BINS = 2**20
 LARGEST_SCALE = 1e300
@@ -107,7 +115,7 @@ class Frozen(Scored):
     def one_score(self, x: Any, y: Any = None) -> float:
         """The score of one example, or the number of its bin; changes nothing."""
         if self._kind == "numbers":
-            score = one_number("x", x)
+            score = check_number("x", x)
         else:
             score = float(self._scores(_one_row(x), None if y is None else _one_label(y))[0])
         return score if self.edges is None else float(self.edges.searchsorted(score))
@@ -186,7 +194,7 @@ class Frozen(Scored):
 
     def _scores(self, X: Any, y: Any) -> Floats:
         if self._kind == "numbers":
-            return column("X", X)
+            return check_column("X", X)
         rows = _length(X)
         if rows == 0 and (y is None or np.size(y) == 0):
             return np.empty(0)
@@ -220,8 +228,7 @@ def _detector(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
 def _classifier(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
     """1 - the probability of the true label."""
     columns = {label: i for i, label in enumerate(np.asarray(score.classes_).tolist())}
-    labels = label_list(y)
-    check_count(labels, rows)
+    labels = check_labels(y, rows)
     chosen = [_column_of(label, columns, i) for i, label in enumerate(labels)]
     table = np.asarray(_called(score.predict_proba, X))
     if table.shape != (rows, len(columns)) or table.dtype.kind != "f":
@@ -233,7 +240,7 @@ def _classifier(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
 
 def _signed(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
     """What the label has more than the prediction."""
-    labels = column("y", y)
+    labels = check_column("y", y)
     if len(labels) != rows:
         raise ValueError(f"y must hold one number for each row of X, got {len(labels)} for {rows} rows")
     predicted = _output(_called(score.predict, X), rows, scale, labels)
@@ -274,7 +281,7 @@ def _output(returned: Any, rows: int, scale: float, labels: Floats | float = 0.0
 
 
 def _returned(scores: Any, rows: int) -> Floats:
-    given = column("score", scores, "return")
+    given = check_column("score", scores, "return")
     if len(given) != rows:
         raise ValueError(f"score must return one number for each example, got {len(given)} for {rows} examples")
     return given

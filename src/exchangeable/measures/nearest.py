@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
 from exchangeable.measures.neighbour_store import Products, Rows
 from exchangeable.measures.neighbours import Column, Neighbours
-from exchangeable.protocols import Floats, Integers, Rank, Ranks
-from exchangeable.validation import encode_labels, format_value
+from exchangeable.protocols import Integers, Rank, Ranks
+from exchangeable.validation import check_labels, encode_labels
 
 
 class NearestNeighbour(Neighbours):
@@ -84,23 +83,7 @@ class NearestNeighbour(Neighbours):
         return encode_labels([y], self._rows.codes)
 
     def _labels(self, y: Iterable[Any] | None, count: int) -> Column:
-        law = "y must hold one label for each row of X"
-        if y is None:
-            raise ValueError(f"{law}, got None")
-        try:
-            labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
-        except TypeError:
-            raise ValueError(f"{law}, got {format_value(y)}") from None
-        if len(labels) != count:
-            raise ValueError(f"{law}, got {len(labels)} labels for {count} rows")
-        return encode_labels(labels, self._rows.codes)
-
-    def _scores(self, saved: Floats) -> Floats:
-        if self.k > 1:
-            return saved
-        alpha = np.empty(len(saved))
-        native.nearest_scores(self._rows.near, alpha)
-        return alpha
+        return encode_labels(check_labels(y, count), self._rows.codes)
 
     def _play(self, rows: Rows, start: int, products: Products, within: bool, counts: Integers, at: int) -> None:
         if self.k > 1:

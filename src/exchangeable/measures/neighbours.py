@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
 from exchangeable.measures.neighbour_store import BLOCK, Products, Rows
-from exchangeable.protocols import Floats, Integers, Rank, Ranks
+from exchangeable.protocols import Integers, Rank, Ranks
 from exchangeable.validation import call_repr, check_finite, check_integer, check_numbers
 
 MOST = 1000  # neighbours: each costs 16 bytes an example at most
@@ -135,14 +135,9 @@ class Neighbours(ABC):
         """From a snapshot; the filter's copies of the examples are made again."""
         measure = cls(k)
         measure._rows.fill(labels, X, label, alpha, near, tags)
-        measure._rows.alpha = measure._scores(measure._rows.alpha)
         measure._rows.centre_at(centre, scale, centred_at)
         measure.n = len(X)
         return measure
-
-    def _scores(self, saved: Floats) -> Floats:
-        """The scores to use after loading: the saved ones, unless an earlier version computed them differently."""
-        return saved
 
     def _check_width(self, name: str, given: int) -> None:
         width = self._rows.X.shape[1]

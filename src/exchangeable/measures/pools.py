@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from exchangeable import native
 from exchangeable.protocols import Floats, Integers, Rank, Ranks
-from exchangeable.validation import call_repr, check_numbers, check_stored, format_value
+from exchangeable.validation import call_repr, check_stored
 
 MOST = 2**53  # scores of a pool that was stored: so far floats count exactly
 
@@ -195,69 +194,3 @@ class Scored(ABC):
     def extend(self, X: Any, y: Any = None) -> Ranks:
         """Take many examples: the same numbers as one by one."""
         return self._pool.add(self.scores(X, y))
-
-
-def column(name: str, values: Any, verb: str = "be") -> Floats:
-    """Admit a one-dimensional array of finite numbers.
-
-    >>> column("X", [1, math.nan])
-    Traceback (most recent call last):
-    ...
-    ValueError: X must be a one-dimensional array of finite numbers, got nan at position 1
-    """
-    law = f"{verb} a one-dimensional array of finite numbers"
-    with np.errstate(over="ignore"):  # of numbers longer than float64
-        given = check_numbers(name, values, law)
-    if given.ndim != 1:
-        raise ValueError(f"{name} must {law}, got {f'{given.ndim} dimensions' if given.ndim else format_value(values)}")
-    bad = np.flatnonzero(~np.isfinite(given))
-    if bad.size:
-        raise ValueError(f"{name} must {law}, got {given[bad[0]]} at position {bad[0]}")
-    return given
-
-
-def one_number(name: str, value: Any) -> float:
-    """Admit one finite number.
-
-    >>> one_number("x", [1.0])
-    Traceback (most recent call last):
-    ...
-    ValueError: x must be one finite number, got [1.0]
-    """
-    if type(value) is float and math.isfinite(value):  # most of them
-        return value
-    try:
-        array = np.asarray(value)
-        lawful = array.ndim == 0 and array.dtype.kind in "biufO" and not np.ma.is_masked(value)
-        number = float(array.item()) if lawful and not isinstance(value, bytes) else math.nan
-    except (OverflowError, TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be one finite number, got {format_value(value)}")
-    return number
-
-
-def label_list(y: Any) -> list[Any]:
-    """Admit a column of labels.
-
-    >>> label_list(5)
-    Traceback (most recent call last):
-    ...
-    ValueError: y must hold one label for each row of X, got 5
-    """
-    try:
-        return list(y.tolist() if isinstance(y, np.ndarray) else y)
-    except TypeError:
-        raise ValueError(f"y must hold one label for each row of X, got {format_value(y)}") from None
-
-
-def check_count(labels: list[Any], rows: int) -> None:
-    """Admit as many labels as rows.
-
-    >>> check_count(["a"], 2)
-    Traceback (most recent call last):
-    ...
-    ValueError: y must hold one label for each row of X, got 1 labels for 2 rows
-    """
-    if len(labels) != rows:
-        raise ValueError(f"y must hold one label for each row of X, got {len(labels)} labels for {rows} rows")

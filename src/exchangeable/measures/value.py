@@ -6,8 +6,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from exchangeable.measures.pools import Pool, Scored, column, one_number
+from exchangeable.measures.pools import Pool, Scored
 from exchangeable.protocols import Floats
+from exchangeable.validation import check_column, check_number
 
 
 class Value(Scored):
@@ -32,11 +33,11 @@ class Value(Scored):
 
     def scores(self, X: ArrayLike, y: Any = None) -> Floats:
         """The numbers themselves."""
-        return column("X", X)
+        return check_column("X", X)
 
     def one_score(self, x: float, y: Any = None) -> float:
         """The number itself."""
-        return one_number("x", x)
+        return check_number("x", x)
 
     def _saved(self) -> dict[str, Any]:
         """For a snapshot: the numbers so far."""

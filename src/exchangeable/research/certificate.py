@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exchangeable import catalogue
-from exchangeable.alarms import Cusum, Difference, ShiryaevRoberts, Ville
+from exchangeable.alarms import Cusum, ShiryaevRoberts, Ville
 from exchangeable.martingale import Martingale
 from exchangeable.monitor import default_bet
 from exchangeable.protocols import Alarm, Floats, Integers, Measure
@@ -377,7 +377,6 @@ LEVELS: Mapping[str, Callable[[float, int], Alarm]] = {
     "ville": lambda alpha, steps: Ville(alpha),
     "cusum": lambda alpha, steps: Cusum(steps / alpha),
     "shiryaev-roberts": lambda alpha, steps: ShiryaevRoberts(steps / alpha),
-    "difference": lambda alpha, steps: Difference(steps / alpha),
 }
 
 

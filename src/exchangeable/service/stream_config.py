@@ -80,7 +80,7 @@ class Once(_Part):
 class Repeatedly(_Part):
     """Alarms for watching without end: the mean time to a false alarm is at least the period."""
 
-    kind: Literal["cusum", "shiryaev-roberts", "difference"]
+    kind: Literal["cusum", "shiryaev-roberts"]
     period: Annotated[float, Field(gt=1.0, le=1e300)] = 10_000.0
 
 
@@ -183,10 +183,9 @@ class Configuration(_Part):
         return MEASURES[self.measure.kind]()
 
 
-REPEATEDLY: dict[str, type[alarms.Cusum | alarms.ShiryaevRoberts | alarms.Difference]] = {
+REPEATEDLY: dict[str, type[alarms.Cusum | alarms.ShiryaevRoberts]] = {
     "cusum": alarms.Cusum,
     "shiryaev-roberts": alarms.ShiryaevRoberts,
-    "difference": alarms.Difference,
 }
 
 
@@ -194,7 +193,7 @@ def configuration(given: Any, *, cap: int = 50_000, waiting: int = 100_000, refe
     """Admit what a client asks for, within the operator's limits.
 
     >>> configuration({"alarm": {"kind": "ville", "alpha": 0.05}}).monitor().guarantee
-    'On exchangeable data the chance that this alarm ever sounds is at most 0.05.'
+    'On exchangeable data the chance that this alarm is ever raised is at most 0.05.'
     >>> configuration({"alarm": {"alpha": 2}})
     Traceback (most recent call last):
     ...

@@ -26,10 +26,9 @@ const MEASURES = {
 const BETS = ["adaptive", "watchful", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
   "sleepy-jumper", "histogram", "tree", "kernel", "markov", "beta", "blend", "switching", "cautious", "idle"];
 const ALARMS = {
-  ville: ["Once, for good (ville)", "The chance that it ever sounds on exchangeable data is at most alpha, however long one watches."],
+  ville: ["Once, for good (ville)", "The chance that it is ever raised on exchangeable data is at most alpha, however long one watches."],
   "shiryaev-roberts": ["Watching without end (shiryaev-roberts)", "False alarms come at most once a period on average; a change is found soon even after a long quiet time."],
   cusum: ["Watching without end (cusum)", "As shiryaev-roberts, a little later; simple to explain: the capital is that many times its lowest value."],
-  difference: ["Watching without end (difference)", "Wins within a window; for comparison. The others promise more and find more."],
 };
 
 let reference = null;
