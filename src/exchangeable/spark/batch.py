@@ -23,7 +23,7 @@ from exchangeable.spark import arrow
 from exchangeable.spark.arrow import Examples, format_order
 from exchangeable.spark.columns import RefusedError, row_error
 from exchangeable.spark.output import Layout, Output
-from exchangeable.spark.short_streams import SHORT, ShortStreams, Status, fresh_copy
+from exchangeable.spark.short_streams import SHORT, ShortStreams, StreamStatus, fresh_copy
 from exchangeable.spark.sorted_rows import Pending, SortedRows
 
 
@@ -47,8 +47,7 @@ class Stream:
     def __init__(self, key: Any) -> None:
         self.key = key
         self.monitor: Monitor | None = None
-        self.status: Status = Status()
-        self.next_test: int = 1  # the number of the test of the next example
+        self.status: StreamStatus = StreamStatus()
         self.width: int | None = None  # of its rows of features
         self.last_number: int | None = None  # the latest sequence number, if orders are integers
         self.refused = 0
@@ -227,14 +226,10 @@ class PartitionTester:
             self._extend(stream, monitor, examples, first, middle)
             self._extend(stream, monitor, examples, middle, stop)
             return
-        test = np.full(len(path.n), 1)
-        if monitor.on_alarm == "restart":
-            test = stream.next_test + np.cumsum(path.alarm) - path.alarm
-            stream.next_test = int(test[-1] + path.alarm[-1])
         change = np.where(path.alarm, path.lowest, -1)
-        self.out.steps(examples.at[first:stop], Steps(path.n, path.p, path.log_value, path.alarm, change, test))
+        self.out.steps(examples.at[first:stop], Steps(path.n, path.p, path.log_value, path.alarm, change, path.test))
         latest = monitor.n, float(path.log_value[-1]), monitor.log_max, monitor.alarm_at, monitor.changepoint
-        stream.status = Status(*latest, int(test[-1]))
+        stream.status = StreamStatus(*latest, int(path.test[-1]))
 
     def _refuse(self, stream: Stream, examples: Examples, i: int, sentence: str) -> None:
         order = examples.order(i)
@@ -243,7 +238,9 @@ class PartitionTester:
         stream.refused += 1
         self.out.side("bad", [stream.key], order, None, [" ".join(sentence.split())])
 
-    def _test_together(self, keys: list[Any], bounds: Integers, examples: Examples, end: bool) -> dict[int, Status]:
+    def _test_together(
+        self, keys: list[Any], bounds: Integers, examples: Examples, end: bool
+    ) -> dict[int, StreamStatus]:
         """Test the short streams that start and end within the batch; return their status by position in ``keys``."""
         first = int(self.stream is not None and self.stream.key == keys[0] and self.stream.monitor is not None)
         bounds = bounds[first : len(keys) + end]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from exchangeable.keyed import Monitors
+from exchangeable.keyed import Monitors, Statuses
 from exchangeable.keyed.report import Steps
 from exchangeable.measures import Frozen, Value
 from exchangeable.monitor import BetWarning, Monitor
@@ -21,7 +21,7 @@ from exchangeable.validation import check_p_array
 SHORT = 512  # the most examples of a stream that gain by this
 
 
-class Status(NamedTuple):
+class StreamStatus(NamedTuple):
     """The status of a stream after its latest step."""
 
     n: int = 0
@@ -71,14 +71,15 @@ class ShortStreams:
             raise ValueError("x must hold rows of one width")
         return np.asarray(self.measure.scores(*examples.arrays(first, stop)))
 
-    def test(self, keys: list[Any], lengths: Integers, scores: Floats) -> tuple[Steps, list[Status]]:
+    def test(self, keys: list[Any], lengths: Integers, scores: Floats) -> tuple[Steps, list[StreamStatus]]:
         """Return the steps of streams of these lengths, and the status of each after its last step."""
         ends = np.cumsum(lengths)
         order = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
         events = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(keys)), lengths), pa.array(keys))
-        rows = self.monitors.like().extend(events, order, scores)
+        monitors = self.monitors.like()
+        rows = monitors.extend(events, order, scores)
         steps = Steps(rows.n, rows.p, rows.log_value, rows.alarm, rows.changepoint, rows.test)
-        return steps, _statuses(steps, ends - lengths, ends - 1, self.monitors.recipe.on_alarm == "restart")
+        return steps, _statuses(monitors.statuses(), steps.log_value[ends - 1], steps.test[ends - 1])
 
 
 def fresh_copy(monitor: Monitor, measure: Any, seed: int) -> Monitor:
@@ -89,12 +90,9 @@ def fresh_copy(monitor: Monitor, measure: Any, seed: int) -> Monitor:
         return Monitor(measure, bet, monitor.alarm, seed=seed, on_alarm=monitor.on_alarm)
 
 
-def _statuses(steps: Steps, first: Integers, last: Integers, restarts: bool) -> list[Status]:
-    n, _, log_value, alarm, change, test = steps
-    latest = test == np.repeat(test[last], last - first + 1)
-    highest = np.maximum.reduceat(np.where(latest, np.maximum(log_value, 0.0), 0.0), first)
-    places, none = np.arange(len(n)), -1 if restarts else len(n)
-    at = (np.maximum if restarts else np.minimum).reduceat(np.where(alarm, places, none), first)
-    found = [(None, None) if i == none else (int(n[i]), int(change[i])) for i in at.tolist()]
-    columns = zip(n[last].tolist(), log_value[last].tolist(), highest.tolist(), found, test[last].tolist(), strict=True)
-    return [Status(n, value, high, *alarmed, number) for n, value, high, alarmed, number in columns]
+def _statuses(all_keys: Statuses, log_value: Floats, test: Integers) -> list[StreamStatus]:
+    """Return the status of each stream, with the capital and the number of the test at its last step."""
+    alarmed = all_keys.alarm_at >= 0
+    alarm_at, changepoint = (np.where(alarmed, column, None) for column in (all_keys.alarm_at, all_keys.changepoint))
+    columns = all_keys.n, log_value, all_keys.log_max, alarm_at, changepoint, test
+    return [StreamStatus(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
