@@ -329,8 +329,8 @@ def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
         ({"key": 3}, "key must be the name of a column, got 3"),
         (
             {"order": "t"},
-            "order must be a column of integers, numbers, dates or timestamps: cast it (text would stand in the"
-            " order of its letters), got 't' of type string",
+            "order must be a column of integers, numbers, dates or timestamps: cast it (text would be sorted by"
+            " its letters), got 't' of type string",
         ),
         (
             {"order": "x", "sequence": True},
