@@ -16,7 +16,6 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
 from exchangeable import bets
-from exchangeable.service import schema
 from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.run import Refused, serve
 from exchangeable.service.server_config import Retention, Settings
@@ -159,7 +158,6 @@ def test_the_rule_is_the_librarys_with_weights(tmp_path: Path) -> None:
                 assert [row["name"] for row in reply["found"]] == rule.names
                 assert reply["log10_threshold"] == rule.log_threshold / LN10
         assert "1/(j (j + 1))" in reply["promise"]
-        assert "older release" not in reply["promise"]
 
 
 def test_the_fleet_survives_restart_pruning_and_backup(tmp_path: Path) -> None:
@@ -234,23 +232,3 @@ def test_another_size_is_refused_at_the_start(tmp_path: Path, first: int | None,
 def test_a_bad_size_is_refused(size: Any) -> None:
     with pytest.raises(ValueError, match=r"^fleet_size must be "):
         Settings(fleet_size=size)
-
-
-# ------------------------------------------------------------------ databases of older releases
-
-VERSION_1 = Path(__file__).parent / "data" / "service-1.sql"
-
-
-@pytest.mark.parametrize("deleted", [None, 1, 2, 3])
-def test_streams_of_an_older_release_join_in_the_order_of_creation(tmp_path: Path, deleted: int | None) -> None:
-    path = tmp_path / "s.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(VERSION_1.read_text("utf-8"))
-        connection.execute("DELETE FROM streams WHERE id = ?", (deleted,))
-        names = connection.execute("SELECT id, name FROM streams ORDER BY created").fetchall()
-        schema.migrate(connection)
-        assert connection.execute("SELECT joined, name FROM fleet ORDER BY joined").fetchall() == names
-    with served(path) as server:
-        reply = look(server)
-        assert counts(reply) == ("joined", len(names), int(deleted in (1, 2)), None)  # the last one left no gap
-        assert "Streams that an older release deleted are counted only where" in reply["promise"]
