@@ -11,8 +11,13 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from exchangeable import cli, pvalues
+
+settings.register_profile("test", max_examples=25)  # contracts.settled reads these as percent of the examples
+settings.register_profile("soak", max_examples=100)
+settings.load_profile("test")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

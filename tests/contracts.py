@@ -10,10 +10,11 @@ import copy
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import mpmath
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from exchangeable.protocols import Alarm, Bet, Measure
 
 Floats = NDArray[np.float64]
 Counts = list[tuple[int, int, int]]
+Case = TypeVar("Case")
 
 TINY = 5e-324  # the smallest p that a double can hold
 NEAR_ONE = 1e-6  # -log p below which a density that is infinite at one is integrated exactly
@@ -32,14 +34,34 @@ FLOOR = math.exp(-700.0)  # integrals are numerical above it, where doubles have
 
 
 def settled(examples: int) -> settings:
-    """Hypothesis, but the same examples on every run and every machine."""
+    """Return settings of Hypothesis with the same examples on every run and every machine.
+
+    The profile (conftest.py) says how many percent of the examples are tried: ``make soak`` tries all of them.
+    """
     return settings(
-        max_examples=examples,
+        max_examples=max(examples * settings().max_examples // 100, min(examples, 10)),
         deadline=None,
         derandomize=True,
         database=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.function_scoped_fixture,
+        ],
     )
+
+
+def check_each(check: Callable[[Case], object], cases: Iterable[tuple[str, Case]]) -> None:
+    """Run a check on every named case and report all failures together."""
+    failures: list[BaseException] = []
+    for name, case in cases:
+        try:
+            check(case)
+        except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001
+            failure.add_note(f"case: {name}")
+            failures.append(failure)
+    if failures:
+        raise BaseExceptionGroup("not all cases pass", failures)
 
 
 # ------------------------------------------------------------------ the implementations

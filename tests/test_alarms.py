@@ -53,13 +53,14 @@ def test_log_value_must_be_a_number() -> None:
         Ville().update(math.nan)
 
 
+@pytest.mark.parametrize("millions", [5, pytest.param(100, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("make", [Cusum, ShiryaevRoberts])
-def test_a_change_is_found_after_a_hundred_million_quiet_steps(make: type[Cusum]) -> None:
-    # capital of 10^-4,343,000: its own value underflows, the increments do not
+def test_a_change_is_found_after_millions_of_quiet_steps(make: type[Cusum], millions: int) -> None:
+    # capital of 10^-4,343,000 after 100 million: its own value underflows, the increments do not
     alarm, quiet = make(1e9), -0.1 * np.arange(1, 10**6 + 1)
-    for block in range(100):
+    for block in range(millions):
         assert not alarm.extend(quiet - 1e5 * block).any()
-    rise = -1e7 + 0.7 * np.arange(1, 201)
+    rise = -1e5 * millions + 0.7 * np.arange(1, 201)
     sounds = alarm.extend(rise)
     assert 0 < int(sounds.argmax()) < 120
 

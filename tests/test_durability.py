@@ -31,7 +31,6 @@ from exchangeable.service import history, ingest, schema, store
 from servers import FAILURES, NDJSON, PATIENCE, Caller, Reply, Server, lines
 
 Floats = NDArray[np.float64]
-KILLS, PLAIN = 100, 10  # of processes forked from one that has loaded everything, and of processes begun from nothing
 SETTINGS = "snapshot_every = 700\n[retention]\nobservations = 4000\n"
 EVERY = 700
 LONG_PATIENCE = 5 * PATIENCE  # of a client whose server is killed again and again, on a machine that may be slow
@@ -454,16 +453,20 @@ class Quick(Server):
         return self.loaded.ask(child)
 
 
-def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded) -> None:
-    """What was acknowledged is there, nothing counts twice, and every state is that of a run without a break."""
+@pytest.mark.parametrize(("kills", "plain_kills"), [(10, 2), pytest.param(100, 10, marks=pytest.mark.soak)])
+def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded, kills: int, plain_kills: int) -> None:
+    """What was acknowledged is there, nothing counts twice, and every state is that of a run without a break.
+
+    ``kills`` processes are forked from one that has loaded everything, ``plain_kills`` are started from nothing.
+    """
     quick = Quick(loaded, tmp_path / "killed.db", SETTINGS)
     plain = Server(quick.db, SETTINGS)
     plain.port, plain.words = quick.port, quick.words
     clients = feeders(quick.port)
     rng = np.random.default_rng(99)
     try:
-        for kill in range(KILLS + PLAIN):
-            server = plain if kill % ((KILLS + PLAIN) // PLAIN) == 0 else quick
+        for kill in range(kills + plain_kills):
+            server = plain if kill % ((kills + plain_kills) // plain_kills) == 0 else quick
             quick.slow = kill % 2 == 1
             server.start()
             if kill == 0:
@@ -484,8 +487,8 @@ def test_killed_at_random_moments_under_load(tmp_path: Path, loaded: Loaded) -> 
                 client.join(LONG_PATIENCE)
                 assert client.failure is None, (client.name, client.failure)
             assert all(client.taken > 0 for client in clients)
-            assert sum(client.interrupted for client in clients) >= KILLS / 2  # there was load to interrupt,
-            assert sum(client.found for client in clients) >= KILLS / 20  # also between a commit and its answer
+            assert sum(client.interrupted for client in clients) >= kills / 2  # there was load to interrupt,
+            assert sum(client.found for client in clients) >= kills // 20  # also between a commit and its answer
             for client in clients:
                 client.check()
                 client.caller.close()

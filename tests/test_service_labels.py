@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -19,6 +19,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
 import late
+from contracts import settled
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.client import Client, ClientError
 from exchangeable.service.alerts import Webhook
@@ -87,7 +88,7 @@ def test_traffic_does_not_decide_what_is_tested(tmp_path: Path, clock: str) -> N
 
 
 @pytest.mark.parametrize("clock", ["client", "server"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settled(25)
 @given(data=st.data())
 def test_the_same_events_give_the_steps_of_the_library(
     tmp_path_factory: pytest.TempPathFactory, clock: str, data: st.DataObject
@@ -314,7 +315,7 @@ def test_a_label_that_never_comes(server: Served) -> None:
         ({"id": "a"}, "either y or never: true must be given, not both"),
         ({"id": "a", "never": False}, "either y or never: true must be given, not both"),
         ({"id": "a", "never": True, "y": 1}, "either y or never: true must be given, not both"),
-        ({"id": "a", "never": True, "time": 1}, "time must be left out if the label never comes"),
+        ({"id": "a", "never": True, "time": 1}, "time must be left out if the label will never arrive"),
         ({"id": "a", "never": "yes"}, "never must be true or false"),
         ({"id": "a", "y": 1, "time": []}, "time must be a text or a finite number"),
     ],

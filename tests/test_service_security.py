@@ -1207,6 +1207,7 @@ def tails(draw: st.DrawFn) -> Callable[[int], bytes]:
     return lambda first: re.sub(rb"<(\d)>", lambda found: b"%d" % (first + int(found[1])), seed)
 
 
+@pytest.mark.hypothesis
 def test_no_body_breaks_the_server_and_what_is_refused_changes_nothing(service: Service) -> None:
     service.stream("fuzzed")
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
@@ -1256,6 +1257,7 @@ MODES = [
 UNASKED = [negative_data_rejection, positive_data_acceptance]  # unknown questions are ignored; gaps are refused
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("method", "path", "mode"), MODES)
 def test_the_server_keeps_to_its_schema(
     service: Service, schema: Any, method: str, path: str, mode: schemathesis.GenerationMode

@@ -29,7 +29,7 @@ def reference_scores(choice: Choice, reference: Path | None, bins: int | None) -
     from exchangeable import watch as watching
 
     try:
-        return watching.numbers(reference)
+        return watching.read_numbers(reference)
     except (watching.LineError, watching.UsageError) as error:
         raise Failure(f"{shown(reference)}: {error}", UNDECIDED) from error
 

@@ -39,7 +39,7 @@ from exchangeable.cli.scores import ONE_NUMBER, reference_scores, uncatalogued
 
 if TYPE_CHECKING:
     from exchangeable.monitor import Monitor
-    from exchangeable.watch import Reader, Shown, StateFile
+    from exchangeable.watch import OutputOptions, Reader, StateFile
 
 INPUT, OUTPUT, STATE = "The input", "The output", "The state"  # parts of the help page
 ROWS = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
@@ -144,7 +144,7 @@ def watch(
         header=not no_header,
         features=None if features is None else next(csv.reader([features])),
         label=label,
-        tell=None if quiet else lambda said: typer.echo(f"exchangeable: note: {said}", err=True),
+        notify=None if quiet else lambda said: typer.echo(f"exchangeable: note: {said}", err=True),
     )
     kept = None
     if seed is None and state is None and not quiet and choice.measure != "p-values":
@@ -163,11 +163,13 @@ def watch(
         free = [*(["seed"] if seed is None else []), *(["bet", "epsilon"] if bet is None else [])]
         kept = watching.StateFile(state, record, free=free)
     with _told():
-        if _run(file, monitor, reader, kept, watching.Shown(every, alarms_only, quiet), save_every):
+        if _run(file, monitor, reader, kept, watching.OutputOptions(every, alarms_only, quiet), save_every):
             raise RejectedError
 
 
-def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, shown: Shown, save_every: float) -> bool:
+def _run(
+    file: str, monitor: Monitor, reader: Reader, state: StateFile | None, output: OutputOptions, save_every: float
+) -> bool:
     """Open what is needed, take up what was left, and go on to the end; is there an alarm?"""
     from exchangeable.watch import Signals, Source, Watch
 
@@ -183,7 +185,7 @@ def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, s
             state.save(monitor, reader.columns, source)  # before any output: a drawn seed is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
-        return Watch(monitor, reader, source, out, shown=shown, state=state, save_every=save_every).run(signals)
+        return Watch(monitor, reader, source, out, output=output, state=state, save_every=save_every).run(signals)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exchangeable.data.events.schema import LateLabel
 from exchangeable.late_labels import LeftOut, check_near, decided, delay, seconds
 from exchangeable.protocols import Floats, Integers
-from exchangeable.service.parsing import Batch, LateLabel
+from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
 from exchangeable.service.stream import LiveStream

@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from exchangeable.data.events.schema import LateLabel, Observation, json_schema
 from exchangeable.service import alerts, events, fleet, history, parsing, schemas
 from exchangeable.service.access import allow
 from exchangeable.service.problems import Problem
@@ -182,33 +183,6 @@ def _lines(one: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-NUMBER: dict[str, Any] = {"type": "number"}
-TEXT: dict[str, Any] = {"type": "string", "maxLength": 256}
-OBSERVATION: dict[str, Any] = {
-    "type": "object",
-    "required": ["seq", "x"],
-    "additionalProperties": False,
-    "properties": {
-        "seq": {"type": "integer", "minimum": 1, "maximum": parsing.LAST_SEQ},
-        "x": {"anyOf": [NUMBER, {"type": "array", "items": NUMBER, "minItems": 1}]},
-        "y": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-        "id": {"anyOf": [{**TEXT, "minLength": 1}, {"type": "null"}]},
-        "time": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-    },
-}
-LABEL: dict[str, Any] = {
-    "type": "object",
-    "required": ["id"],
-    "additionalProperties": False,
-    "properties": {
-        "id": {**TEXT, "minLength": 1},
-        "y": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-        "time": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-        "never": {"type": "boolean", "default": False},
-    },
-}
-
-
 def _many(request: Request) -> bool:
     """Whether the body has many lines, by its media type."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -231,7 +205,7 @@ async def _ingest(request: Request, take: Callable[[bytes, bool], Awaitable[dict
     "/v1/streams/{name}/observations",
     dependencies=INGEST,
     responses=said(schemas.Taken),
-    openapi_extra=_lines(OBSERVATION),
+    openapi_extra=_lines(json_schema(Observation)),
     tags=["observations"],
 )
 async def observe(request: Request, name: Name) -> Response:
@@ -255,7 +229,7 @@ async def observe(request: Request, name: Name) -> Response:
     "/v1/streams/{name}/labels",
     dependencies=INGEST,
     responses=said(schemas.Labelled),
-    openapi_extra=_lines(LABEL),
+    openapi_extra=_lines(json_schema(LateLabel)),
     tags=["observations"],
 )
 async def label(request: Request, name: Name) -> Response:
