@@ -1,4 +1,4 @@
-"""The fleet of the service: names join once, deletion frees nothing, and the promise holds for whoever tries."""
+"""The fleet of the server: names join once, deletion frees nothing, and no sequence of requests breaks the promise."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def look(server: Served, **params: Any) -> dict[str, Any]:
 
 
 def evidence(reply: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Position, number of the test, and natural log of the evidence, of those found."""
+    """Return the position, the number of the test and the log evidence of the streams found."""
     return {row["name"]: (row["joined"], row["test"], row["log10_e"] * LN10) for row in reply["found"]}
 
 
@@ -71,7 +71,7 @@ CANDIDATE = configuration({"measure": {"kind": "p-values"}, "bet": {"kind": "his
 
 
 def best_of_many(server: Served, rng: np.random.Generator) -> bool:
-    """Make many streams of which none has changed, delete all but the best, and look."""
+    """Create many streams of which none has changed, delete all but the best, and query the fleet."""
     engine, given = server.app.state.engine, {f"s{i}": lucky(rng) for i in range(TRIES)}
     for jobs in (
         [engine.create(name, CANDIDATE) for name in given],
@@ -84,7 +84,7 @@ def best_of_many(server: Served, rng: np.random.Generator) -> bool:
 
 
 def again_and_again(server: Served, rng: np.random.Generator) -> bool:
-    """Make one stream, look, delete it, and make it again, until it is found."""
+    """Create a stream, query the fleet, delete it, and create it again, until it is found."""
     for _ in range(TRIES):
         engine = server.app.state.engine
         engine.create("s", CANDIDATE).result(60)
@@ -96,7 +96,7 @@ def again_and_again(server: Served, rng: np.random.Generator) -> bool:
 
 
 @pytest.mark.parametrize(("attempt", "size"), [(best_of_many, None), (best_of_many, TRIES), (again_and_again, None)])
-def test_no_deletion_makes_false_discoveries(tmp_path: Path, attempt: Any, size: int | None) -> None:
+def test_deletions_do_not_lead_to_false_discoveries(tmp_path: Path, attempt: Any, size: int | None) -> None:
     """When deleted streams were forgotten, each of these attempts succeeded in nearly all runs, at a nominal 30 %."""
     count = 0
     for run in range(RUNS):

@@ -20,16 +20,24 @@ from exchangeable.fleet import adjusted, e_bh
 from exchangeable.martingale import LN10
 from exchangeable.service.problems import Problem
 
-GUARANTEES = {
-    "adjusted": "Of the streams found, on average at most a share alpha has not changed since its latest test began, "
-    "whenever you look, however the streams depend on one another, and whichever you reset, delete or create.",
-    "current": "Of the streams found, on average at most a share alpha has not changed since its latest test began, "
-    "if the time to look was fixed in advance, or if the streams are independent and have different seeds.",
+FALSE_DISCOVERIES = (
+    "On average, at most a fraction alpha of the streams found have not changed since their latest test started."
+)
+CONDITIONS = {
+    "adjusted": (
+        " This holds at any time, however the streams depend on one another, and whichever you reset, delete or create."
+    ),
+    "current": (
+        " This holds if the time of the request was fixed in advance, or if the streams are independent and have "
+        "different seeds."
+    ),
 }
 WEIGHTS = {
-    "joined": " The j-th stream that ever joined counts 1/(j (j + 1)), the k-th test of a name 1/(k (k + 1)).",
-    "fixed": " The fleet was fixed in advance at {size} names, deleted ones included; the k-th test of a name counts "
-    "1/(k (k + 1)).",
+    "joined": " The j-th stream that ever joined has weight 1/(j (j + 1)), the k-th test of a name 1/(k (k + 1)).",
+    "fixed": (
+        " The fleet was fixed in advance at {size} names, deleted ones included; the k-th test of a name has weight "
+        "1/(k (k + 1))."
+    ),
 }
 
 
@@ -72,7 +80,7 @@ def report(connection: sqlite3.Connection, alpha: float, method: str, size: int 
     joined = _count_joined(connection)
     fixed = _fixed_size(connection) if joined else size
     rule = "joined" if fixed is None else "fixed"
-    promise = GUARANTEES[method] + WEIGHTS[rule].format(size=fixed)
+    promise = FALSE_DISCOVERIES + CONDITIONS[method] + WEIGHTS[rule].format(size=fixed)
     counts = {"rule": rule, "streams": len(rows), "deleted": joined - len(rows), "fleet_size": fixed}
     return {"alpha": alpha, "method": method, **counts, **_find_changed(rows, alpha, method, fixed), "promise": promise}
 
