@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.verdict import judge, words
+from exchangeable.analysis.text import describe_verdict
+from exchangeable.analysis.verdict import summarise
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.output import check_picture, draw, shown, write
 from exchangeable.cli.walk import walk
@@ -33,6 +34,6 @@ def demo(
         monitor = choice.monitor()
         path = walk(monitor, X[order], y[order], f"digits {name}")
         paths[f"digits {name}"] = path.log_value
-        write(f"\nDigits {name}\n{words(judge(path, monitor, X.shape[1], 'digits'))}")
+        write(f"\nDigits {name}\n{describe_verdict(summarise(path, monitor, X.shape[1], 'digits'))}")
     draw(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
     write(f"\nThe figure is in {shown(out)}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.verdict import capital
+from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.failures import RejectedError, usage
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import shown, write
@@ -79,14 +79,14 @@ def _needed(found: ex.fleet.Discoveries) -> str:
 
 def _fleet_words(found: ex.fleet.Discoveries) -> str:
     """The discoveries as an operator would want them said; names are quoted, so that none can command a terminal."""
-    level, needed = f"{100.0 * found.alpha:g} %", capital(found.log_threshold / LN10)
+    level, needed = f"{100.0 * found.alpha:g} %", format_evidence(found.log_threshold / LN10)
     if not found.names:
         return (
             f"NONE of {found.streams:,} streams has changed, as far as the evidence goes, at a false discovery rate of "
             f"{level}.\nA stream alone would need evidence of {needed}; several together need less each."
         )
     record = _fleet_record(found)["rejected"]
-    rows = [f"  {row['stream']!r}: evidence {capital(row['log10_martingale'])}" for row in record[:LISTED]]
+    rows = [f"  {row['stream']!r}: evidence {format_evidence(row['log10_martingale'])}" for row in record[:LISTED]]
     more = [f"  and {len(record) - LISTED:,} more; --format json names them all"] * (len(record) > LISTED)
     return "\n".join(
         [

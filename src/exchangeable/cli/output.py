@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import typer
 
 import exchangeable as ex
-from exchangeable._extras import needed
 from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
 
 if TYPE_CHECKING:
@@ -65,8 +64,9 @@ def check_report(path: Path | None) -> None:
     """The same for a report."""
     if path is not None:
         _check_place(path, REPORTS)
-        with needed("report", "the report"):
-            ex.plots.axes()
+        from exchangeable.analysis.report import check_packages
+
+        check_packages()
 
 
 def _check_place(path: Path, suffixes: tuple[str, ...]) -> None:

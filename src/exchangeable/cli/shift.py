@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.verdict import SHIFTS, capital
+from exchangeable.analysis.text import SHIFTS, format_evidence
 from exchangeable.cli.choice import Choice
 from exchangeable.cli.failures import RejectedError
 from exchangeable.cli.notes import note
@@ -56,7 +56,7 @@ def shift(
     format: Printed = Format.text,  # noqa: A002
 ) -> None:
     """Tell apart whether the classes come in other proportions (label shift) or look different (concept shift)."""
-    from exchangeable.analysis.notes import described, notes, title
+    from exchangeable.analysis.text import data_notes, describe_table, figure_title
     from exchangeable.data import files as tables
     from exchangeable.data.canonical import column_order, table_seed
     from exchangeable.data.scaling import scaled
@@ -73,14 +73,14 @@ def shift(
         max_rows=max_rows,
     )
     X, done = scaled(table, scale.value)
-    note(notes(table, done))
+    note(data_notes(table, done))
     own = table_seed(table) if seed is None else seed
     found = ex.shift_test(X[:, column_order(table)], table.y or (), alpha=alpha, seed=own)
     if plot is not None:
         paths = {"labels": found.label.log_value, "examples given their labels": found.concept.log_value}
-        draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=title(table.name)), plot)
+        draw(ex.plots.growth(paths, thresholds=(1.0 / alpha,), title=figure_title(table.name)), plot)
     record = _shift_record(found, table, done)
-    write(json.dumps(record) if format is Format.json else f"{described(table)}\n{_shift_words(found)}")
+    write(json.dumps(record) if format is Format.json else f"{describe_table(table)}\n{_shift_words(found)}")
     if record["rejected"]:
         raise RejectedError
 
@@ -121,13 +121,13 @@ def _shift_words(found: ex.Shift) -> str:
         record, level = _evidence_record(evidence), f"{1.0 / found.alpha:g}"
         reached = f"reached {level} at example {evidence.alarm_at:,}" if evidence.rejected else f"never reached {level}"
         lines.append(
-            f"Evidence {name}: peak {capital(record['log10_max'])}, at the end {capital(record['log10_martingale'])}; "
-            f"{reached}."
+            f"Evidence {name}: peak {format_evidence(record['log10_max'])}, "
+            f"at the end {format_evidence(record['log10_martingale'])}; {reached}."
         )
     return "\n".join(
         [
             *lines,
-            f"Promised: {found.guarantee}",
+            f"Guarantee: {found.guarantee}",
             "Does not mean: that what was not found is not there. A test can only ever refute exchangeability.",
         ]
     )

@@ -43,7 +43,7 @@ from exchangeable.cli.output import check_picture, check_report, draw, progress_
 from exchangeable.cli.walk import walk
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.columns import Line
+    from exchangeable.analysis.columns import ColumnTest
     from exchangeable.data.files import Table
 
 
@@ -77,9 +77,8 @@ def test(
 ) -> None:
     """Test whether the order of a table's rows matters."""
     from exchangeable.analysis.columns import all_equal
-    from exchangeable.analysis.notes import described, notes
     from exchangeable.analysis.result import Parts, Result
-    from exchangeable.analysis.verdict import words
+    from exchangeable.analysis.text import data_notes, describe_table, describe_verdict
     from exchangeable.data import files as tables
     from exchangeable.data.canonical import column_order, table_seed
     from exchangeable.data.scaling import scaled
@@ -110,15 +109,15 @@ def test(
     choice = choice._replace(bet="idle", epsilon=None) if all_equal(ranked, table.y) else choice
     monitor = choice.monitor(advise=False)
     lines = _lines(columns, table, monitor)
-    note(notes(table, done, looked_at=bool(lines) or columns is Columns.none))
+    note(data_notes(table, done, columns_tested=bool(lines) or columns is Columns.none))
     parts = Parts.of(monitor)
     path = walk(monitor, ranked, table.y, table.name)
-    result = Result(table, X, ranked, path, monitor, parts, columns=lines, scale=done)
+    result = Result(table, X, ranked, path, monitor, parts, column_tests=lines, scale=done)
     if plot is not None:
         draw(result.plot(), plot)
     if report is not None:
         save_report(result, report)
-    said = f"{described(table)}\n{words(result.verdict, result.lines)}"
+    said = f"{describe_table(table)}\n{describe_verdict(result.verdict, result.tests)}"
     write(result.to_json() if format is Format.json else said)
     if result.rejected:
         raise RejectedError
@@ -132,15 +131,14 @@ def _columns(columns: Columns, choice: Choice, *, unasked: bool) -> Columns:
     return Columns.none if columns is Columns.auto and not (unasked and usual) else columns
 
 
-def _lines(columns: Columns, table: Table, monitor: ex.Monitor) -> list[Line]:
+def _lines(columns: Columns, table: Table, monitor: ex.Monitor) -> list[ColumnTest]:
     """The martingales of the columns, if they are to have a say."""
-    from exchangeable.analysis.columns import HALF, MANY, lines_of
-    from exchangeable.analysis.columns import columns as every_column
+    from exchangeable.analysis.columns import COLUMN_SHARE, MAX_AUTO_COLUMNS, run_column_tests, select_columns
 
     if columns is Columns.none:
         return []
-    found = every_column(table)
-    if columns is Columns.auto and len(found) > MANY:
+    found = select_columns(table)
+    if columns is Columns.auto and len(found) > MAX_AUTO_COLUMNS:
         return []
     with progress_bars() as progress:
-        return lines_of(found, monitor.martingale.bet, share=HALF, seed=monitor.seed, progress=progress)
+        return run_column_tests(found, monitor.martingale.bet, share=COLUMN_SHARE, seed=monitor.seed, progress=progress)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exchangeable import catalogue
-from exchangeable.analysis.method import Method
+from exchangeable.analysis.verdict import Method
 from exchangeable.cli.choice import READINGS, Choice
 from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError
 from exchangeable.cli.notes import note
