@@ -20,7 +20,7 @@ from exchangeable import alarms, bets, measures
 from exchangeable.analysis.columns import ColumnTest, log_evidence, select_columns
 from exchangeable.analysis.verdict import Method, part_name
 from exchangeable.data.canonical import column_stream
-from exchangeable.data.frames import assemble, gather
+from exchangeable.data.frames import build_table, read_examples
 from exchangeable.data.scaling import scaled
 from exchangeable.martingale import amount
 from exchangeable.protocols import Floats
@@ -153,7 +153,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "both": ({"a": [1.0, 2.0]}, {"drop": ["a"], "categorical": ["a"]}, "named by categorical and drop"),
     "nothing left": ({"a": [1.0, 2.0]}, {"drop": ["a"]}, "at least one feature column"),
     "two names": (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), {}, "narwhals can read, got: .*unique column"),
-    "a row index": ({"Unnamed: 0": [0, 1], "a": [1.0, 2.0]}, {}, "as a saved row index has"),
+    "a row index": ({"Unnamed: 0": [0, 1], "a": [1.0, 2.0]}, {}, "like a saved row index"),
     "few labels": ([1.0, 2.0, 3.0], {"label": ["a", "b"]}, "one label for each row, got 2 for 3 rows"),
     "a label missing": ([1.0, 2.0], {"label": ["a", None]}, "row 1, column 'label': None is missing"),
     "labels of lists": ([1.0, 2.0], {"label": [[1], [2]]}, "one label for each row, got"),
@@ -210,7 +210,7 @@ def test_equal_values_are_one_category_whatever_their_order() -> None:
     truths = [True, 1, 1.0, "1", 2] * 12
     for column in (zeros, pd.Series(truths, dtype=object)):
         frame = pd.DataFrame({"a": rng.normal(size=60), "c": column})
-        tables = [assemble(gather(one, categorical=["c"])) for one in (frame, frame[::-1])]
+        tables = [build_table(read_examples(one, categorical=["c"])) for one in (frame, frame[::-1])]
         assert tables[0].features == tables[1].features
         assert np.array_equal(tables[0].X, tables[1].X[::-1])
         for label in (list(column), list(column)[::-1]):
@@ -219,7 +219,7 @@ def test_equal_values_are_one_category_whatever_their_order() -> None:
             ).column_tests
             assert lines[1].kind == "label"
     labels = [True, 1, 0, "1"] * 15
-    codes = [select_columns(assemble(gather(np.arange(60.0), one)))[1][1] for one in (labels, labels[::-1])]
+    codes = [select_columns(build_table(read_examples(np.arange(60.0), one)))[1][1] for one in (labels, labels[::-1])]
     assert np.array_equal(codes[0], codes[1][::-1])
 
 
@@ -307,23 +307,23 @@ def test_a_fitted_model_scores_the_features_as_they_are_given() -> None:
 def test_scaling_is_blind_to_order_and_to_units() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"a": rng.normal(size=60), "b": 1e5 * rng.normal(size=60) + 7.0, "c": list("uvw") * 20})
-    table = assemble(gather(frame))
+    table = build_table(read_examples(frame))
     X, done = scaled(table, "auto")
     assert done == "deviation"
     assert np.allclose(X[:, :2].std(axis=0), 1.0)
     assert np.array_equal(X[:, 2:], table.X[:, 2:])
     order = rng.permutation(60)
-    assert np.array_equal(scaled(assemble(gather(frame.iloc[order])), "auto")[0], X[order])
+    assert np.array_equal(scaled(build_table(read_examples(frame.iloc[order])), "auto")[0], X[order])
     assert scaled(table, "none")[0] is table.X
     assert scaled(table, "none")[1] == "none"
-    even = assemble(gather(frame.assign(b=frame["b"] / 1e5)))
+    even = build_table(read_examples(frame.assign(b=frame["b"] / 1e5)))
     assert scaled(even, "auto")[1] == "none"
     assert scaled(even, "deviation")[1] == "deviation"
 
 
 def test_constant_columns_and_extremes_are_scaled() -> None:
     X = np.column_stack([np.ones(9), np.arange(9.0) * 1e149, np.arange(9.0) * 1e-200, np.arange(9.0)])
-    made, done = scaled(assemble(gather(X)), "auto")
+    made, done = scaled(build_table(read_examples(X)), "auto")
     assert done == "deviation"
     assert np.isfinite(made).all()
     assert np.allclose(made[:, 1:].std(axis=0), 1.0)

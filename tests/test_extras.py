@@ -59,8 +59,8 @@ assert certificate.interval(3, 50)
 with tempfile.TemporaryDirectory() as folder:
     np.savez(pathlib.Path(folder, "t.npz"), X=X, y=np.array(y))
     pathlib.Path(folder, "t.csv").write_text("u,y\\n1.5,a\\n2.5,b\\n3.5,a\\n")
-    assert files.read(pathlib.Path(folder, "t.npz"), label="y").X.shape == (60, 3)
-    assert files.read(pathlib.Path(folder, "t.csv"), label="y").X.shape == (3, 1)
+    assert files.read_table(pathlib.Path(folder, "t.npz"), label="y").X.shape == (60, 3)
+    assert files.read_table(pathlib.Path(folder, "t.csv"), label="y").X.shape == (3, 1)
 """
 FRAME = """
 import numpy as np, exchangeable as ex

@@ -16,7 +16,7 @@ import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
 from exchangeable.data.canonical import column_stream, table_seed
-from exchangeable.data.frames import assemble, gather
+from exchangeable.data.frames import build_table, read_examples
 from exchangeable.monitor import BetWarning, default_bet
 
 # ------------------------------------------------------------------ the bet follows the alarm
@@ -101,7 +101,7 @@ def test_the_seed_of_a_table() -> None:
     frame = mixed()
 
     def seed(data: object) -> int:
-        return table_seed(assemble(gather(data, "kind")))
+        return table_seed(build_table(read_examples(data, "kind")))
 
     assert seed(frame) == seed(frame.copy()) == seed(frame.assign(c0=frame["c0"] * -1.0 * -1.0 + 0.0))
     assert seed(frame.assign(zero=0.0)) == seed(frame.assign(zero=-0.0)) == seed(frame)  # a constant is no data
@@ -162,7 +162,7 @@ def test_constant_columns_do_not_count_as_many(run: Run, tmp_path: Path) -> None
 
 def test_labels_hash_by_their_text() -> None:
     frame = mixed().assign(y=np.arange(120) % 3)
-    seeds = [table_seed(assemble(gather(frame.astype({"y": kind}), "y"))) for kind in (int, str, float)]
+    seeds = [table_seed(build_table(read_examples(frame.astype({"y": kind}), "y"))) for kind in (int, str, float)]
     assert seeds[0] == seeds[1] == seeds[2]
 
 

@@ -31,7 +31,7 @@ from exchangeable.analysis.report import charts, svg, view
 from exchangeable.analysis.report.reproduce import reproduction
 from exchangeable.analysis.result import Parts, Result
 from exchangeable.analysis.text import describe_verdict, format_evidence
-from exchangeable.data.files import Group, Table
+from exchangeable.data.table import Table, TableColumn
 from exchangeable.shift import Evidence, Shift
 from test_page import CONTRAST
 
@@ -173,7 +173,7 @@ def wide() -> Result:
 def told(path: pr.Path, monitor: ex.Monitor, bet: pr.Bet | None = None, name: str = "the data") -> Result:
     """A result of a path that is given."""
     X = rng().normal(size=(len(path.n), 1))
-    table = Table(X, None, ["x0"], name, [Group("x0", 0, 1, False)])
+    table = Table(X, None, ["x0"], name, [TableColumn("x0", 0, 1, False)])
     return Result(table, X, X[:, 0], path, monitor, Parts(measures.Value(), bet or bets.SimpleMixture()))
 
 
@@ -431,7 +431,7 @@ def hostile() -> tuple[Result, Explanation]:
     log_value = np.cumsum(rng().normal(0.001, 1.0, n))
     X = np.arange(float(n))[:, np.newaxis]
     y: list[object] = [f"{NASTY[i % len(NASTY)]}" for i in range(n)]
-    groups = [Group(name, 0, 1, i >= 30) for i, name in enumerate(names)]
+    groups = [TableColumn(name, 0, 1, i >= 30) for i, name in enumerate(names)]
     table = Table(X, y, names, NASTY[0] + NASTY[2] + NASTY[5], groups, NASTY[1])
     uniform = rng().random(n)
     tests = [

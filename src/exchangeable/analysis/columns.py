@@ -19,7 +19,7 @@ import numpy as np
 
 from exchangeable.bets import Idle
 from exchangeable.data.canonical import column_stream, constant
-from exchangeable.data.files import Group, Table
+from exchangeable.data.table import Table, TableColumn
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import Value
 from exchangeable.protocols import Bet, Floats
@@ -84,23 +84,23 @@ def first_reaching(log_value: Floats, log_level: float) -> int | None:
     return int(reached.argmax()) + 1 if reached.any() else None
 
 
-def select_columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[Group, Floats]]:
+def select_columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[TableColumn, Floats]]:
     """Return the columns to test, each as numbers; also the label, unless ``features`` names the columns.
 
     Categories are numbered alphabetically, so the order of the rows does not matter. Constant columns are left out
     unless they are named: there is nothing to test.
     """
-    groups = {group.name: group for group in table.groups}
-    if isinstance(features, str) or not all(isinstance(name, str) and name in groups for name in features or ()):
+    known = {column.name: column for column in table.columns}
+    if isinstance(features, str) or not all(isinstance(name, str) and name in known for name in features or ()):
         raise ValueError(f"features must be a list of columns that were tested, got {format_value(features)}")
     if features is not None:
         if not features:
             raise ValueError("features must name at least one column, got none")
-        return [(groups[name], _column_values(table, groups[name])) for name in dict.fromkeys(features)]
-    columns = [(group, _column_values(table, group)) for group in table.groups]
+        return [(known[name], _column_values(table, known[name])) for name in dict.fromkeys(features)]
+    columns = [(column, _column_values(table, column)) for column in table.columns]
     if table.y is not None:
-        columns.append((Group(str(table.label), -1, -1, isinstance(table.y, list)), _label_values(table.y)))
-    return [(group, values) for group, values in columns if not constant(values)]
+        columns.append((TableColumn(str(table.label), -1, -1, isinstance(table.y, list)), _label_values(table.y)))
+    return [(column, values) for column, values in columns if not constant(values)]
 
 
 def all_equal(values: Floats, y: list[object] | Floats | None) -> bool:
@@ -108,11 +108,11 @@ def all_equal(values: Floats, y: list[object] | Floats | None) -> bool:
     return constant(values) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
 
 
-def _column_values(table: Table, group: Group) -> Floats:
-    if not group.categorical:
-        return table.X[:, group.start]
-    names = table.features[group.start : group.stop]
-    return np.asarray(_ranks(names)[table.X[:, group.start : group.stop].argmax(axis=1)])
+def _column_values(table: Table, column: TableColumn) -> Floats:
+    if not column.categorical:
+        return table.X[:, column.start]
+    names = table.features[column.start : column.stop]
+    return np.asarray(_ranks(names)[table.X[:, column.start : column.stop].argmax(axis=1)])
 
 
 def _label_values(y: list[object] | Floats) -> Floats:
@@ -129,7 +129,7 @@ def _ranks(names: list[str]) -> Floats:
 
 
 def run_column_tests(
-    columns: Sequence[tuple[Group, Floats]],
+    columns: Sequence[tuple[TableColumn, Floats]],
     bet: Bet,
     *,
     share: float,
@@ -145,14 +145,14 @@ def run_column_tests(
     ranks of each column, and n bets.
     """
     tests = []
-    for i, (group, values) in enumerate(columns):
+    for i, (column, values) in enumerate(columns):
         if progress is not None:
             progress("each column backwards" if back else "each column", i, len(columns))
-        stream = column_stream(group.name, back=back)
+        stream = column_stream(column.name, back=back)
         p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if back else values)[start:]
         column_bet = Idle() if constant(values) else copy.deepcopy(bet)
-        kind = "label" if group.start < 0 else "categories" if group.categorical else "numbers"
-        tests.append(ColumnTest(group.name, kind, share / len(columns), p, Martingale(column_bet).extend(p)))
+        kind = "label" if column.start < 0 else "categories" if column.categorical else "numbers"
+        tests.append(ColumnTest(column.name, kind, share / len(columns), p, Martingale(column_bet).extend(p)))
     if progress is not None:
         progress("each column backwards" if back else "each column", len(columns), len(columns))
     return tests

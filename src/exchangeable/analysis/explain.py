@@ -20,7 +20,7 @@ from exchangeable.analysis.columns import (
 )
 from exchangeable.analysis.text import describe_explanation, dump_json, format_name
 from exchangeable.data.canonical import column_order
-from exchangeable.data.files import Group, Table
+from exchangeable.data.table import Table, TableColumn
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Floats
@@ -219,7 +219,7 @@ def _backward_tests(result: Result, progress: Progress) -> list[ColumnTest]:
 # ----------------------------------------------------------------------------------------------------- columns, labels
 
 
-def _feature(result: Result, group: Group, values: Floats, test: ColumnTest, alpha: float) -> FeatureEvidence:
+def _feature(result: Result, column: TableColumn, values: Floats, test: ColumnTest, alpha: float) -> FeatureEvidence:
     """Judge the test of a column at its share of alpha."""
     bets = test.first_reaching(-math.log(alpha))
     changepoint = None if bets is None or result.split is not None else test.rise_start(bets)
@@ -232,26 +232,26 @@ def _feature(result: Result, group: Group, values: Floats, test: ColumnTest, alp
         flagged=bets is not None,
         rejected_at=None if bets is None else result.start + bets,
         changepoint=changepoint,
-        difference=_difference(result.table, group, values, boundary) if bets is not None and boundary else "",
+        difference=_difference(result.table, column, values, boundary) if bets is not None and boundary else "",
     )
 
 
-def _difference(table: Table, group: Group, values: Floats, boundary: int) -> str:
+def _difference(table: Table, column: TableColumn, values: Floats, boundary: int) -> str:
     """Describe a column before and after the boundary."""
-    if group.categorical:
-        name, *shares = _largest_move(_category_names(table, group), boundary)
+    if column.categorical:
+        name, *shares = _largest_move(_category_names(table, column), boundary)
         return f"share of {format_name(name)}: {100.0 * shares[0]:.0f} % -> {100.0 * shares[1]:.0f} %"
     before, after = values[:boundary], values[boundary:]
     means = f"mean {before.mean():.4g} -> {after.mean():.4g}"
     return f"{means}, deviation {before.std():.3g} -> {after.std():.3g}"
 
 
-def _category_names(table: Table, group: Group) -> NDArray[np.str_]:
+def _category_names(table: Table, column: TableColumn) -> NDArray[np.str_]:
     """Return the category of each example, or its class."""
-    if group.start < 0:
+    if column.start < 0:
         return np.array([str(label) for label in table.y or ()])
-    names = np.array([name.removeprefix(f"{group.name}=") for name in table.features[group.start : group.stop]])
-    return np.asarray(names[table.X[:, group.start : group.stop].argmax(axis=1)])
+    names = np.array([name.removeprefix(f"{column.name}=") for name in table.features[column.start : column.stop]])
+    return np.asarray(names[table.X[:, column.start : column.stop].argmax(axis=1)])
 
 
 def _largest_move(names: NDArray[np.str_], boundary: int) -> tuple[str, float, float]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from exchangeable.analysis.explain import Explanation
-    from exchangeable.data.files import Table
+    from exchangeable.data.table import Table
 
 PLOTTED_COLUMNS = 4  # at most, in a figure
 COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
@@ -210,7 +210,7 @@ class Result:
     @property
     def features(self) -> list[str]:
         """The names of the columns that were tested, without the label."""
-        return [group.name for group in self.table.groups]
+        return [column.name for column in self.table.columns]
 
     @property
     def measure(self) -> str:

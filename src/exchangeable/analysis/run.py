@@ -22,9 +22,10 @@ from exchangeable.analysis.columns import (
 from exchangeable.analysis.result import Parts, Result, Split
 from exchangeable.bets import Adaptive, Idle
 from exchangeable.data.canonical import column_order, table_seed
-from exchangeable.data.files import Table
-from exchangeable.data.frames import Gathered, Labels, assemble, gather, join
+from exchangeable.data.frames import Examples, build_table, concatenate, read_examples
+from exchangeable.data.labels import LabelKind
 from exchangeable.data.scaling import scaled
+from exchangeable.data.table import Table
 from exchangeable.martingale import Martingale
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.monitor import Monitor
@@ -84,8 +85,8 @@ def test(
 
     Reference: Fedorova et al. (2012).
     """
-    examples = gather(data, label, categorical=categorical, drop=drop)
-    table = assemble(examples, labels=_label_kind(measure))
+    examples = read_examples(data, label, categorical=categorical, drop=drop)
+    table = build_table(examples, labels=_label_kind(measure))
     X, scaling = scaled(table, scale)
     fresh, measured = _prepare_measure(table, X, measure, [examples], max_rows)
     seed = table_seed(table) if seed is None else seed
@@ -135,13 +136,13 @@ def compare(
     labels = _label_pair(label)
     options: dict[str, Any] = {"categorical": categorical, "drop": drop}
     sets = {
-        "train": gather(train, labels[0], name="train", beside=test, **options),
-        "test": gather(test, labels[1], name="test", beside=train, **options),
+        "train": read_examples(train, labels[0], name="train", beside=test, **options),
+        "test": read_examples(test, labels[1], name="test", beside=train, **options),
     }
     names = sorted(sets, key=lambda name: -sets[name].rows)  # stable: train first if both are equally long
     first, second = (sets[name] for name in names)
     start = first.rows
-    pooled = assemble(join(first, second), labels=_label_kind(measure), name="train and test")
+    pooled = build_table(concatenate(first, second), labels=_label_kind(measure), name="train and test")
     X, scaling = scaled(pooled, scale)
     fresh, measured = _prepare_measure(pooled, X, measure, [first, second], max_rows)
     seed = table_seed(pooled) if seed is None else seed
@@ -203,7 +204,7 @@ def _test_columns(
     return run_column_tests(columns, parts.bet, share=COLUMN_SHARE, seed=seed, start=start)
 
 
-def _label_kind(measure: Measure | None) -> Labels | None:
+def _label_kind(measure: Measure | None) -> LabelKind | None:
     """Return the kind of labels that the measure needs, if any."""
     if isinstance(measure, NearestResidual):
         return "numbers"
@@ -211,7 +212,7 @@ def _label_kind(measure: Measure | None) -> Labels | None:
 
 
 def _prepare_measure(
-    table: Table, X: Floats, measure: Measure | None, sets: Sequence[Gathered], max_rows: int
+    table: Table, X: Floats, measure: Measure | None, sets: Sequence[Examples], max_rows: int
 ) -> tuple[Measure, Floats]:
     """Return a fresh measure that fits the table, and its input.
 
@@ -253,7 +254,7 @@ def _check_length(rows: int, max_rows: int) -> None:
         )
 
 
-def _scores(measure: Frozen, y: Any, sets: Sequence[Gathered]) -> Floats:
+def _scores(measure: Frozen, y: Any, sets: Sequence[Examples]) -> Floats:
     ends = np.cumsum([0, *(one.rows for one in sets)]).tolist()
     labels = [None if y is None else y[start:stop] for start, stop in pairwise(ends)]
     return np.concatenate([measure.scores(one.native, own) for one, own in zip(sets, labels, strict=True)])
@@ -268,7 +269,7 @@ def _prepare_bet(bet: Bet | None, measured: Floats, y: list[object] | Floats | N
 def _default_measure(table: Table, order: NDArray[np.intp]) -> Measure:
     """Choose a measure by the kind of labels; without labels, a single numeric column that varies gets `Value`."""
     if table.y is None:
-        numeric = {group.start for group in table.groups if not group.categorical}
+        numeric = {column.start for column in table.columns if not column.categorical}
         return Value() if len(order) == 1 and int(order[0]) in numeric else NearestDistance()
     return NearestNeighbour() if isinstance(table.y, list) else NearestResidual()
 

@@ -13,8 +13,8 @@ import numpy as np
 from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, ColumnTest
 from exchangeable.analysis.verdict import Verdict
 from exchangeable.data.canonical import constant
-from exchangeable.data.files import Table
 from exchangeable.data.scaling import WIDE, widest
+from exchangeable.data.table import Table, TableColumn
 
 if TYPE_CHECKING:
     from exchangeable.analysis.explain import Change, Explanation, FeatureEvidence
@@ -131,11 +131,11 @@ def describe_measure(measure: str) -> str:
 
 def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterator[str]:
     """Yield notes on data that is valid but often a mistake, such as row numbers as a feature, and on scaling."""
-    for group in table.groups:
-        yield from _column_notes(table, group)
+    for column in table.columns:
+        yield from _column_notes(table, column)
     if isinstance(table.y, list) and len(table.y) >= FEW and SMALL_CLASS * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
-    still = [format_name(group.name) for group in table.groups if constant(table.X[:, group.start : group.stop])]
+    still = [format_name(column.name) for column in table.columns if constant(table.X[:, column.start : column.stop])]
     if still:
         names = ", ".join(map(repr, still[:LISTED_COLUMNS])) + _more(still, LISTED_COLUMNS)
         yield (
@@ -143,7 +143,7 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterato
             if len(still) == 1
             else (f"columns {names} are constant, so they were not tested")
         )
-    if not columns_tested and len(table.groups) > MAX_AUTO_COLUMNS:
+    if not columns_tested and len(table.columns) > MAX_AUTO_COLUMNS:
         yield (
             f"there are more than {MAX_AUTO_COLUMNS} columns, so they were not tested one by one "
             "(columns 'each' tests them all)"
@@ -156,17 +156,17 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterato
         yield f"column {format_name(dominant)!r} varies more than {WIDE:g} times as much as a typical one, {remedy}"
 
 
-def _column_notes(table: Table, group: Any) -> Iterator[str]:
-    name, column = repr(format_name(group.name)), table.X[:, group.start]
-    if len(column) < FEW:
+def _column_notes(table: Table, column: TableColumn) -> Iterator[str]:
+    name, values = repr(format_name(column.name)), table.X[:, column.start]
+    if len(values) < FEW:
         return
-    categories = group.stop - group.start
-    if not group.categorical and (np.diff(column) > 0.0).all():
-        remedy = "; drop it unless this is intended" if len(table.groups) > 1 else ""
+    categories = column.stop - column.start
+    if not column.categorical and (np.diff(values) > 0.0).all():
+        remedy = "; drop it unless this is intended" if len(table.columns) > 1 else ""
         yield f"column {name} increases in every row, like a row number{remedy}"
-    if group.categorical and 2 * categories > len(column):
+    if column.categorical and 2 * categories > len(values):
         yield (
-            f"column {name} has {categories:,} different values in {len(column):,} rows, like identifiers or dates; "
+            f"column {name} has {categories:,} different values in {len(values):,} rows, like identifiers or dates; "
             "drop it unless this is intended"
         )
 

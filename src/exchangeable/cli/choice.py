@@ -14,7 +14,7 @@ from exchangeable.cli.options import ALARM, MEASURE
 from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
-    from exchangeable.data.files import Labels
+    from exchangeable.data.files import LabelKind
     from exchangeable.protocols import Alarm, Bet, Measure
     from exchangeable.pvalues import Precomputed
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Reading(NamedTuple):
     """What a measure makes of a table: the kind of labels, how many rows before it takes long, how many features."""
 
-    labels: Labels
+    labels: LabelKind
     max_rows: int = 100_000
     width: int | None = None
 

@@ -32,7 +32,7 @@ from exchangeable.cli.output import check_picture, draw, write
 from exchangeable.martingale import LN10
 
 if TYPE_CHECKING:
-    from exchangeable.data.files import Table
+    from exchangeable.data.table import Table
     from exchangeable.shift import Evidence
 
 
@@ -63,7 +63,7 @@ def shift(
 
     check_picture(plot)
     Choice(alpha=alpha, seed=seed).monitor()  # rejects invalid options before the work
-    table = tables.read(
+    table = tables.read_table(
         file,
         label=label,
         categorical=categorical or (),

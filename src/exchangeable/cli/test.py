@@ -44,7 +44,7 @@ from exchangeable.cli.walk import walk
 
 if TYPE_CHECKING:
     from exchangeable.analysis.columns import ColumnTest
-    from exchangeable.data.files import Table
+    from exchangeable.data.table import Table
 
 
 def test(
@@ -92,7 +92,7 @@ def test(
     columns = _columns(columns, choice, unasked=measure is None)
     if reading.width == 1 and categorical:
         raise Failure(f"--categorical does not go with --measure {choice.measure}: it takes a column of numbers", USAGE)
-    table = tables.read(
+    table = tables.read_table(
         file,
         label=label,
         labels=reading.labels,

@@ -21,7 +21,7 @@ MAX_CATEGORICAL = 20  # columns
 def reproduction(result: Result) -> str | None:
     """Return the command or the call that gives the same result, as far as it is known; None if names are unusual."""
     table = result.table
-    categorical = [group.name for group in table.groups if group.categorical]
+    categorical = [column.name for column in table.columns if column.categorical]
     names = [table.name, *([] if table.label is None else [table.label]), *categorical]
     if len(categorical) > MAX_CATEGORICAL or not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
         return None

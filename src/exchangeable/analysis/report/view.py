@@ -374,7 +374,7 @@ def _method(result: Result) -> list[tuple[str, str]]:
     verdict, table = result.verdict, result.table
     measure = clip(verdict.measure) + (f", {verdict.neighbours} neighbours" if (verdict.neighbours or 1) > 1 else "")
     bet = clip(verdict.bet) + ("" if verdict.epsilon is None else f", epsilon {verdict.epsilon:g}")
-    columns = f"{len(table.groups):,} columns" if len(table.groups) != 1 else "one column"
+    columns = f"{len(table.columns):,} columns" if len(table.columns) != 1 else "one column"
     bet_on = f", {len(result.path.n):,} of them bet on" if result.split is not None else ""
     scales = {"deviation": "each numeric column divided by its standard deviation over the entire table"}
     return [
