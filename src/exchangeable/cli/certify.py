@@ -34,9 +34,9 @@ def certify(
     Exit codes: 0 promise kept, 1 BROKEN, 2 wrong usage, 3 too few runs to see 1.3 times the promised rate.
     """
     from exchangeable import catalogue
-    from exchangeable.research import certificate
+    from exchangeable.research import certificate, simulated
 
-    kinds = list(certificate.DATA) if data == "all" else [data]
+    kinds = list(simulated.DATA) if data == "all" else [data]
     if bet is None:
         bet = (
             catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"
@@ -45,7 +45,7 @@ def certify(
     workers = processes or min(os.cpu_count() or 1, 8)
     with progress_bars() as progress:
         found = usage(lambda: certificate.certify_all(surveys, processes=workers, progress=progress))
-    write(json.dumps([one.record() for one in found]) if format is Format.json else _certificate_words(found))
+    write(json.dumps([one.to_dict() for one in found]) if format is Format.json else _certificate_words(found))
     if any(one.verdict == "BROKEN" for one in found):
         raise RejectedError
     if any(one.verdict == "undecided" for one in found):
