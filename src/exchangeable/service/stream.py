@@ -18,7 +18,7 @@ from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
-from exchangeable.service.stream_config import Configuration, stored
+from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -279,7 +279,7 @@ def read_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
         raise unknown_stream(name)
     row = dict(zip((column for column, *_ in cursor.description), values, strict=True))
     decoded = {column: load_json(row[column]) for column in ("state", "left_out")}
-    return {**row, **decoded, "configuration": stored(row["configuration"])}
+    return {**row, **decoded, "configuration": load_configuration(row["configuration"])}
 
 
 def count_in_bins(p: Floats) -> Integers:
