@@ -631,7 +631,8 @@ def test_told_to_stop_it_answers_first_and_leaves_snapshots(quick: Quick) -> Non
     assert "Traceback" not in quick.said()
     with database(quick) as connection:
         assert connection.execute("SELECT n FROM snapshots").fetchall() == [(3000,)]
-        assert connection.execute("SELECT n, state FROM streams").fetchone() == (3000, json.dumps(state(monitored(x))))
+        n, text = connection.execute("SELECT n, state FROM streams").fetchone()
+        assert (n, json.loads(text)) == (3000, state(monitored(x)))
     assert not Path(f"{quick.db}-wal").exists()  # all is in the one file: it may be copied
 
 
@@ -837,11 +838,11 @@ def test_a_folder_or_a_missing_folder_is_refused(tmp_path: Path, loaded: Loaded)
 def test_a_newer_database_is_refused_untouched(tmp_path: Path, loaded: Loaded) -> None:
     path = _sound(tmp_path, loaded)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
+        connection.execute(f"PRAGMA user_version = {schema.newest_version() + 1}")
     before = path.read_bytes()
     (tmp_path / "log").mkdir()
     said = refused(loaded, path, tmp_path / "log")
-    assert said.startswith(f"database must have schema version {len(schema.MIGRATIONS)} or older, got version")
+    assert said.startswith(f"database must have schema version {schema.newest_version()} or older, got version")
     assert path.read_bytes() == before
 
 
@@ -902,17 +903,7 @@ def database_in_use(folder: Path) -> str:
         server.end(signal.SIGKILL)
     with closing(sqlite3.connect(server.db)) as connection:
         lines = [*connection.iterdump(), f"PRAGMA application_id = {schema.APPLICATION};"]
-    return "\n".join([*lines, f"PRAGMA user_version = {len(schema.MIGRATIONS)};", ""])
-
-
-def tables_of(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
-    """Columns of every table, and the indices."""
-    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
-    columns = [(name, *row[1:]) for name in tables for row in connection.execute(f"PRAGMA table_xinfo({name})")]
-    return (
-        columns
-        + connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' ORDER BY 1").fetchall()
-    )
+    return "\n".join([*lines, f"PRAGMA user_version = {schema.newest_version()};", ""])
 
 
 def restored(path: Path, text: str) -> sqlite3.Connection:
@@ -952,35 +943,12 @@ def test_a_database_from_before_the_compiled_kernels_is_refused_untouched(tmp_pa
     before = path.read_bytes()
     (tmp_path / "log").mkdir()
     said = refused(loaded, path, tmp_path / "log")
-    law = f"database must have schema version {schema.OLDEST} or newer, got version 1 in {str(path)!r}"
+    law = f"database must have schema version {schema.FIRST_VERSION} or newer, got version 1 in {str(path)!r}"
     assert (
         said.strip()
         == f"{law}: it was written before exchangeable 0.2, which can export its history; start with a new database"
     )
     assert path.read_bytes() == before
-
-
-def test_the_tables_of_the_first_version_are_brought_forward(tmp_path: Path) -> None:
-    with closing(version_1(tmp_path / "old.db")) as old, closing(store.open_database(tmp_path / "new.db")) as new:
-        assert schema.migrate(old) == len(schema.MIGRATIONS)
-        assert tables_of(old) == tables_of(new)
-        assert old.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
-        texts = old.execute("SELECT name, configuration FROM streams").fetchall()
-    labels = {name: json.loads(text)["labels"] for name, text in texts}
-    assert labels["late"] == {"wait": "forever", "clock": "client", "most": 50}  # the wait was a count of these
-
-
-def test_observations_left_out_by_count_are_remembered(tmp_path: Path) -> None:
-    """The first version left out what stood first when too many waited, which lets traffic decide."""
-    with closing(version_1(tmp_path / "old.db")) as connection:
-        connection.execute("UPDATE streams SET expired = 7 WHERE name = 'late'")
-        schema.migrate(connection)
-        rows = connection.execute("SELECT name, expired, left_out, state FROM streams ORDER BY name").fetchall()
-    states = {name: (expired, json.loads(left_out), json.loads(text)) for name, expired, left_out, text in rows}
-    expired, left_out, state_ = states["late"]
-    assert (expired, left_out["expired"], left_out["crowded"]) == (7, 7, 7)
-    assert "if which 7 observations an earlier version left out, because too many waited" in state_["guarantee"]
-    assert "This holds if" not in states["value"][2]["guarantee"]
 
 
 def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -990,26 +958,25 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
         connection.execute("ALTER TABLE marks RENAME COLUMN kind TO sort")
 
     path = tmp_path / "old.db"
-    monkeypatch.setattr(schema, "OLDEST", 1)
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
     with closing(store.open_database(path)) as connection:
         connection.execute("INSERT INTO marks (stream, n, kind, time) VALUES (1, 2, 'alarm', 3.0)")
-    later = (*schema.MIGRATIONS, "ALTER TABLE marks ADD COLUMN note TEXT; CREATE TABLE more(id INTEGER) STRICT", rename)
+    later = ("ALTER TABLE marks ADD COLUMN note TEXT; CREATE TABLE more(id INTEGER) STRICT", rename)
     monkeypatch.setattr(schema, "MIGRATIONS", later)
     for _ in range(2):  # the second time there is nothing to do
         with closing(store.open_database(path)) as connection:
             assert connection.execute("SELECT stream, n, sort, note FROM marks").fetchall() == [(1, 2, "alarm", None)]
-            assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+            assert connection.execute("PRAGMA user_version").fetchone() == (schema.FIRST_VERSION + 2,)
             assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
+    with closing(store.open_database(tmp_path / "new.db")) as connection:  # a new one has all that they add
+        assert connection.execute("SELECT stream, n, sort, note FROM marks").fetchall() == []
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.FIRST_VERSION + 2,)
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "old.db"
-    monkeypatch.setattr(schema, "OLDEST", 1)
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
     store.open_database(path).close()
     before = path.read_bytes()
-    later = (*schema.MIGRATIONS, "CREATE TABLE more(id INTEGER) STRICT", "ALTER TABLE absent ADD COLUMN note TEXT")
+    later = ("CREATE TABLE more(id INTEGER) STRICT", "ALTER TABLE absent ADD COLUMN note TEXT")
     monkeypatch.setattr(schema, "MIGRATIONS", later)
     with pytest.raises(store.StoreError, match="no such table: absent"):
         store.open_database(path)
