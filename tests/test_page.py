@@ -401,7 +401,7 @@ def test_observations_left_out_are_shown_by_label(server: Server, tab: Open) -> 
     )
     seen(page, "#waiting-line", "(labels that arrived later: fraud: 1, none: 1). 1 of these had a label in time")
     seen(page, "#guarantee", "This holds if the delay of a label depends on its own example only")
-    seen(page, "#configuration", "observations wait 60 s for them on the client's clock, at most 10,000 at once")
+    seen(page, "#configuration", "observations wait 60 s by the client's clock, at most 10,000 at once")
     server.send("late", {"x": [0.0], "id": "more", "time": 250})
     server.call("POST", "/v1/streams/late/labels", {"id": "more", "never": True})
     seen(page, "#waiting-line", "1 left out, because the label will never arrive.")

@@ -21,7 +21,7 @@ def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) ->
     page.get_by_label("Name", exact=True).fill("Form Stream")
     seen(page, "#name-problem", "must start with a lowercase letter")
     page.get_by_label("Name", exact=True).fill("form stream")
-    seen(page, "#name-problem", "A name has no spaces.")
+    seen(page, "#name-problem", "A name must not contain spaces.")
     page.locator("#create").click()
     assert page.evaluate("document.activeElement.id") == "name"
     page.get_by_label("Name", exact=True).fill("form-stream")
