@@ -377,10 +377,12 @@ def test_a_stream_is_refused(spark: SparkSession) -> None:
 # ------------------------------------------------------------------ many, and processes that die
 
 
-def test_a_hundred_thousand_keys(spark: SparkSession) -> None:
-    rows = spark.range(300_000).selectExpr("id % 100000 as k", "id div 100000 as o", "hash(id) / 2147483648D as x")
+@pytest.mark.parametrize("keys", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_many_thousand_keys(spark: SparkSession, keys: int) -> None:
+    columns = (f"id % {keys} as k", f"id div {keys} as o", "hash(id) / 2147483648D as x")
+    rows = spark.range(3 * keys).selectExpr(*columns)
     found = pandas(seeded(rows, "k", "o", "x", bet=bets.CompositeJumper(), seed=1)).sort_values("k")
-    assert found.k.tolist() == list(range(100_000))
+    assert found.k.tolist() == list(range(keys))
     assert set(found.n) == {3}
     own = pandas(rows.where("k < 20"))
     parts: dict[str, Any] = {"measure": measures.Value(), "bet": bets.CompositeJumper()}
@@ -436,6 +438,8 @@ def _slow(folder: str) -> Any:
     return score
 
 
+@pytest.mark.soak  # test_spark_faults.py kills an executor too
+@pytest.mark.xdist_group("spark-faults")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find the executors in")
 def test_an_executor_that_is_killed_changes_no_number(tmp_path: Path) -> None:
     """On processes of their own."""
