@@ -409,7 +409,7 @@ def deserted(service: Service) -> bool:
     """Whether all readers have left, for a while: some may be on their way in yet."""
     end, empty = time.monotonic() + 10.0, 0
     while empty < 10 and time.monotonic() < end:
-        empty = 0 if service.app.state.events.readers else empty + 1
+        empty = 0 if service.app.state.feed.readers else empty + 1
         time.sleep(0.05)
     return empty == 10
 
