@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import late
+from exchangeable.data.events.schema import LateLabel
 from exchangeable.service.engine import Engine
-from exchangeable.service.parsing import Batch, Extras, LateLabel
+from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
 from exchangeable.service.stream_config import configuration

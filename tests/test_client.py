@@ -130,7 +130,7 @@ def test_what_is_no_observation_is_not_taken(client: Client) -> None:
     sent = client.stream("a")
 
     def check(x: Any) -> None:
-        with pytest.raises(ValueError, match="x must be a finite number or a list of them"):
+        with pytest.raises(ValueError, match="x must be a finite number or a list of finite numbers"):
             sent.extend([1.0, x, 2.0])
         assert sent.pending == 0
 
@@ -143,9 +143,9 @@ def test_other_values_that_are_refused_at_once(client: Client) -> None:
     sent = client.stream("a")
     with pytest.raises(ValueError, match="y must hold one label"):
         sent.extend([1.0], [])
-    with pytest.raises(ValueError, match="JSON"):
+    with pytest.raises(ValueError, match="y must be a text or a finite number"):
         sent.send(1.0, y=float("nan"))
-    for name in ("batch", "age", "room"):
+    for name in ("batch", "age", "capacity"):
         with pytest.raises(ValueError, match=f"{name} must"):
             client.stream("a", **{name: 0})
     with pytest.raises(ValueError, match="patience must"):
@@ -161,12 +161,12 @@ def test_a_refusal_stays_until_what_waits_is_given_up(client: Client) -> None:
     sent.extend(range(5))
     with pytest.raises(ClientError) as refused:
         sent.extend([1.0, [1.0, 2.0], *range(10)])
-    assert (refused.value.status, refused.value.code, refused.value.taken) == (422, "bad-observation", 5)
+    assert (refused.value.status, refused.value.code, refused.value.buffered) == (422, "bad-observation", 5)
     assert "line 7" in refused.value.message
     for _ in range(2):
         with pytest.raises(ClientError) as again:
             sent.send(1.0)
-        assert (again.value.message, again.value.taken) == (refused.value.message, 0)
+        assert (again.value.message, again.value.buffered) == (refused.value.message, 0)
     assert [line["x"] for line in sent.discard()] == [0, 1, 2, 3, 4, 1.0, [1.0, 2.0], 0, 1, 2]
     sent.extend([1.0, 2.0])
     assert sent.state["n"] == 2
@@ -370,8 +370,8 @@ def lossy(server: Served, seed: int = 0, odds: float = 0.0) -> Iterator[Lossy]:
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rests are short where faults are many."""
-    monkeypatch.setattr("exchangeable.client.FIRST_REST", 0.005)
-    monkeypatch.setattr("exchangeable.client.LONGEST_REST", 0.1)
+    monkeypatch.setattr("exchangeable.client.transport.FIRST_DELAY", 0.005)
+    monkeypatch.setattr("exchangeable.client.transport.LONGEST_DELAY", 0.1)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak)])
@@ -407,17 +407,17 @@ def test_a_buffer_with_an_end(tmp_path: Path) -> None:
     """Without a server the buffer fills; then send waits, and says that it did not take any more."""
     port, x = free_port(), stream(30)
     with Client(f"http://127.0.0.1:{port}", patience=0.5) as client:
-        sent = client.stream("a", batch=4, room=10)
+        sent = client.stream("a", batch=4, capacity=10)
         for value in x[:10]:
             sent.send(value)
         began = time.monotonic()
         with pytest.raises(ClientError, match="cannot be reached") as full:
             sent.send(x[10])
         assert 0.1 < time.monotonic() - began < 5.0
-        assert (full.value.status, full.value.code, full.value.taken, sent.pending) == (None, "unreachable", 0, 10)
+        assert (full.value.status, full.value.code, full.value.buffered, sent.pending) == (None, "unreachable", 0, 10)
         with pytest.raises(ClientError) as some:
             sent.extend(x[10:])
-        assert some.value.taken == 0
+        assert some.value.buffered == 0
         with process(tmp_path / "s.db", port):
             client.create("a")
             sent.extend(x[10:])
@@ -440,7 +440,7 @@ def test_a_server_that_went_back(tmp_path: Path, room: int) -> None:
     x, database = stream(120), tmp_path / "s.db"
     port = free_port()
     with Client(f"http://127.0.0.1:{port}") as client:
-        sent = client.stream("a", batch=10, room=room)
+        sent = client.stream("a", batch=10, capacity=room)
         with process(database, port):
             client.create("a")
             sent.extend(x[:50])
@@ -506,7 +506,7 @@ def test_a_server_that_is_killed(tmp_path: Path, most: int) -> None:
     try:
         with Client(f"http://127.0.0.1:{port}", timeout=10.0) as client:
             client.create("a")
-            sent = client.stream("a", batch=20, age=0.01, room=200)  # so that it waits for the server
+            sent = client.stream("a", batch=20, age=0.01, capacity=200)  # so that it waits for the server
             for start in range(0, len(x), 10):
                 sent.extend(x[start : start + 10])
                 time.sleep(0.004)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import late
 from exchangeable import LateLabels, Monitor, alarms, bets, measures, snapshot
 from exchangeable.pvalues import Precomputed
-from exchangeable.service import engine, history, store
+from exchangeable.service import history, ingest, schema, store
 from servers import FAILURES, NDJSON, PATIENCE, Caller, Reply, Server, lines
 
 Floats = NDArray[np.float64]
@@ -603,7 +603,7 @@ def test_a_restart_replays_no_more_than_between_two_snapshots(quick: Quick) -> N
                 replayed = sum(len(part.p) for part in history.replay(connection, stream, at))
             assert n == first - 1
             assert replayed == n - at
-            assert replayed < (EVERY if name != "adaptive" else max(EVERY, size // engine.BYTES_A_STEP))
+            assert replayed < (EVERY if name != "adaptive" else max(EVERY, size // ingest.SNAPSHOT_BYTES_PER_STEP))
             assert size < 1e5
             longest = max(longest, replayed)
     assert longest > EVERY / 2  # not a snapshot for each batch either
@@ -837,11 +837,11 @@ def test_a_folder_or_a_missing_folder_is_refused(tmp_path: Path, loaded: Loaded)
 def test_a_newer_database_is_refused_untouched(tmp_path: Path, loaded: Loaded) -> None:
     path = _sound(tmp_path, loaded)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {len(store.MIGRATIONS) + 1}")
+        connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
     before = path.read_bytes()
     (tmp_path / "log").mkdir()
     said = refused(loaded, path, tmp_path / "log")
-    assert said.startswith(f"database must have schema version {len(store.MIGRATIONS)} or older, got version")
+    assert said.startswith(f"database must have schema version {len(schema.MIGRATIONS)} or older, got version")
     assert path.read_bytes() == before
 
 
@@ -901,11 +901,11 @@ def database_in_use(folder: Path) -> str:
         assert post_labels(server, 0, 24).status == 200
         server.end(signal.SIGKILL)
     with closing(sqlite3.connect(server.db)) as connection:
-        lines = [*connection.iterdump(), f"PRAGMA application_id = {store.APPLICATION};"]
-    return "\n".join([*lines, f"PRAGMA user_version = {len(store.MIGRATIONS)};", ""])
+        lines = [*connection.iterdump(), f"PRAGMA application_id = {schema.APPLICATION};"]
+    return "\n".join([*lines, f"PRAGMA user_version = {len(schema.MIGRATIONS)};", ""])
 
 
-def schema(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+def tables_of(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     """Columns of every table, and the indices."""
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
     columns = [(name, *row[1:]) for name in tables for row in connection.execute(f"PRAGMA table_xinfo({name})")]
@@ -952,7 +952,7 @@ def test_a_database_from_before_the_compiled_kernels_is_refused_untouched(tmp_pa
     before = path.read_bytes()
     (tmp_path / "log").mkdir()
     said = refused(loaded, path, tmp_path / "log")
-    law = f"database must have schema version {store.OLDEST} or newer, got version 1 in {str(path)!r}"
+    law = f"database must have schema version {schema.OLDEST} or newer, got version 1 in {str(path)!r}"
     assert (
         said.strip()
         == f"{law}: it was written before exchangeable 0.2, which can export its history; start with a new database"
@@ -962,9 +962,9 @@ def test_a_database_from_before_the_compiled_kernels_is_refused_untouched(tmp_pa
 
 def test_the_tables_of_the_first_version_are_brought_forward(tmp_path: Path) -> None:
     with closing(version_1(tmp_path / "old.db")) as old, closing(store.open_database(tmp_path / "new.db")) as new:
-        assert store.migrate(old) == len(store.MIGRATIONS)
-        assert schema(old) == schema(new)
-        assert old.execute("PRAGMA user_version").fetchone() == (len(store.MIGRATIONS),)
+        assert schema.migrate(old) == len(schema.MIGRATIONS)
+        assert tables_of(old) == tables_of(new)
+        assert old.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
         texts = old.execute("SELECT name, configuration FROM streams").fetchall()
     labels = {name: json.loads(text)["labels"] for name, text in texts}
     assert labels["late"] == {"wait": "forever", "clock": "client", "most": 50}  # the wait was a count of these
@@ -974,7 +974,7 @@ def test_observations_left_out_by_count_are_remembered(tmp_path: Path) -> None:
     """The first version left out what stood first when too many waited, which lets traffic decide."""
     with closing(version_1(tmp_path / "old.db")) as connection:
         connection.execute("UPDATE streams SET expired = 7 WHERE name = 'late'")
-        store.migrate(connection)
+        schema.migrate(connection)
         rows = connection.execute("SELECT name, expired, left_out, state FROM streams ORDER BY name").fetchall()
     states = {name: (expired, json.loads(left_out), json.loads(text)) for name, expired, left_out, text in rows}
     expired, left_out, state_ = states["late"]
@@ -990,12 +990,12 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
         connection.execute("ALTER TABLE marks RENAME COLUMN kind TO sort")
 
     path = tmp_path / "old.db"
-    monkeypatch.setattr(store, "OLDEST", 1)
-    monkeypatch.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
+    monkeypatch.setattr(schema, "OLDEST", 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
     with closing(store.open_database(path)) as connection:
         connection.execute("INSERT INTO marks (stream, n, kind, time) VALUES (1, 2, 'alarm', 3.0)")
-    later = (*store.MIGRATIONS, "ALTER TABLE marks ADD COLUMN note TEXT; CREATE TABLE more(id INTEGER) STRICT", rename)
-    monkeypatch.setattr(store, "MIGRATIONS", later)
+    later = (*schema.MIGRATIONS, "ALTER TABLE marks ADD COLUMN note TEXT; CREATE TABLE more(id INTEGER) STRICT", rename)
+    monkeypatch.setattr(schema, "MIGRATIONS", later)
     for _ in range(2):  # the second time there is nothing to do
         with closing(store.open_database(path)) as connection:
             assert connection.execute("SELECT stream, n, sort, note FROM marks").fetchall() == [(1, 2, "alarm", None)]
@@ -1005,12 +1005,12 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "old.db"
-    monkeypatch.setattr(store, "OLDEST", 1)
-    monkeypatch.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
+    monkeypatch.setattr(schema, "OLDEST", 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
     store.open_database(path).close()
     before = path.read_bytes()
-    later = (*store.MIGRATIONS, "CREATE TABLE more(id INTEGER) STRICT", "ALTER TABLE absent ADD COLUMN note TEXT")
-    monkeypatch.setattr(store, "MIGRATIONS", later)
+    later = (*schema.MIGRATIONS, "CREATE TABLE more(id INTEGER) STRICT", "ALTER TABLE absent ADD COLUMN note TEXT")
+    monkeypatch.setattr(schema, "MIGRATIONS", later)
     with pytest.raises(store.StoreError, match="no such table: absent"):
         store.open_database(path)
     assert path.read_bytes() == before

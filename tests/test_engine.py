@@ -72,7 +72,7 @@ class Place:
 
     def end(self, *, gracefully: bool) -> None:
         if not gracefully:
-            self.engine._rest = lambda: None  # type: ignore[method-assign]
+            self.engine.streams.save_snapshots = lambda connection: None  # type: ignore[method-assign]
         self.engine.stop()
         self.store.close()
 

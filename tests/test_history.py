@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 import time
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 
 from contracts import settled
 from exchangeable.service import history
-from exchangeable.service.history import Points, Tail
+from exchangeable.service.history import Points, Tail, rollups, rows
+from exchangeable.service.history.points import bucket_width
 
 Floats = NDArray[np.float64]
 TABLES = """
@@ -36,8 +36,8 @@ SIZES = st.lists(st.one_of(st.integers(1, 3), st.integers(1, 40), st.just(300)),
 @contextmanager
 def small() -> Iterator[None]:
     """Blocks of 8, 32, 128 and 512 steps, and small rows of fewer than 4: all levels within a few hundred steps."""
-    sizes: dict[str, Any] = {"BLOCK": 8, "FACTOR": 4, "SIZES": (8, 32, 128, 512), "SMALL": 4}
-    with mock.patch.multiple(history, **sizes):
+    sizes: dict[str, Any] = {"BLOCK": 8, "FACTOR": 4, "SIZES": (8, 32, 128, 512)}
+    with mock.patch.multiple(rollups, **sizes), mock.patch.object(rows, "SMALL", 4):
         yield
 
 
@@ -74,9 +74,9 @@ class Stored:
             self.tail,
             p,
             log10,
-            x=x.tobytes(),
+            x=x,
             seq=None if start == n + 1 else seq,
-            extra=None if extra is None else json.dumps(extra),
+            extra=extra,
         )
         self.p += p
         self.log10 += list(log10)
@@ -132,10 +132,10 @@ def is_true(points: Points, stored: Stored, start: int, stop: int) -> None:
 # ------------------------------------------------------------------ roll-ups
 
 
-def rollups(log10: list[float]) -> list[tuple[Any, ...]]:
+def rollups_of(log10: list[float]) -> list[tuple[Any, ...]]:
     """By definition, of every block that is complete."""
     rows = []
-    for level, size in enumerate(history.SIZES):
+    for level, size in enumerate(rollups.SIZES):
         for first in range(1, len(log10) - size + 2, size):
             steps = range(first, first + size)
             low, high = min(steps, key=lambda n: log10[n - 1]), max(steps, key=lambda n: log10[n - 1])
@@ -157,13 +157,13 @@ def test_rollups_of_every_level_by_definition(batches: list[list[float]]) -> Non
         stored = Stored(connection)
         for batch in batches:
             stored.append(batch)
-        assert kept_rollups(stored) == rollups(stored.log10)
+        assert kept_rollups(stored) == rollups_of(stored.log10)
 
 
 def test_rollups_of_the_real_sizes() -> None:
     with database() as connection:
         stored = filled(connection, [1, 1022, 1, 1, 5000, 10_000, 300, 20_000, 40_000])
-        assert kept_rollups(stored) == rollups(stored.log10)
+        assert kept_rollups(stored) == rollups_of(stored.log10)
         assert sum(level == 1 for level, *_ in kept_rollups(stored)) == 2
 
 
@@ -205,13 +205,13 @@ def test_thinned_by_definition(batches: list[list[float]], data: st.DataObject) 
 @given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(4, 5000))
 def test_the_width_is_the_least_of_whole_rollups_that_fits(start: int, length: int, max_points: int) -> None:
     stop, buckets = start + length, (max_points - 2) // 2
-    width = history._width(start, stop, buckets)
+    width = bucket_width(start, stop, buckets)
 
     def count(width: int) -> int:
         return (stop - 1) // width - (start - 1) // width + 1
 
     def unit(width: int) -> int:
-        return max((size for size in history.SIZES if size <= width), default=1)
+        return max((size for size in rollups.SIZES if size <= width), default=1)
 
     assert width % unit(width) == 0
     assert count(width) <= buckets
@@ -260,7 +260,7 @@ def test_a_reset_in_the_middle_is_a_step_like_any_other() -> None:
         stored = Stored(connection)
         stored.append([float(i) for i in range(70)])
         stored.append([0.1 * i for i in range(70)])
-        assert kept_rollups(stored) == rollups(stored.log10)
+        assert kept_rollups(stored) == rollups_of(stored.log10)
         assert stored.read(1, 140, 20).n.tolist() == thinned(stored.log10, 1, 140, stored.read(1, 140, 20).width)
 
 
@@ -284,7 +284,7 @@ def test_streams_do_not_mix() -> None:
             two.append(walk(i % 7 + 1, -i % 97))
         for stored in (one, two):
             total = len(stored.p)
-            assert kept_rollups(stored) == rollups(stored.log10)
+            assert kept_rollups(stored) == rollups_of(stored.log10)
             assert stored.read(1, total, 10**6).log10.tolist() == stored.log10
             assert np.concatenate([part.x[:, 0] for part in history.replay(connection, stored.stream, 0)]).tolist() == [
                 x for (x,) in stored.x
@@ -306,7 +306,7 @@ def test_steps_in_memory_are_thinned_alike(values: list[float], first: int, max_
 
 
 def same_tail(a: Tail, b: Tail) -> None:
-    held = a.n % history.BLOCK
+    held = a.n % rollups.BLOCK
     assert (a.n, a.rows, a.steps) == (b.n, b.rows, b.steps)
     assert a.width == b.width or not a.rows
     assert a.block[:held].tolist() == b.block[:held].tolist()
@@ -346,7 +346,7 @@ def test_a_failed_transaction_leaves_the_tail_right(before: list[int], lost: lis
         vars(stored).update(memory, tail=tail)
         for i, size in enumerate(after):
             stored.append(walk(size, 2000 + i))
-        assert kept_rollups(stored) == rollups(stored.log10)
+        assert kept_rollups(stored) == rollups_of(stored.log10)
         assert stored.read(1, len(stored.p), 10**6).log10.tolist() == stored.log10
         same_tail(Tail.load(connection, 1, stored.tail.n), stored.tail)
 
@@ -354,7 +354,7 @@ def test_a_failed_transaction_leaves_the_tail_right(before: list[int], lost: lis
 def test_nothing_is_stored_for_no_steps() -> None:
     with database() as connection:
         stored = filled(connection, [3])
-        assert history.append(connection, 1, stored.tail, [], [], x=b"") is stored.tail
+        assert history.append(connection, 1, stored.tail, [], [], x=np.empty((0, 1))) is stored.tail
         assert stored.rows() == [(1, 3)]
 
 
@@ -528,7 +528,7 @@ def test_pruned_history_tells_the_truth_and_goes_on(sizes: list[int], data: st.D
         if start == 1 and stop == total:  # no low or high is lost for the whole
             assert points.log10.min() == min(stored.log10)
             assert points.log10.max() == max(stored.log10)
-        expected = [row for row in rollups(stored.log10) if row[0] > 0 or row[1] >= lowest]
+        expected = [row for row in rollups_of(stored.log10) if row[0] > 0 or row[1] >= lowest]
         assert kept_rollups(stored) == expected
         assert without_nulls(replayed(stored, kept - 1)) == without_nulls(remembered(stored, kept - 1))
 
@@ -571,7 +571,7 @@ def test_an_exactly_full_block_may_be_pruned_but_the_newest_row_stays() -> None:
         assert history.prune(connection, 1, 10**9, 10**9) == 513
         assert history.prune(connection, 2, 10**9, 10**9) == 1
         stored.append(walk(1024))
-        assert kept_rollups(stored) == rollups(stored.log10)
+        assert kept_rollups(stored) == rollups_of(stored.log10)
 
 
 # ------------------------------------------------------------------ speed, as ratios
@@ -586,7 +586,7 @@ def long() -> Iterator[sqlite3.Connection]:
             tail, values = Tail(), walk(steps)
             for start in range(0, steps, 10_000):
                 part = values[start : start + 10_000]
-                tail = history.append(connection, stream, tail, part, part, x=b"")
+                tail = history.append(connection, stream, tail, part, part, x=np.empty((len(part), 0)))
         connection.execute("COMMIT")
         yield connection
 
@@ -616,7 +616,7 @@ def test_work_does_not_grow_with_the_length(long: sqlite3.Connection, max_points
     """At most FACTOR roll-ups meet in a bucket, whatever the length: each takes about ten instructions."""
     for start, stop in ((1, 10_000_000), (3_000_000, 9_000_000), (1, 2_000_000), (9_990_000, 10_000_000)):
         work = instructions(long, lambda a=start, b=stop: history.read(long, 1, a, b, max_points))  # type: ignore[misc]
-        assert 100 * work <= 15 * (max_points / 2 * history.FACTOR + 4 * history.FACTOR) + 20_000
+        assert 100 * work <= 15 * (max_points / 2 * rollups.FACTOR + 4 * rollups.FACTOR) + 20_000
 
 
 def test_batches_cost_little_for_each_step(long: sqlite3.Connection) -> None:
@@ -628,7 +628,7 @@ def test_batches_cost_little_for_each_step(long: sqlite3.Connection) -> None:
         long.execute("BEGIN")
         start = time.perf_counter()
         for i in range(1000):
-            tail = history.append(long, stream, tail, values[i : i + 1], values[i : i + 1], x=b"")
+            tail = history.append(long, stream, tail, values[i : i + 1], values[i : i + 1], x=np.empty((1, 0)))
         spent = time.perf_counter() - start
         long.execute("ROLLBACK")
         return spent
@@ -637,7 +637,7 @@ def test_batches_cost_little_for_each_step(long: sqlite3.Connection) -> None:
         tail = Tail.load(long, 1, 10_000_000)
         long.execute("BEGIN")
         start = time.perf_counter()
-        history.append(long, 1, tail, values, values, x=b"")
+        history.append(long, 1, tail, values, values, x=np.empty((1000, 0)))
         spent = time.perf_counter() - start
         long.execute("ROLLBACK")
         return spent

@@ -19,8 +19,8 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from exchangeable.service.alerts import Details, Webhook, due, enqueue, failed
-from exchangeable.service.metrics import LIMIT, REASONS, Fleet, Metrics, Stream, rows
+from exchangeable.service.alerts import Details, Webhook, due, enqueue, mark_failed
+from exchangeable.service.metrics import LIMIT, REASONS, DatabaseStatus, Metrics, StreamStatus, read_status
 from exchangeable.service.store import StoreError, open_database
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -53,13 +53,13 @@ PROMISED = {
     "process_resident_memory_bytes": "gauge",
     "process_cpu_seconds_total": "counter",
 }
-QUIET = Stream("quiet", 0.0, 0.0, 0, 0, 0, 0, 0, None)
-LOUD = Stream("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, '{"fraud":3}')
-BANKRUPT = Stream("bankrupt", -math.inf, 0.5, 0, 12, 0, 0, 0, 1_600_000_000.0)
+QUIET = StreamStatus("quiet", 0.0, 0.0, 0, 0, 0, 0, 0, None)
+LOUD = StreamStatus("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, '{"fraud":3}')
+BANKRUPT = StreamStatus("bankrupt", -math.inf, 0.5, 0, 12, 0, 0, 0, 1_600_000_000.0)
 
 
-def metrics_of(*streams: Stream, total: int | None = None, pending: int = 0, dead: int = 0) -> Metrics:
-    fleet = Fleet(list(streams), len(streams) if total is None else total, pending, dead)
+def metrics_of(*streams: StreamStatus, total: int | None = None, pending: int = 0, dead: int = 0) -> Metrics:
+    fleet = DatabaseStatus(list(streams), len(streams) if total is None else total, pending, dead)
     return Metrics(lambda: fleet, queue=lambda: (20_000, 3), database_bytes=lambda: 4_096)
 
 
@@ -149,7 +149,7 @@ def test_a_registry_of_its_own() -> None:
 
 
 def test_nothing_is_read_before_the_scrape() -> None:
-    def read() -> Fleet:
+    def read() -> DatabaseStatus:
         raise AssertionError("not yet")
 
     Metrics(read)
@@ -157,7 +157,7 @@ def test_nothing_is_read_before_the_scrape() -> None:
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), StoreError("the database is closed")])
 def test_the_rest_is_told_when_the_database_cannot_be_read(error: Exception) -> None:
-    def read() -> Fleet:
+    def read() -> DatabaseStatus:
         raise error
 
     metrics = Metrics(read)
@@ -203,7 +203,7 @@ def insert(database: sqlite3.Connection, name: str, **columns: Any) -> None:
     database.execute(f"INSERT INTO streams ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
-def test_rows(database: sqlite3.Connection) -> None:
+def test_the_status_of_a_database(database: sqlite3.Connection) -> None:
     insert(database, "quiet")
     insert(
         database, "loud", log10=2.5, log10_max=3.25, alarm=1, observations=1_000, duplicates=7, alarms=2, waiting=3,
@@ -212,26 +212,26 @@ def test_rows(database: sqlite3.Connection) -> None:
     insert(database, "bankrupt", log10=-math.inf, log10_max=0.5, observations=12, observed_at=1_600_000_000.0)
     webhooks = [Webhook(name, "http://example.org/") for name in ("one", "two", "three")]
     enqueue(database, webhooks, "loud", "firing", Details("ville", "", 1, 0, 2.5), 0.0)
-    failed(database, due(database)[0].id, "no", dead=True)
-    assert rows(database) == Fleet([LOUD, BANKRUPT, QUIET], total=3, pending=2, dead=1)
+    mark_failed(database, due(database)[0].id, "no", dead=True)
+    assert read_status(database) == DatabaseStatus([LOUD, BANKRUPT, QUIET], total=3, pending=2, dead=1)
 
 
 def test_streams_beyond_the_limit_are_counted_and_none_with_an_alarm_is_left_out(database: sqlite3.Connection) -> None:
     for i in range(20):
         insert(database, f"s{i:02}", alarm=int(i >= 17))
-    fleet = rows(database, limit=5)
+    fleet = read_status(database, limit=5)
     assert [stream.name for stream in fleet.streams] == ["s17", "s18", "s19", "s00", "s01"]
     assert value(Metrics(lambda: fleet), "streams_left_out") == 15
 
 
 def test_empty_database(database: sqlite3.Connection) -> None:
-    assert rows(database) == Fleet([], 0, 0, 0)
+    assert read_status(database) == DatabaseStatus([], 0, 0, 0)
 
 
 def test_a_full_scrape_takes_no_time(database: sqlite3.Connection) -> None:
     for i in range(2 * LIMIT):
         insert(database, f"s{i}", observed_at=1.7e9, log10=0.123456789)
-    metrics = Metrics(lambda: rows(database))
+    metrics = Metrics(lambda: read_status(database))
     start = time.perf_counter()
     text = metrics.text()
     assert time.perf_counter() - start < 5.0  # a tenth of this on an idle machine

@@ -386,7 +386,7 @@ def test_a_label_or_an_id_must_come_and_ids_that_wait_must_differ(server: Served
     reply = server.send("a", [{"seq": 1, "x": [1.0]}])
     assert (reply.status_code, "y must be given" in reply.json()["message"]) == (422, True)
     reply = server.send("a", [{"seq": 1, "x": [1.0], "id": "i"}, {"seq": 2, "x": [1.0], "id": "i"}])
-    assert (reply.status_code, "id must be unlike those before" in reply.json()["message"]) == (422, True)
+    assert (reply.status_code, "id must be new in stream" in reply.json()["message"]) == (422, True)
     assert server.show("a")["next_seq"] == 1
     server.create("b")
     assert server.label("b", [{"id": "i", "y": 1}]).status_code == 409

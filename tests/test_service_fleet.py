@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
 from exchangeable import bets
-from exchangeable.service import store
+from exchangeable.service import schema
 from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.run import Refused, serve
 from exchangeable.service.server_config import Retention, Settings
@@ -249,7 +249,7 @@ def test_streams_of_an_older_release_join_in_the_order_of_creation(tmp_path: Pat
         connection.executescript(VERSION_1.read_text("utf-8"))
         connection.execute("DELETE FROM streams WHERE id = ?", (deleted,))
         names = connection.execute("SELECT id, name FROM streams ORDER BY created").fetchall()
-        store.migrate(connection)
+        schema.migrate(connection)
         assert connection.execute("SELECT joined, name FROM fleet ORDER BY joined").fetchall() == names
     with served(path) as server:
         reply = look(server)

@@ -317,7 +317,7 @@ def test_a_label_that_never_comes(server: Served) -> None:
         ({"id": "a"}, "either y or never: true must be given, not both"),
         ({"id": "a", "never": False}, "either y or never: true must be given, not both"),
         ({"id": "a", "never": True, "y": 1}, "either y or never: true must be given, not both"),
-        ({"id": "a", "never": True, "time": 1}, "time must be left out if the label never comes"),
+        ({"id": "a", "never": True, "time": 1}, "time must be left out if the label will never arrive"),
         ({"id": "a", "never": "yes"}, "never must be true or false"),
         ({"id": "a", "y": 1, "time": []}, "time must be a text or a finite number"),
     ],

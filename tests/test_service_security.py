@@ -1036,7 +1036,7 @@ def test_an_accident_within_is_a_number_and_nothing_changes(
         raise RuntimeError(secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr(service.app.state.engine, "_observe", fall)
+        patch.setattr(service.app.state.engine.ingest, "observe", fall)
         reply = service.observe("accident", b'{"seq": 1, "x": 1}')
     assert (reply.status, reply.json()["error"]) == (500, "internal")
     assert reply.json()["incident"] in caplog.text
@@ -1062,7 +1062,7 @@ def test_an_accident_between_requests_does_not_end_the_service(tmp_path: Path, m
     with running(tmp_path) as service:
         service.stream("accident")
         with monkeypatch.context() as patch:
-            patch.setattr(service.app.state.engine, "_shed", fall)
+            patch.setattr(service.app.state.engine.streams, "evict", fall)
             future = service.app.state.engine.reset("accident")
             with pytest.raises((RuntimeError, Problem)):
                 future.result(timeout=3.0)

@@ -18,14 +18,16 @@ from starlette.exceptions import HTTPException
 from exchangeable.service import routes
 from exchangeable.service.access import Access
 from exchangeable.service.alerts import Sender
-from exchangeable.service.engine import Engine, Steps, storage
+from exchangeable.service.announcements import StreamEvent
+from exchangeable.service.engine import Engine
 from exchangeable.service.events import Feed
-from exchangeable.service.metrics import Fleet, Metrics, rows
+from exchangeable.service.metrics import DatabaseStatus, Metrics, read_status
 from exchangeable.service.middleware import Doors
 from exchangeable.service.page import PageFile, page_files
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store, StoreError
+from exchangeable.service.writer import storage_problem
 
 T = TypeVar("T")
 ABOUT = """Is this data still exchangeable (i.i.d.)? Send observations in order; the evidence against it rises, or not.
@@ -60,7 +62,7 @@ def application(store: Store, settings: Settings | None = None, *, loopback: boo
             app.add_api_route(path, _file(file), methods=["GET", "HEAD"], include_in_schema=False)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.add_middleware(Doors, settings=settings, refused=state.metrics.refused)
+    app.add_middleware(Doors, settings=settings, refused=state.metrics.count_rejected)
     return app
 
 
@@ -77,7 +79,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(state.engine.stop)
 
 
-def _tell(app: FastAPI, news: list[Steps], alerted: bool) -> None:
+def _tell(app: FastAPI, news: list[StreamEvent], alerted: bool) -> None:
     """What a commit brought: to the readers of events, and to the sender of alerts."""
     app.state.feed.publish(news)
     if alerted:
@@ -85,9 +87,9 @@ def _tell(app: FastAPI, news: list[Steps], alerted: bool) -> None:
 
 
 def _metrics(store: Store, engine: Engine) -> Metrics:
-    def read() -> Fleet:
+    def read() -> DatabaseStatus:
         with store.read() as connection:
-            return rows(connection)
+            return read_status(connection)
 
     return Metrics(read, queue=lambda: (engine.queued_rows, engine.queued_requests), database_bytes=store.bytes)
 
@@ -131,7 +133,7 @@ def _operation(route: APIRoute) -> str:
 
 def refusal(request: Request, problem: Problem) -> Response:
     """A problem as a response; it is counted."""
-    request.app.state.metrics.refused(problem.code)
+    request.app.state.metrics.count_rejected(problem.code)
     response = routes.reply(problem.body, problem.status)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -167,7 +169,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _storage(request: Request, error: Exception) -> Response:
     assert isinstance(error, sqlite3.Error)  # noqa: S101
-    return refusal(request, storage(error))
+    return refusal(request, storage_problem(error))
 
 
 async def _closed(request: Request, error: Exception) -> Response:

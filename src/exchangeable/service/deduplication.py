@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from functools import partial
 from itertools import groupby
@@ -15,13 +14,14 @@ from exchangeable.protocols import Floats
 from exchangeable.service import history
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
-from exchangeable.service.stream import Live
+from exchangeable.service.schema import load_json
+from exchangeable.service.stream import LiveStream
 
 
 class Deduplicator:
     """Splits the observations of a stream into new ones and repeats of those that were accepted before."""
 
-    def __init__(self, connection: sqlite3.Connection, live: Live) -> None:
+    def __init__(self, connection: sqlite3.Connection, live: LiveStream) -> None:
         self.connection = connection
         self.live = live
 
@@ -69,7 +69,7 @@ class Deduplicator:
             " UNION ALL SELECT seq, body FROM expired WHERE stream = ? AND seq BETWEEN ? AND ?",
             between + between,
         )
-        return [(seq, json.loads(body)) for seq, body in rows]
+        return [(seq, load_json(body)) for seq, body in rows]
 
     def _gap(self, seq: int, expected: int) -> Problem:
         message = f"seq must be {expected}, the next of stream {self.live.name!r}, got {seq}"

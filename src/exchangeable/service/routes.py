@@ -15,11 +15,18 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from exchangeable.service import alerts, events, fleet, history, parsing, schemas, stream
+from exchangeable.data.events.schema import LateLabel, Observation, json_schema
+from exchangeable.service import alerts, events, fleet, history, parsing, schemas
 from exchangeable.service.access import allow
 from exchangeable.service.problems import Problem
-from exchangeable.service.stream import SAID, moment, summary, unknown
 from exchangeable.service.stream_config import NAME, Configuration, configuration
+from exchangeable.service.stream_summary import (
+    SUMMARY_COLUMNS,
+    describe_stream,
+    format_time,
+    summarize_row,
+    unknown_stream,
+)
 
 router: APIRouter = APIRouter()
 Name = Annotated[str, Path(pattern=NAME, description="1 to 64 of a-z, 0-9, '.', '_', '-'")]
@@ -92,7 +99,7 @@ async def create(request: Request, name: Name) -> Response:
 @router.get("/v1/streams/{name}", dependencies=READ, responses=said(schemas.Stream), tags=["streams"])
 async def show(request: Request, name: Name) -> Response:
     """A stream: its configuration and where it stands."""
-    return reply(await looked(request, lambda connection: stream.stream(connection, name)))
+    return reply(await looked(request, lambda connection: describe_stream(connection, name)))
 
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=REFUSALS, tags=["streams"])
@@ -116,7 +123,7 @@ async def streams(
     def page(connection: sqlite3.Connection) -> dict[str, Any]:
         by = "alarm DESC, log10 DESC, name" if order == "alarm" else "name"
         rows = connection.execute(
-            f"SELECT id, {SAID} FROM streams WHERE instr(name, ?) > 0 ORDER BY {by} LIMIT ? OFFSET ?",  # noqa: S608
+            f"SELECT id, {SUMMARY_COLUMNS} FROM streams WHERE instr(name, ?) > 0 ORDER BY {by} LIMIT ? OFFSET ?",  # noqa: S608
             (q, limit, offset),
         ).fetchall()
         total = connection.execute("SELECT count(*) FROM streams WHERE instr(name, ?) > 0", (q,)).fetchone()[0]
@@ -127,19 +134,21 @@ async def streams(
 
 
 def _sparked(connection: sqlite3.Connection, row: tuple[Any, ...], spark: int) -> dict[str, Any]:
-    stream = summary(row[1:])
+    stream = summarize_row(row[1:])
     if spark:
-        points = history.read(connection, row[0], stream["since"] + 1, stream["state"]["n"], max(spark, history.LEAST))
-        stream["spark"] = {key: values for key, values in events.columns(points).items() if key != "p"}
+        points = history.read(
+            connection, row[0], stream["since"] + 1, stream["state"]["n"], max(spark, history.MIN_POINTS)
+        )
+        stream["spark"] = {key: values for key, values in events.point_columns(points).items() if key != "p"}
     return stream
 
 
 def _row(connection: sqlite3.Connection, name: str) -> tuple[Any, ...]:
     """The stream's id, its configuration, and what is said of it."""
-    query = f"SELECT id, configuration, {SAID} FROM streams WHERE name = ?"  # noqa: S608
+    query = f"SELECT id, configuration, {SUMMARY_COLUMNS} FROM streams WHERE name = ?"  # noqa: S608
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
-        raise unknown(name)
+        raise unknown_stream(name)
     return tuple(row)
 
 
@@ -174,33 +183,6 @@ def _lines(one: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-NUMBER: dict[str, Any] = {"type": "number"}
-TEXT: dict[str, Any] = {"type": "string", "maxLength": 256}
-OBSERVATION: dict[str, Any] = {
-    "type": "object",
-    "required": ["seq", "x"],
-    "additionalProperties": False,
-    "properties": {
-        "seq": {"type": "integer", "minimum": 1, "maximum": parsing.LAST_SEQ},
-        "x": {"anyOf": [NUMBER, {"type": "array", "items": NUMBER, "minItems": 1}]},
-        "y": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-        "id": {"anyOf": [{**TEXT, "minLength": 1}, {"type": "null"}]},
-        "time": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-    },
-}
-LABEL: dict[str, Any] = {
-    "type": "object",
-    "required": ["id"],
-    "additionalProperties": False,
-    "properties": {
-        "id": {**TEXT, "minLength": 1},
-        "y": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-        "time": {"anyOf": [TEXT, NUMBER, {"type": "null"}]},
-        "never": {"type": "boolean", "default": False},
-    },
-}
-
-
 def _many(request: Request) -> bool:
     """Whether the body has many lines, by its media type."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -223,7 +205,7 @@ async def _ingest(request: Request, take: Callable[[bytes, bool], Awaitable[dict
     "/v1/streams/{name}/observations",
     dependencies=INGEST,
     responses=said(schemas.Taken),
-    openapi_extra=_lines(OBSERVATION),
+    openapi_extra=_lines(json_schema(Observation)),
     tags=["observations"],
 )
 async def observe(request: Request, name: Name) -> Response:
@@ -247,7 +229,7 @@ async def observe(request: Request, name: Name) -> Response:
     "/v1/streams/{name}/labels",
     dependencies=INGEST,
     responses=said(schemas.Labelled),
-    openapi_extra=_lines(LABEL),
+    openapi_extra=_lines(json_schema(LateLabel)),
     tags=["observations"],
 )
 async def label(request: Request, name: Name) -> Response:
@@ -276,7 +258,7 @@ async def waiting(request: Request, name: Name, offset: Offset = 0, limit: Limit
             "SELECT seq, id, y IS NOT NULL FROM waiting WHERE stream = ? ORDER BY seq LIMIT ? OFFSET ?",
             (row[0], limit, offset),
         )
-        stream = summary(row[2:])
+        stream = summarize_row(row[2:])
         return {
             "waiting": [{"seq": seq, "id": id_, "labelled": bool(labelled)} for seq, id_, labelled in rows],
             "total": stream["waiting"],
@@ -297,7 +279,7 @@ async def past(
     name: Name,
     start: Annotated[int, Query(alias="from", ge=1, le=2**62)] = 1,
     to: Annotated[int, Query(ge=1, le=2**62)] = 2**62,
-    max_points: Annotated[int, Query(ge=history.LEAST, le=10_000)] = 1000,
+    max_points: Annotated[int, Query(ge=history.MIN_POINTS, le=10_000)] = 1000,
 ) -> Response:
     """The capital from one step to another, thinned to ``max_points`` keeping lows and highs."""
 
@@ -310,11 +292,11 @@ async def past(
             (row[0], start - 1, to, LATEST_MARKS),
         ).fetchall()
         return {
-            **events.columns(points),
+            **events.point_columns(points),
             "exact": points.exact,
-            "stop": summary(row[2:])["state"]["n"],
+            "stop": summarize_row(row[2:])["state"]["n"],
             "marks": [
-                {"n": n, "kind": kind, "changepoint": changepoint, "time": moment(time)}
+                {"n": n, "kind": kind, "changepoint": changepoint, "time": format_time(time)}
                 for n, kind, changepoint, time in reversed(marks)
             ],
         }
@@ -338,7 +320,7 @@ def _streaming(lines: Any) -> StreamingResponse:
     return StreamingResponse(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-def _watch(request: Request) -> events.Watch:
+def _watch(request: Request) -> events.CheckAccess:
     """Asked with every heartbeat: a token may have been revoked."""
     access, shown = request.app.state.access, request.headers.getlist("authorization")
     return lambda: access.check(shown, "read")
@@ -353,24 +335,26 @@ async def stream_events(request: Request, name: Name) -> Response:
     async def look(after: int | None) -> tuple[dict[str, Any], history.Points | None]:
         def work(connection: sqlite3.Connection) -> tuple[dict[str, Any], history.Points | None]:
             row = _row(connection, name)
-            points = None if after is None else history.read(connection, row[0], after + 1, 2**62, events.RESUMED)
-            return summary(row[2:]), points
+            points = (
+                None if after is None else history.read(connection, row[0], after + 1, 2**62, events.MAX_RESUMED_POINTS)
+            )
+            return summarize_row(row[2:]), points
 
         return await looked(request, work)
 
     await look(None)  # a stream that is not there is told so before the events begin
-    reader = events.Reader(name)
+    reader = events.StreamReader(name)
     hub: events.Feed = request.app.state.feed
     hub.join(reader)
-    return _streaming(events.of_stream(hub, reader, last, look, _watch(request)))
+    return _streaming(events.stream_events(hub, reader, last, look, _watch(request)))
 
 
 @router.get("/v1/events", dependencies=READ, responses=EVENTS, tags=["looking"])
 async def all_events(request: Request) -> Response:
     """What happens in all streams, at most twice a second."""
-    reader, hub = events.Overlooker(), request.app.state.feed
+    reader, hub = events.AllStreamsReader(), request.app.state.feed
     hub.join(reader)
-    return _streaming(events.of_all(hub, reader, _watch(request)))
+    return _streaming(events.all_events(hub, reader, _watch(request)))
 
 
 @router.get("/v1/fleet", dependencies=READ, responses=said(schemas.Fleet), tags=["looking"])
@@ -385,7 +369,7 @@ async def all_together(
     Deleted streams keep their place, and the test count of a reused name continues.
     """
     size = request.app.state.settings.fleet_size
-    return reply(await looked(request, lambda connection: fleet.changed(connection, alpha, method, size)))
+    return reply(await looked(request, lambda connection: fleet.report(connection, alpha, method, size)))
 
 
 # ------------------------------------------------------------------ operation

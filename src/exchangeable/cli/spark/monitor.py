@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exchangeable.cli.choice import Choice
-from exchangeable.cli.failures import USAGE, Failure
-from exchangeable.cli.notes import note
+from exchangeable.cli.errors import USAGE, CommandError
+from exchangeable.cli.monitor_options import MonitorOptions
 from exchangeable.cli.options import (
-    ALARM,
-    HOW,
-    RESULT,
-    AfterAlarm,
+    DEFAULT_ALARM,
+    RESULT_PANEL,
+    TEST_PANEL,
     Alarm,
     Alpha,
     BetName,
     Epsilon,
     Format,
+    FormatOption,
     OnAlarm,
+    OnAlarmOption,
     Period,
-    Printed,
-    listed,
+    join_names,
 )
-from exchangeable.cli.scores import reference_scores, uncatalogued
+from exchangeable.cli.output import print_notes
+from exchangeable.cli.scores import read_reference, score_measure
 from exchangeable.cli.spark.options import (
     CLUSTER,
     INPUT,
@@ -69,7 +69,7 @@ def monitor(
     features: Annotated[
         str, typer.Option(metavar="A", help="Column of numbers, or of p-values.", rich_help_panel=INPUT)
     ],
-    output: Annotated[str, typer.Option(help="Folder for the rows, in Parquet.", rich_help_panel=RESULT)],
+    output: Annotated[str, typer.Option(help="Folder for the rows, in Parquet.", rich_help_panel=RESULT_PANEL)],
     checkpoint: Annotated[
         str, typer.Option(help="Folder for Spark's checkpoint: what a restart goes on from.", rich_help_panel=CLUSTER)
     ],
@@ -94,39 +94,41 @@ def monitor(
         typer.Option(
             metavar="NAME",
             help="value, frozen (scores between quantiles of --reference), p-values (brought along).",
-            rich_help_panel=HOW,
+            rich_help_panel=TEST_PANEL,
         ),
     ] = VALUE,
     reference: Annotated[
-        Path | None, typer.Option(help="Of frozen: a file of scores, one in a line.", rich_help_panel=HOW)
+        Path | None, typer.Option(help="Of frozen: a file of scores, one in a line.", rich_help_panel=TEST_PANEL)
     ] = None,
-    bins: Annotated[int | None, typer.Option(min=2, help=f"Of frozen: default {BINS}.", rich_help_panel=HOW)] = None,
+    bins: Annotated[
+        int | None, typer.Option(min=2, help=f"Of frozen: default {BINS}.", rich_help_panel=TEST_PANEL)
+    ] = None,
     bet: Annotated[
         BetName | None,
         typer.Option(
             metavar="NAME",
-            help=f"How to bet on the p-values: {listed(BetName)}. Default: watchful with the alarms cusum and "
+            help=f"How to bet on the p-values: {join_names(BetName)}. Default: watchful with the alarms cusum and "
             "shiryaev-roberts, composite-jumper with the others. A stream keeps 0.3 kB with composite-jumper, 2.5 with "
             "watchful, 73 with adaptive.",
-            rich_help_panel=HOW,
+            rich_help_panel=TEST_PANEL,
         ),
     ] = None,
     epsilon: Epsilon = None,
-    alarm: Alarm = ALARM,
+    alarm: Alarm = DEFAULT_ALARM,
     alpha: Alpha = None,
     period: Period = None,
-    on_alarm: AfterAlarm = OnAlarm.latch,
+    on_alarm: OnAlarmOption = OnAlarm.latch,
     seed: Annotated[
         int | None,
         typer.Option(
             help="Seed for random tie-breaking. Default: the one stored in the checkpoint, which is drawn at random at "
             "the first start.",
-            rich_help_panel=HOW,
+            rich_help_panel=TEST_PANEL,
         ),
     ] = None,
     rate: Rate = 0.05,
     streams: Streams = None,
-    format: Printed = Format.text,  # noqa: A002
+    format: FormatOption = Format.text,  # noqa: A002
     buckets: Annotated[
         int, typer.Option(min=1, help="That keys are kept in; fixed for a checkpoint.", rich_help_panel=CLUSTER)
     ] = 128,
@@ -147,13 +149,15 @@ def monitor(
     the exit code is 1 if some stream has changed, by e-BH on the highest evidence, which is valid whenever you look.
     If new keys may appear between looks, fix their number in advance (--streams).
     """
-    choice = Choice(measure.value, None, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
-    scores = reference_scores(choice, reference, bins)
-    recipe = parts(choice.monitor(uncatalogued(choice, scores, bins or BINS)))
+    options = MonitorOptions(
+        measure.value, None, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed
+    )
+    scores = read_reference(options, reference, bins)
+    recipe = parts(options.build(score_measure(options, scores, bins or BINS)))
     if bet is None:
         recipe["bet"] = None  # so monitor_streams uses its own default, which is small
     if available_now and every is not None:
-        raise Failure("--available-now and --every exclude each other", USAGE)
+        raise CommandError("--available-now and --every exclude each other", USAGE)
     read = pairs("--option", option)
     with cluster(master, conf) as spark:
         from exchangeable.spark import monitor_streams, sources
@@ -169,7 +173,7 @@ def monitor(
         )  # fmt: skip
         used = SeedFile(spark, checkpoint).choose(seed)
         if not available_now:
-            note([f"the seed is {used}"])
+            print_notes([f"the seed is {used}"])
         writer = counted(rows).writeStream.format("parquet").partitionBy("kind")
         writer = writer.option("path", output).option("checkpointLocation", checkpoint)
         if available_now:
@@ -221,4 +225,4 @@ def _wait(query: StreamingQuery) -> None:
             signal.signal(number, handler)
         query.stop()
     if stopped:
-        raise Failure("interrupted" if stopped[0] == signal.SIGINT else "terminated", 128 + stopped[0])
+        raise CommandError("interrupted" if stopped[0] == signal.SIGINT else "terminated", 128 + stopped[0])

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from exchangeable.cli.failures import USAGE, Failure
-from exchangeable.cli.options import RESULT
+from exchangeable.cli.errors import USAGE, CommandError
+from exchangeable.cli.options import RESULT_PANEL
 from exchangeable.cli.scores import ONE_NUMBER
 
 INPUT, CLUSTER = "The input", "The cluster"  # parts of the help pages
@@ -73,9 +73,12 @@ Option = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Of Spark's reader; repeat for more.", rich_help_panel=INPUT),
 ]
-Output = Annotated[str, typer.Option(help="Folder for the result, in Parquet; must be new.", rich_help_panel=RESULT)]
+Output = Annotated[
+    str, typer.Option(help="Folder for the result, in Parquet; must be new.", rich_help_panel=RESULT_PANEL)
+]
 Rate = Annotated[
-    float, typer.Option(help="Largest acceptable rate of false discoveries among all streams.", rich_help_panel=RESULT)
+    float,
+    typer.Option(help="Largest acceptable rate of false discoveries among all streams.", rich_help_panel=RESULT_PANEL),
 ]
 Streams = Annotated[
     int | None,
@@ -83,7 +86,7 @@ Streams = Annotated[
         min=1,
         help="With --available-now: the largest number of streams there will ever be, fixed before the first look; "
         "default: the streams so far, which is valid if no more will come.",
-        rich_help_panel=RESULT,
+        rich_help_panel=RESULT_PANEL,
     ),
 ]
 Master = Annotated[
@@ -109,5 +112,5 @@ def pairs(name: str, given: list[str] | None) -> dict[str, str]:
     pairs = [text.partition("=") for text in given or ()]
     for key, middle, _ in pairs:
         if not key or not middle:
-            raise Failure(f"{name} must be NAME=VALUE, got {key!r}", USAGE)
+            raise CommandError(f"{name} must be NAME=VALUE, got {key!r}", USAGE)
     return {key: value for key, _, value in pairs}

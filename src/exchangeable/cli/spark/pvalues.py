@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from exchangeable.cli.notes import note
 from exchangeable.cli.options import Seed
+from exchangeable.cli.output import print_notes
 from exchangeable.cli.spark.options import (
     CLUSTER,
     INPUT,
@@ -60,4 +60,4 @@ def pvalues(
         frame = sources.ordered(frame, order, order_as.value)
         with stages(spark):
             computed(frame, order, columns(features), label, seed=seed, block=block).write.parquet(output)
-    note([f"the seed is {seed}"])
+    print_notes([f"the seed is {seed}"])

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from exchangeable.analysis.verdict import capital
-from exchangeable.cli.failures import RejectedError
+from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write
 

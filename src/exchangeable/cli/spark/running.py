@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
+from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
 from exchangeable.cli.spark.options import pairs
 from exchangeable.monitor import BetWarning
 
@@ -37,13 +37,13 @@ def cluster(master: str | None, conf: list[str] | None) -> Iterator[SparkSession
             spark = session(master, settings=settings)
     except (RuntimeError, ValueError) as error:
         shutil.rmtree(log.parent)
-        raise Failure(str(error), UNDECIDED if isinstance(error, RuntimeError) else USAGE) from error
+        raise CommandError(str(error), UNDECIDED if isinstance(error, RuntimeError) else USAGE) from error
     named = False
     try:
         with _explained(log), warnings.catch_warnings():
             warnings.simplefilter("ignore", BetWarning)  # it was reported when the options were read
             yield spark
-    except Failure as error:
+    except CommandError as error:
         named = str(log) in str(error)
         raise
     finally:
@@ -119,15 +119,15 @@ def _explained(log: Path) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        raise Failure(str(error), UNDECIDED) from error
+        raise CommandError(str(error), UNDECIDED) from error
     except ValueError as error:
-        raise Failure(str(error), USAGE) from error
+        raise CommandError(str(error), USAGE) from error
     except (PySparkException, Py4JError) as error:
         if "EXCHANGEABLE_TRACEBACK" in os.environ:
             raise
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         said = refusal(error) or f"Spark could not do it: {first} (its log: {log})"
-        raise Failure(said, UNDECIDED) from error
+        raise CommandError(said, UNDECIDED) from error
 
 
 def parts(recipe: Monitor) -> dict[str, Any]:

@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from exchangeable.cli.choice import Choice
+from exchangeable.cli.monitor_options import MonitorOptions
 from exchangeable.cli.options import (
-    ALARM,
-    HOW,
-    RESULT,
-    AfterAlarm,
+    DEFAULT_ALARM,
+    RESULT_PANEL,
+    TEST_PANEL,
     Alarm,
     Alpha,
     Bet,
     Epsilon,
     Format,
+    FormatOption,
     MeasureName,
     Neighbours,
     OnAlarm,
+    OnAlarmOption,
     Period,
-    Printed,
     Seed,
-    listed,
+    join_names,
 )
 from exchangeable.cli.spark.options import (
     CLUSTER,
@@ -66,25 +66,27 @@ def test(
         MeasureName | None,
         typer.Option(
             metavar="NAME",
-            help=f"What makes an example strange: {listed(MeasureName)}. Default: nearest-neighbour with a label, "
+            help=f"What makes an example strange: {join_names(MeasureName)}. Default: nearest-neighbour with a label, "
             "without one value for one column and nearest-distance for several.",
-            rich_help_panel=HOW,
+            rich_help_panel=TEST_PANEL,
         ),
     ] = None,
     neighbours: Neighbours = None,
     bet: Bet = None,
     epsilon: Epsilon = None,
-    alarm: Alarm = ALARM,
+    alarm: Alarm = DEFAULT_ALARM,
     alpha: Alpha = None,
     period: Period = None,
-    on_alarm: AfterAlarm = OnAlarm.latch,
+    on_alarm: OnAlarmOption = OnAlarm.latch,
     seed: Seed = None,
     steps: Annotated[
         bool,
-        typer.Option("--steps", help="One row for each step in place of one for each stream.", rich_help_panel=RESULT),
+        typer.Option(
+            "--steps", help="One row for each step in place of one for each stream.", rich_help_panel=RESULT_PANEL
+        ),
     ] = False,
     rate: Rate = 0.05,
-    format: Printed = Format.text,  # noqa: A002
+    format: FormatOption = Format.text,  # noqa: A002
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Tasks that the streams are spread over.", rich_help_panel=CLUSTER)
     ] = None,
@@ -99,8 +101,10 @@ def test(
     """
     named = measure.value if measure is not None else _usual(label, features)
     seed = draw_seed() if seed is None else seed
-    choice = Choice(named, neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
-    recipe, read = parts(choice.monitor()), pairs("--option", option)
+    options = MonitorOptions(
+        named, neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed
+    )
+    recipe, read = parts(options.build()), pairs("--option", option)
     if measure is None and neighbours is None:
         recipe["measure"] = None  # as it is with the columns that there are
     with cluster(master, conf) as spark:
