@@ -69,7 +69,7 @@ class Vectorised:
         return not len(self.fresh) or type(self._part) in LOOPS
 
     def check(self, states: Floats) -> None:
-        """Check stored states by the same rules as a snapshot of the part."""
+        """Check stored states: they must hold numbers, and indices must be in range."""
         if np.isnan(states).any():
             raise ValueError("a state must hold numbers, got NaN")
         for state in () if self.checks_are_fast else states:
