@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import hashlib
 import io
 import json
 import math
@@ -202,6 +203,11 @@ def test_other_tools_open_it() -> None:
         for name, shape in head["arrays"]:
             sizes[name] += math.prod(shape)
         assert {name: len(arrays[name]) for name in sizes} == sizes
+
+
+def test_archives_have_the_same_bytes_with_every_python() -> None:
+    data = archive.write_members({"state.json": b"x" * 100, "float64.npy": b"x" * 100})
+    assert hashlib.md5(data).hexdigest() == "25219330cd0447a88b227d90eb8c8252"
 
 
 def test_it_is_small() -> None:
