@@ -1,4 +1,4 @@
-"""Snapshots: they continue bit for bit, and whatever is wrong with a file is refused in one sentence."""
+"""Snapshots continue bit for bit, and invalid files are rejected with one sentence."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def columns(path: Steps) -> list[Any]:
 
 
 def forged(data: bytes, change: Callable[[Any, list[Any]], Any]) -> bytes:
-    """With another state, or other arrays, and right checksums."""
+    """Return a snapshot with another state or other arrays, and correct checksums."""
     state, arrays = archive.unpack(data)
     state = change(state, arrays) or state
     return archive.pack(state, arrays)
 
 
-def refusal(data: bytes, **brought: Any) -> str:
+def refusal(data: bytes, **options: Any) -> str:
     with pytest.raises(ValueError, match=r"\A[^\n]+\Z") as caught:
-        snapshot.decode(data, **brought)
+        snapshot.decode(data, **options)
     return str(caught.value)
 
 
@@ -137,7 +137,7 @@ def test_a_broken_monitor_stays_broken() -> None:
         snapshot.decode(snapshot.encode(monitor)).update(1.0)
 
 
-def test_a_torn_measure_is_saved_mended() -> None:
+def test_an_inconsistent_measure_is_recomputed_before_saving() -> None:
     measure, untroubled = measures.NearestResidual(2), measures.NearestResidual(2)
     for one in (measure, untroubled):
         one.extend(X[:50], [float(y) for y in Y[:50]])
@@ -300,7 +300,7 @@ def test_labels_keep_their_kind() -> None:
 
 
 class OwnBet(bets.Idle):
-    """Not one of ours."""
+    """A bet of a user."""
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_labels_that_are_not_plain_are_refused() -> None:
             snapshot.encode(measure)
 
 
-def test_nesting_has_an_end() -> None:
+def test_nesting_has_a_limit() -> None:
     bet: Any = bets.Idle()
     for _ in range(30):
         bet = bets.Cautious(bet, window=1)
@@ -341,10 +341,10 @@ def test_nesting_has_an_end() -> None:
         snapshot.encode(bet)
 
 
-# ------------------------------------------------------------------ a score is brought along
+# ------------------------------------------------------------------ the score is passed when decoding
 
 
-def test_a_score_must_be_brought_along() -> None:
+def test_the_score_must_be_passed() -> None:
     monitor = Monitor(measures.Frozen(first_feature), on_alarm="restart")
     monitor.extend(X[:60])
     data = snapshot.encode(monitor)
@@ -806,7 +806,7 @@ def test_a_forged_state_is_refused(make: Callable[[], Any], change: Any, message
         snapshot.decode(forged(snapshot.encode(make()), change))
 
 
-def test_a_restart_begins_with_fresh_parts() -> None:
+def test_a_restart_needs_fresh_parts() -> None:
     monitor = Monitor(measures.Value(), bets.Idle(), on_alarm="restart")
     monitor.extend(NUMBERS[:50])
 
@@ -829,7 +829,7 @@ def test_a_small_file_does_not_become_large() -> None:
     assert "must not share its array with more than 1 other" in refusal(forged(bet, shared))
 
 
-def test_things_within_things_have_an_end() -> None:
+def test_nesting_in_a_file_has_a_limit() -> None:
     def nested(state: Any, arrays: list[Any]) -> Any:
         for _ in range(300):
             state = [state]
@@ -851,25 +851,25 @@ def test_forged_snapshots_never_end_the_interpreter() -> None:
 def test_the_trial_of_forged_snapshots_can_fail(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ends = iter(["gone on", "refused"])
+    ends = iter(["continued", "refused"])
 
-    def tried(*arguments: Any) -> str:
+    def outcome(*arguments: Any) -> str:
         for end in ends:
             return end
         raise IndexError("index is out of bounds")
 
-    monkeypatch.setattr(fuzz_snapshot, "tried", tried)
+    monkeypatch.setattr(fuzz_snapshot, "outcome", outcome)
     monkeypatch.setattr(sys, "argv", ["fuzz_snapshot.py", "1", "bet Idle"])
     with pytest.raises(SystemExit, match="1"), warnings.catch_warnings():
         fuzz_snapshot.main()
     assert "FAILED bet Idle: " in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------ pools, planted again
+# ------------------------------------------------------------------ pools that were restored
 
 
 @pytest.mark.parametrize("distinct", [0, 1, 63, 64, 65, 96, 97, 145, 3071, 3072, 3073, 4096, 4097, 20_000])
-def test_a_planted_pool_ranks_like_the_one_that_grew(distinct: int) -> None:
+def test_a_restored_pool_ranks_like_the_original(distinct: int) -> None:
     rng = np.random.default_rng(distinct)
     scores = rng.permutation(np.repeat(rng.normal(size=distinct), rng.integers(1, 4, distinct)))
     pool = Pool()
@@ -877,14 +877,14 @@ def test_a_planted_pool_ranks_like_the_one_that_grew(distinct: int) -> None:
     values, counts = pool.contents()
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(scores.tolist())
     assert (np.diff(values) > 0).all()
-    planted = Pool.from_contents(values, counts)
-    assert (planted.n, planted.distinct) == (pool.n, pool.distinct)
-    _check_tree(planted)
+    restored = Pool.from_contents(values, counts)
+    assert (restored.n, restored.distinct) == (pool.n, pool.distinct)
+    _check_tree(restored)
     more = np.concatenate([rng.normal(size=3 * distinct + 200), scores])
-    for got, expected in zip(planted.add(more), pool.add(more), strict=True):
+    for got, expected in zip(restored.add(more), pool.add(more), strict=True):
         assert (got == expected).all()
-    assert planted.add_one(0.5) == pool.add_one(0.5)
-    _check_tree(planted)
+    assert restored.add_one(0.5) == pool.add_one(0.5)
+    _check_tree(restored)
 
 
 def _check_tree(pool: Pool) -> None:
