@@ -57,7 +57,7 @@ def _measure_repr(measure: Any) -> str:
         return f"{type(measure).__name__}()"
     edges = f"{len(measure.edges)} edges of digest {_digest(measure.edges.tobytes())}"
     scale = "" if measure.score is None else f"scale={measure.scale!r}, "
-    return f"Frozen({measure._kind}, {scale}bins={measure.bins}, {edges})"
+    return f"Frozen({measure.score_kind}, {scale}bins={measure.bins}, {edges})"
 
 
 def _digest(data: bytes) -> str:
