@@ -24,7 +24,7 @@ Bools = NDArray[np.bool_]
 
 
 class Ville:
-    """Is raised whenever the capital is 1/alpha or more.
+    """An alarm that is raised whenever the capital is at least 1/alpha.
 
     The promise: on exchangeable data the probability that it is *ever* raised, however long one watches, is at most
     alpha (Ville's inequality: P(S_n >= c for some n) <= 1/c for a nonnegative martingale with S_0 = 1).
@@ -133,7 +133,7 @@ class _Repeated(ABC):
 
 
 class Cusum(_Repeated):
-    """Is raised when the capital is at least ``period`` times its lowest value so far.
+    """An alarm that is raised when the capital is at least ``period`` times its lowest value so far.
 
         gamma_n = max_{i<n} S_n / S_i ,   log gamma_n = g_n + max(log gamma_{n-1}, 0) ,   g_n = log S_n - log S_{n-1}
 
@@ -161,12 +161,12 @@ class Cusum(_Repeated):
 
 
 class ShiryaevRoberts(_Repeated):
-    """Is raised when the total capital of many gamblers, one of whom starts before each example, reaches ``period``.
+    """An alarm that is raised when many gamblers, one of whom starts before each example, have ``period`` in total.
 
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
 
     The promise: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
-    ``period`` examples. Is raised no later than `Cusum`; soonest with the bet `Watchful`. O(1) time and memory.
+    ``period`` examples. It is raised no later than `Cusum`, and soonest with the bet `Watchful`. O(1) time and memory.
 
     >>> alarm = ShiryaevRoberts(period=100)
     >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]
