@@ -28,7 +28,7 @@ class EventColumns(NamedTuple):
         """Sort the events by the number of their key, their own number, and whether they are bad."""
         source = np.lexsort((self.bad, self.order, code))
         bounds = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=keys))])
-        return Events(bounds, *(column[source] for column in self), source)
+        return Events(bounds, self.order[source], self.x[source], self.content[source], self.bad[source], source)
 
 
 def validate(

@@ -164,7 +164,7 @@ class PartitionTester:
         bounds = report.stream[steps].searchsorted(np.arange(len(keys) + 1))
         conflicts = np.where(report.kind == CONFLICT, report.count, 0)
         refused = bad + np.bincount(report.stream, conflicts, len(keys)).astype(np.int64)
-        repeats = {int(report.stream[i]): i for i in np.flatnonzero(report.kind == DUPLICATE)}
+        repeats = {int(report.stream[i]): i for i in np.flatnonzero(report.kind == DUPLICATE).tolist()}
         tested = self._test_together(keys, bounds, examples, end)
         for i, key in enumerate(keys):
             stream = self._stream_of(key)

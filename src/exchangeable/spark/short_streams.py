@@ -92,7 +92,8 @@ def fresh_copy(monitor: Monitor, measure: Any, seed: int) -> Monitor:
 
 def _statuses(all_keys: Statuses, log_value: Floats, test: Integers) -> list[StreamStatus]:
     """Return the status of each stream, with the capital and the number of the test at its last step."""
-    alarmed = all_keys.alarm_at >= 0
-    alarm_at, changepoint = (np.where(alarmed, column, None) for column in (all_keys.alarm_at, all_keys.changepoint))
-    columns = all_keys.n, log_value, all_keys.log_max, alarm_at, changepoint, test
-    return [StreamStatus(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    columns = all_keys.n, log_value, all_keys.log_max, all_keys.alarm_at, all_keys.changepoint, test
+    return [
+        StreamStatus(n, value, highest, at if at >= 0 else None, change if at >= 0 else None, number)
+        for n, value, highest, at, change, number in zip(*(column.tolist() for column in columns), strict=True)
+    ]

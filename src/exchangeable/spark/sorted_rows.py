@@ -41,8 +41,8 @@ class SortedRows:
         self._more = 0 if pending is None else pending.more  # of group 0
         events = self._sort_events(np.flatnonzero(~unordered))
         done = len(events.order) if end else int(self._group[events.source].searchsorted(self._group[-1]))
-        self.events: Events = _slice(events, 0, done)
-        self._last_group = _slice(events, done, len(events.order))
+        self.events: Events = events.slice(0, done)
+        self._last_group = events.slice(done, len(events.order))
 
     @property
     def has_integer_orders(self) -> bool:
@@ -100,8 +100,3 @@ class SortedRows:
         backwards |= same_key & ~unordered[1:] & arrow.below_previous(self.rows["order"])
         if backwards.any():
             raise RuntimeError("rows must be sorted by key and order, but are not: please report this as a bug")
-
-
-def _slice(events: Events, start: int, stop: int) -> Events:
-    columns = (column[start:stop] for column in events[1:])
-    return Events(events.bounds.clip(start, stop) - start, *columns)
