@@ -80,17 +80,20 @@ class Ville:
 class _Repeated(ABC):
     """What alarms for streams without end have in common: a statistic of the increments, and a period."""
 
-    _state: tuple[Floats, ...]
+    _INITIAL: tuple[float, float]  # the state before the first value: the last log value, and the log statistic
     n: int = 0  # values read
-    period: float
+
+    def __init__(self, period: float = 10_000.0) -> None:
+        self.period: float = check_interval("period", period, 1.0, 1e300, "(1, 1e300]")
+        self._state: tuple[Floats] = (np.array(self._INITIAL),)
 
     def __repr__(self) -> str:
         return call_repr(self)
 
     @property
-    @abstractmethod
     def threshold(self) -> float:
-        """The value of the statistic that raises the alarm."""
+        """The value of the statistic that raises the alarm: the period."""
+        return self.period
 
     @property
     def log_threshold(self) -> float:
@@ -147,14 +150,7 @@ class Cusum(_Repeated):
     Reference: Page (1954); Volkhonskiy et al. (2017); Vovk, Gammerman, Shafer (2022), section 8.3.
     """
 
-    def __init__(self, period: float = 10_000.0) -> None:
-        self.period: float = _period(period)
-        self._state = (np.zeros(2),)
-
-    @property
-    def threshold(self) -> float:
-        """The value of gamma that raises the alarm, the period."""
-        return self.period
+    _INITIAL = (0.0, 0.0)
 
     def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> float | None:
         return native.cusum(self._state[0], log_values, out)
@@ -175,21 +171,10 @@ class ShiryaevRoberts(_Repeated):
     Reference: Shiryaev (1963), Roberts (1966); Vovk, Gammerman, Shafer (2022), section 8.3.
     """
 
-    def __init__(self, period: float = 10_000.0) -> None:
-        self.period: float = _period(period)
-        self._state = (np.array([0.0, -math.inf]),)  # psi_0 = 0
-
-    @property
-    def threshold(self) -> float:
-        """The value of psi that raises the alarm, the period."""
-        return self.period
+    _INITIAL = (0.0, -math.inf)  # psi_0 = 0
 
     def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> float | None:
         return native.shiryaev_roberts(self._state[0], log_values, out)
-
-
-def _period(period: float) -> float:
-    return check_interval("period", period, 1.0, 1e300, "(1, 1e300]")
 
 
 def _one(log_value: Any) -> float:
