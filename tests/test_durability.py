@@ -363,7 +363,7 @@ import ctypes, json, os, signal, sqlite3, sys, time
 import numpy as np
 import exchangeable.service.run
 from exchangeable import cli
-from exchangeable.service.stream_config import configuration
+from exchangeable.service.stream_config import parse_configuration
 connect = sqlite3.connect
 class Slow(sqlite3.Connection):
     def execute(self, sql, *values):
@@ -372,7 +372,7 @@ class Slow(sqlite3.Connection):
         time.sleep(0.02 * (sql == "COMMIT"))
         return result
 for given in json.loads(sys.stdin.readline()):
-    made = configuration(given)
+    made = parse_configuration(given)
     x = np.linspace(0.1, 0.9, 60)
     made.monitor().extend(x if made.scalar else x.reshape(-1, 3), ["a", "b"] * 10 if made.needs_labels else None)
 for line in sys.stdin:

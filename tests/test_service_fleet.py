@@ -17,9 +17,9 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 import exchangeable as ex
 from exchangeable import bets
 from exchangeable.service.parsing import Batch, Extras
-from exchangeable.service.run import Refused, serve
+from exchangeable.service.run import ServeError, serve
 from exchangeable.service.server_config import Retention, Settings
-from exchangeable.service.stream_config import configuration
+from exchangeable.service.stream_config import parse_configuration
 from serving import Served, numbered, served
 
 LN10 = math.log(10.0)
@@ -67,7 +67,7 @@ def batch(p: list[float]) -> Batch:
     return Batch(np.arange(1, len(p) + 1), np.array(p).reshape(-1, 1), Extras())
 
 
-CANDIDATE = configuration({"measure": {"kind": "p-values"}, "bet": {"kind": "histogram"}})
+CANDIDATE = parse_configuration({"measure": {"kind": "p-values"}, "bet": {"kind": "histogram"}})
 
 
 def best_of_many(server: Served, rng: np.random.Generator) -> bool:
@@ -224,7 +224,7 @@ def test_the_size_of_the_fleet_is_fixed_by_the_first_stream(tmp_path: Path) -> N
 def test_another_size_is_refused_at_the_start(tmp_path: Path, first: int | None, then: int, said: str) -> None:
     with served(tmp_path / "s.db", Settings(fleet_size=first)) as server:
         server.create("a", **GIVEN)
-    with pytest.raises(Refused, match=f"^fleet_size cannot be changed after the first stream has joined: .*{said}"):
+    with pytest.raises(ServeError, match=f"^fleet_size cannot be changed after the first stream has joined: .*{said}"):
         serve(tmp_path / "s.db", "127.0.0.1", 0, Settings(fleet_size=then), page=False)
 
 

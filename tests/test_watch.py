@@ -587,7 +587,10 @@ def test_a_damaged_state_is_refused(run: Run, tmp_path: Path, keep: int) -> None
 
 @pytest.mark.parametrize(
     ("version", "cure"),
-    [(1, "it was written before exchangeable 0.2, start with another --state"), (99, "it was written by a newer release")],
+    [
+        (1, "it was written before exchangeable 0.2, start with another --state"),
+        (99, "it was written by a newer release"),
+    ],
 )
 def test_a_state_of_another_version_is_refused(run: Run, tmp_path: Path, version: int, cure: str) -> None:
     write(tmp_path / "x", stream(20))

@@ -35,7 +35,7 @@ def serve(
         signal.signal(number, _stop)
     try:
         code = run.serve(db, host, port, settings, page=not no_page)
-    except run.Refused as error:
+    except run.ServeError as error:
         raise Failure(str(error), UNDECIDED) from error
     if code:
         raise Failure("the server could not start", code)
