@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 import naive
 from exchangeable import alarms, bets, measures, snapshot
-from exchangeable.bets import adaptive
 from exchangeable.protocols import Alarm, Bet, Measure
 
 Floats = NDArray[np.float64]
@@ -116,14 +115,39 @@ def _beta(switching: float, size: int, reach: float) -> BetCase:
 SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)  # of the Beta bets of Adaptive
 
 
+ADAPTIVE_BETS = 73
+ADAPTIVE_PARTS: dict[
+    str, tuple[int, ...]
+] = {  # the parts of the state, in the order of the struct in native/adaptive.c
+    "sums": (64, 8),  # Jackson kernels: sums of cosines, for each forgetting factor
+    "pairs": (2, 16, 16),  # Markov kernels: sums of products of cosines, for each forgetting factor
+    "last": (16,),  # and the cosines of the last p-value
+    "grids": (6, 15, 16),  # Beta grids: weights for each switching rate
+    "bayes": (3, 80),  # Bayes blend: log shares, shares, and products of the densities since then
+    "fixed": (80,),  # fixed share: shares
+    "parts": (3, 8),  # the blend, the fixed share and idleness: laid out as bayes
+    "totals": (9,),  # of the grids, of bayes, fixed and parts
+    "mixture": (4,),
+    "rough": (2**10, 3),
+    "smooth": (2**6, 3),
+}
+
+
+def adaptive_parts(state: Floats) -> dict[str, Floats]:
+    """The parts of the state of `Adaptive`, as views."""
+    ends = np.cumsum([math.prod(shape) for shape in ADAPTIVE_PARTS.values()])
+    pieces = np.split(state, ends[:-1])
+    return {name: piece.reshape(shape) for piece, (name, shape) in zip(pieces, ADAPTIVE_PARTS.items(), strict=True)}
+
+
 def _adaptive_beyond(history: Sequence[float]) -> float:
     """From the parts that are not bounded, in proportion to their shares of the next bet."""
     bet = bets.Adaptive()
     bet.extend(history)
-    part = adaptive.parts(*bet._state)
+    part = adaptive_parts(*bet._state)
     blended, switched = part["bayes"][1] * part["bayes"][2], part["fixed"] / part["fixed"].sum()
     shares = part["parts"][1] * part["parts"][2] / (part["parts"][1] @ part["parts"][2])
-    weights = shares[0] * blended / blended.sum() + shares[1] * (0.999 * switched + 0.001 / adaptive.COLUMNS)
+    weights = shares[0] * blended / blended.sum() + shares[1] * (0.999 * switched + 0.001 / ADAPTIVE_BETS)
     sharp, mixture = weights[64:70], weights[70]
     outside = [_beta_outside(history, switching) for switching in SWITCHING]
     middle = math.exp(-0.5 * NEAR_ONE)

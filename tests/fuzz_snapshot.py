@@ -130,7 +130,7 @@ def _given(monitor: Monitor) -> Case:
 
 def changes(data: bytes, share: float, random: random.Random) -> Iterator[tuple[str, bytes]]:
     """Forged snapshots, and what was forged."""
-    state, arrays = archive.unpack(memoryview(data))
+    state, arrays = archive.unpack(data)
     for path, put in _places(state):
         for leaf in LEAVES:
             if random.random() < share:

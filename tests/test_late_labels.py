@@ -379,7 +379,7 @@ def forged(change: dict[str, Any]) -> bytes:
     waits.observe("a", 1.0, time=0.0)
     waits.observe("b", 2.0, time=5.0)
     waits.observe("c", 3.0, "y", time=11.0)
-    tree, arrays = archive.unpack(memoryview(snapshot.encode(waits)))
+    tree, arrays = archive.unpack(snapshot.encode(waits))
     assert tree["with"].keys() >= change.keys()
     tree["with"].update(change)
     return archive.pack(tree, arrays)

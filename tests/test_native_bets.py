@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
@@ -178,7 +177,6 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "track_step": (integers(6), floats(2), True, 0.5, False),
     "tree": (floats(8, 3), 3, False, floats(3), floats(3)),
     "tree_at": (floats(8, 3), 3, True, 0.5),
-    "tree_log_odds": (floats(8, 3), 3, True, floats(8)),
     "watchful": (*WATCHFUL, floats(3), floats(3)),
 }
 # arguments without a partner: of these a longer one, or a shorter one that is not empty, may fit too
@@ -341,33 +339,7 @@ def test_a_private_method_of_another_bet_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("bet", [SimpleMixture(), GammaMixture()], ids=repr)
-def test_a_forged_carry_is_refused(bet: Any) -> None:
-    """With it Kummer's series would hardly ever end."""
+def test_a_forged_carry_does_no_harm(bet: Any) -> None:
+    """With it Kummer's series would hardly ever end, if its terms were not limited."""
     bet._state = (np.array([2.0**53 - 1.0, 0.0, 2.0**53 - 1e-3, 0.0]),)
-    with pytest.raises(ValueError, match="carry"):
-        snapshot.decode(snapshot.encode(bet))
-
-
-def test_a_tree_of_ten_billion_p_values_is_restored() -> None:
-    """Odds that follow from the counts by exact arithmetic, of a size at which logarithms of factorials round."""
-    n = 10**10
-    nodes = np.zeros((2, 3))
-    nodes[1, 0] = n // 2 - 12_345
-    with mpmath.workprec(200):
-        left, right = mpmath.mpf(int(nodes[1, 0])), mpmath.mpf(n - int(nodes[1, 0]))
-        half = mpmath.mpf("0.5")
-        log_odds = (
-            n * mpmath.log(2)
-            + mpmath.loggamma(left + half)
-            + mpmath.loggamma(right + half)
-            - 2 * mpmath.loggamma(half)
-            - mpmath.loggamma(n + 1)
-        )
-        nodes[1, 1] = float(mpmath.exp(log_odds))
-    bet = Tree(1)
-    fresh = bet._state[0].copy()
-    assert fresh.shape == nodes.shape
-    nodes[0] = fresh[0]
-    bet._state = (nodes,)
-    nodes[0, 0] = n
-    assert snapshot.decode(snapshot.encode(bet)).log_density(0.3) == bet.log_density(0.3)
+    assert len(snapshot.decode(snapshot.encode(bet)).extend(np.full(100, 0.5))) == 100

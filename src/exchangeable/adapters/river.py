@@ -26,10 +26,10 @@ from exchangeable._extras import needed
 from exchangeable.alarms import ShiryaevRoberts, Ville
 from exchangeable.martingale import LN10
 from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResidual, Value
-from exchangeable.measures.pools import Scored, check_count, label_list
+from exchangeable.measures.pools import Scored
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Floats, Measure, Rank, Ranks, is_measure
-from exchangeable.validation import LARGEST, check_interval, format_value
+from exchangeable.validation import LARGEST, check_interval, check_labels, format_value
 
 with needed("river", "the adapters of River"):
     from river import base
@@ -283,7 +283,7 @@ class _ByLabel:
 
     def extend(self, X: Any, y: Any = None) -> Ranks:
         """Take many examples."""
-        labels = label_list(y)
+        labels = check_labels(y)
         measure = self._for(labels)
         ranks = measure.extend(X, labels)
         self._measure, self.n = measure if measure.n else None, measure.n  # where there is no label none has decided
@@ -392,7 +392,7 @@ class _Rows:
         """Take many examples, the same as one by one. If one of them is refused, none is taken."""
         examples, twin = list(X), copy.deepcopy(self)
         labels = [None] * len(examples) if y is None else list(y)
-        check_count(labels, len(examples))
+        check_labels(labels, len(examples))
         ranks = [twin.update(*pair) for pair in zip(examples, labels, strict=True)]
         vars(self).update(vars(twin))
         return Ranks(*np.array(ranks, np.int64).reshape(-1, 3).T)

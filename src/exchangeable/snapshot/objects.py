@@ -21,7 +21,7 @@ import numpy as np
 from exchangeable import alarms, bets, measures
 from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
-from exchangeable.measures.conditional import _Copies, _Pools
+from exchangeable.measures.conditional import LabelCopies, LabelPools
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Path, Step, is_alarm
 from exchangeable.pvalues import Precomputed, PValues
@@ -39,7 +39,7 @@ def classes() -> dict[str, Any]:
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}
-    return kinds | {"_Copies": _Copies, "_Path": Path, "_Pools": _Pools, "_Step": Step}
+    return kinds | {"_LabelCopies": LabelCopies, "_LabelPools": LabelPools, "_Path": Path, "_Step": Step}
 
 
 @cache
@@ -86,8 +86,8 @@ def _constructed(kind: Any, held: dict[str, Any]) -> Any:
     _check_names(held, _attributes(thing), counts)
     for name in held.keys() - given:
         setattr(thing, name, _alike(name, getattr(thing, name), held[name]))
-    if hasattr(thing, "_check_state"):
-        thing._check_state()
+    if isinstance(thing, Bet):
+        thing.log_density(0.5)  # the compiled loops check the numbers that they use as indices
     return thing
 
 
