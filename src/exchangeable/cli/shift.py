@@ -137,7 +137,7 @@ def _text(result: ex.Shift) -> str:
     return "\n".join(
         [
             *lines,
-            f"Promised: {result.guarantee}",
+            f"Guarantee: {result.guarantee}",
             "Does not mean: that what was not found is not there. A test can only ever refute exchangeability.",
         ]
     )
