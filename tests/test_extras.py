@@ -337,4 +337,4 @@ def test_versions_are_compared_as_packaging_compares_releases(one: str) -> None:
 
 def test_this_environment_has_no_faults() -> None:
     for extra in {*EXTRAS} - {"all", "spark"}:  # it may be one without Spark
-        assert _extras._unfit(extra) == []
+        assert _extras._wrong_versions(extra) == []

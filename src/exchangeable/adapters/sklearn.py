@@ -19,7 +19,7 @@ from exchangeable._extras import needed
 from exchangeable.alarms import Ville
 from exchangeable.martingale import LN10, amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
-from exchangeable.measures.rounding import rounded
+from exchangeable.measures.rounding import round_outputs
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Precomputed
@@ -217,7 +217,7 @@ def _score(model: Any, unknown: str, scale: float) -> Any:
 
 def _surprises(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """1 - the probability of the label."""
-    table = rounded(np.asarray(model.predict_proba(X)), scale)
+    table = round_outputs(np.asarray(model.predict_proba(X)), scale)
     known, own = _places(model, unknown, y, len(table))
     scores = np.ones(len(table))
     scores[known] -= table[known, own[known]]
@@ -226,7 +226,7 @@ def _surprises(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats
 
 def _margins(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """By how much another class has the better decision than the label."""
-    table = rounded(np.asarray(model.decision_function(X)), scale)
+    table = round_outputs(np.asarray(model.decision_function(X)), scale)
     table = np.column_stack([-table, table]) if table.ndim == 1 else table
     if table.shape[1] != len(model.classes_):
         law = "decision_function must return one column for each class (decision_function_shape='ovr')"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exchangeable.data.events.schema import LateLabel
-from exchangeable.late_labels import LeftOut, check_near, decided, delay, seconds
+from exchangeable.late_labels import LeftOut, check_near, decide, delay, seconds
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
@@ -250,7 +250,7 @@ class LabelQueue:
         query = "SELECT seq, id, body, y, time FROM waiting WHERE stream = ? ORDER BY seq"
         cursor = self.connection.execute(query, (self.stream.id,))
         latest = self._latest(row.time for row in new)
-        rows = list(decided(chain(map(QueuedRow._make, cursor), new), latest, self.labels.seconds))
+        rows = list(decide(chain(map(QueuedRow._make, cursor), new), latest, self.labels.seconds))
         cursor.close()
         return rows
 
