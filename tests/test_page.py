@@ -146,14 +146,15 @@ def test_an_empty_server_says_how_to_begin(fresh: Server, tab: Open) -> None:
     visible(page, "#search")
 
 
-def test_a_hundred_live_streams_stay_smooth(fresh: Server, tab: Open) -> None:
-    for i in range(100):
+@pytest.mark.parametrize("streams", [30, pytest.param(100, marks=pytest.mark.soak)])
+def test_many_live_streams_stay_smooth(fresh: Server, tab: Open, streams: int) -> None:
+    for i in range(streams):
         fresh.betting(f"load-{i:03d}", *CALM)
     watched = tab()
     watched.expected.append("willReadFrequently")  # of the canvas, by this test
     page = watched.page
     page.goto(f"{fresh.url}/?per=100")
-    until(lambda: len(names(page)) == 100)
+    until(lambda: len(names(page)) == streams)
     seen(page, "#live", "Live")
     last = page.locator("canvas").last
     assert last.evaluate(PAINTED) == 0  # what nobody sees is not drawn
@@ -162,18 +163,18 @@ def test_a_hundred_live_streams_stay_smooth(fresh: Server, tab: Open) -> None:
     page.evaluate("scrollTo(0, 0)")
     stop = threading.Event()
     rounds: list[float] = []
-    feeder = threading.Thread(target=feed, args=(fresh, 100, 51, stop, rounds))
+    feeder = threading.Thread(target=feed, args=(fresh, streams, 51, stop, rounds))
     feeder.start()
     try:
         page.wait_for_timeout(1000)
-        smooth = page.evaluate(SMOOTH, 5000)
+        smooth = page.evaluate(SMOOTH, 50 * streams)
     finally:
         stop.set()
         feeder.join()
-    print(f"100 streams, {len(rounds) / rounds[-1]:.1f} rounds a second: {smooth}")
-    assert len(rounds) >= 5  # the page was fed all the while
+    print(f"{streams} streams, {len(rounds) / rounds[-1]:.1f} rounds a second: {smooth}")
+    assert len(rounds) >= streams // 20  # the page was fed all the while
     changed = [int(n) for n in page.locator(".streams td:nth-child(5)").all_text_contents()]
-    assert min(changed) > 55
+    assert min(changed) > 50 + streams // 20
     assert smooth["median"] < 34
     assert smooth["late"] < 100  # of a hundred frames five may take longer
     assert smooth["busy"] < 0.15  # of the time in tasks of more than 50 ms
