@@ -37,6 +37,7 @@ from contracts import (
 from exchangeable import Martingale, Monitor, PValues, alarms, bets, measures
 from exchangeable.protocols import Alarm, Bet, Measure, Rank
 
+pytestmark = pytest.mark.quick
 each_bet = pytest.mark.parametrize("name", BETS)
 each_measure = pytest.mark.parametrize("name", MEASURES)
 each_alarm = pytest.mark.parametrize("name", ALARMS)

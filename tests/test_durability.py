@@ -363,7 +363,7 @@ import ctypes, json, os, signal, sqlite3, sys, time
 import numpy as np
 import exchangeable.service.run
 from exchangeable import cli
-from exchangeable.service.stream_config import configuration
+from exchangeable.service.stream_config import parse_configuration
 connect = sqlite3.connect
 class Slow(sqlite3.Connection):
     def execute(self, sql, *values):
@@ -372,7 +372,7 @@ class Slow(sqlite3.Connection):
         time.sleep(0.02 * (sql == "COMMIT"))
         return result
 for given in json.loads(sys.stdin.readline()):
-    made = configuration(given)
+    made = parse_configuration(given)
     x = np.linspace(0.1, 0.9, 60)
     made.monitor().extend(x if made.scalar else x.reshape(-1, 3), ["a", "b"] * 10 if made.needs_labels else None)
 for line in sys.stdin:
@@ -984,13 +984,14 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
 # ------------------------------------------------------------------ labels that come late
 
 
+@pytest.mark.parametrize(("scale", "expired"), [(1, 3), pytest.param(3, 20, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("clock", ["client", "server"])
-def test_a_queue_of_late_labels_survives_kills(quick: Quick, clock: str) -> None:
+def test_a_queue_of_late_labels_survives_kills(quick: Quick, clock: str, scale: int, expired: int) -> None:
     """Every request is sent again, as by a client that got no answer, and one in ten kills the server before that."""
     wait = 1.02 * late.HOUR if clock == "client" else 30 * late.HOUR
-    x, y, events = late.fraud(1, slow=60, fast=120)
+    x, y, events = late.fraud(1, slow=20 * scale, fast=40 * scale)
     if clock == "server":
-        events = [event for event in events if event.kind == "observe" or event.i < 150]
+        events = [event for event in events if event.kind == "observe" or event.i < 50 * scale]
     configuration = {"measure": {"kind": "nearest-neighbour"}, "labels": {"wait": wait, "clock": clock}, "seed": 0}
     assert quick.ask("PUT", "/v1/streams/a", configuration).status == 201
     queue = LateLabels(Monitor(measures.NearestNeighbour()), wait=wait)
@@ -1016,7 +1017,7 @@ def test_a_queue_of_late_labels_survives_kills(quick: Quick, clock: str) -> None
         assert list(times.values()) == sorted(times.values())
         stamps |= times
     shown = quick.ask("GET", "/v1/streams/a").body
-    assert (queue.left_out.expired > 20) == (clock == "client")
+    assert (queue.left_out.expired > expired) == (clock == "client")
     assert {**shown["state"], "guarantee": ""} == {**state(queue.monitor), "guarantee": ""}
     assert shown["left_out"] == asdict(queue.left_out)
 

@@ -24,7 +24,7 @@ from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Retention, Settings
 from exchangeable.service.store import Store
-from exchangeable.service.stream_config import Configuration, configuration
+from exchangeable.service.stream_config import Configuration, parse_configuration
 
 KINDS: list[dict[str, Any]] = [
     {"bet": {"kind": "simple-mixture"}},
@@ -39,7 +39,7 @@ class Model:
     """What a stream must report, computed with the library."""
 
     def __init__(self, kind: dict[str, Any]) -> None:
-        self.configuration: Configuration = configuration(kind)
+        self.configuration: Configuration = parse_configuration(kind)
         self.monitor: ex.Monitor = self.configuration.monitor()
         self.seen: list[float] = []
         self.total = self.peak = 0.0  # log capital of a gambler who goes on over restarts
@@ -224,7 +224,7 @@ def test_what_was_in_a_failed_commit_can_be_sent_again(place: Place, request: py
 def test_a_group_that_fails_leaves_nothing_running_ahead(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bets of the second stream were computed ahead; reading it must not wait for them forever."""
     for name in "ab":
-        place.engine.create(name, configuration({})).result(60)
+        place.engine.create(name, parse_configuration({})).result(60)
     entered, gate, append = threading.Event(), threading.Event(), history.append
 
     def hold(connection: object) -> None:

@@ -256,6 +256,7 @@ def compared(make: Make, traffic: Traffic, sizes: list[int], **options: Any) -> 
     return met
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 @pytest.mark.parametrize("alarm", LOUD)
 @pytest.mark.parametrize("measure", MEASURES)

@@ -46,7 +46,11 @@ def models() -> Iterator[Any]:
         yield pytest.param(kind(), id=kind.__name__)
     yield pytest.param(ExchangeabilityDetector(period=1000.0, seed=1), id="with a period")
     yield pytest.param(ExchangeabilityDetector(bet=bets.Plugin(), measure=measures.Value()), id="with a bet")
-    yield pytest.param(LabelledDetector(measure=measures.NearestNeighbour(), period=1000.0), id="with a measure")
+    yield pytest.param(
+        LabelledDetector(measure=measures.NearestNeighbour(), period=1000.0),
+        id="with a measure",
+        marks=pytest.mark.soak,
+    )
 
 
 @pytest.mark.parametrize("model", list(models()))

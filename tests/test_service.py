@@ -171,6 +171,7 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_the_state_is_the_librarys_bit_for_bit(server: Served, kind: str) -> None:
     configuration, make = CONFIGURATIONS[kind]

@@ -79,6 +79,7 @@ MONITORS: dict[str, Callable[[], Monitor]] = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", MONITORS)
 @settled(8)
 @given(at=st.integers(0, 500), singly=st.booleans())

@@ -18,7 +18,7 @@ from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
-from exchangeable.service.stream_config import Configuration, stored
+from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class LiveStream:
     @classmethod
     def _from_row(cls, connection: sqlite3.Connection, row: dict[str, Any]) -> LiveStream:
         """Restore all but the monitor, which is new and continues the count of steps."""
-        configuration = stored(row["configuration"])
+        configuration = load_configuration(row["configuration"])
         return cls(
             id=row["id"],
             name=row["name"],

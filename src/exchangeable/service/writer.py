@@ -251,7 +251,8 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - the request is answered with it
                 outcome = Outcome(job, error=error)
             outcome.deliver()
-        self.streams.evict(self.lookahead.names)
+        if jobs:
+            self.streams.evict(self.lookahead.names)
 
 
 def storage_problem(error: sqlite3.Error) -> Problem:

@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from exchangeable.analysis.verdict import capital
+from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write
@@ -88,13 +88,14 @@ def _describe(record: dict[str, Any]) -> str:
     if not found:
         return f"NONE of {streams} has changed, as far as the evidence goes, at a false discovery rate of {level}."
     rows = [
-        f"  {row['stream']!r}: evidence {capital(row['log10_evidence'])} after {row['n']:,}" for row in record["first"]
+        f"  {row['stream']!r}: evidence {format_evidence(row['log10_evidence'])} after {row['n']:,}"
+        for row in record["first"]
     ]
     more = [f"  and {found - len(rows):,} more: `fleet_report` names them all"] * (found > len(rows))
     return "\n".join(
         [
             f"{found:,} of {streams} CHANGED, at a false discovery rate of {level}: evidence of at least "
-            f"{capital(record['log10_threshold'])} each.",
+            f"{format_evidence(record['log10_threshold'])} each.",
             *rows,
             *more,
         ]
