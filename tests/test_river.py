@@ -27,7 +27,9 @@ pytest.importorskip("river")
 from river import base, checks, compose, drift, evaluate, forest, linear_model, metrics, preprocessing, stats, tree
 from river.datasets import synth
 
+from exchangeable.adapters import dict_rows
 from exchangeable.adapters import river as adapter
+from exchangeable.adapters.dict_rows import DictMeasure
 from exchangeable.adapters.river import ExchangeabilityDetector, LabelledDetector, MultivariateDetector
 
 Example = dict[Any, Any]
@@ -583,7 +585,7 @@ lawful = dicts.filter(lambda x: any(value is not None for value in x.values()))
 @settled(60)
 @given(st.lists(lawful, min_size=1, max_size=12))
 def test_ranks_are_those_of_the_definition(examples: list[Example]) -> None:
-    measure = adapter._Rows(measures.NearestDistance())
+    measure = DictMeasure(measures.NearestDistance())
     for n, x in enumerate(examples, start=1):
         assert tuple(measure.update(x)) == naive_rank(examples[:n])
 
@@ -596,7 +598,7 @@ fine = st.one_of(st.sampled_from(["red", "blue", "green", "x", "y", "z"]), st.fl
 def test_the_order_of_earlier_examples_does_not_matter(examples: list[Example], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(examples) - 1)))
     shuffled = [*(examples[i] for i in order), examples[-1]]
-    ranks = [adapter._Rows(measures.NearestDistance()).extend(stream) for stream in (examples, shuffled)]
+    ranks = [DictMeasure(measures.NearestDistance()).extend(stream) for stream in (examples, shuffled)]
     assert [column[-1] for column in ranks[0]] == [column[-1] for column in ranks[1]]
 
 
@@ -610,9 +612,9 @@ def layouts(numbers: int, texts: int, seed: int) -> tuple[list[Example], Callabl
     ]
 
     def distances(stream: Sequence[Example]) -> dict[tuple[str, str], float]:
-        measure = adapter._Rows(measures.NearestDistance())
+        measure = DictMeasure(measures.NearestDistance())
         measure.extend(stream)
-        rows = {x["t"]: measure._columns.row(read) for x, read in zip(stream, measure._examples, strict=True)}
+        rows = {x["t"]: measure._layout.row(read) for x, read in zip(stream, measure._examples, strict=True)}
         return {(a, b): float(((rows[a] - rows[b]) ** 2).sum()) for a in words for b in words}
 
     return examples, distances
@@ -630,21 +632,21 @@ def test_that_test_of_layouts_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def plain(numbers: int, room: int) -> Any:
         return numbers + room, np.arange(numbers), numbers + np.arange(room)
 
-    monkeypatch.setattr(adapter, "_places", plain)
+    monkeypatch.setattr(dict_rows, "_places", plain)
     examples, distances = layouts(5, 20, 5)
     assert distances(examples) != distances(examples[::-1])
 
 
 def test_the_table_is_widened_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     widened = []
-    again = adapter._Rows._again
+    again = DictMeasure._rebuild
 
-    def noted(self: adapter._Rows, columns: adapter._Columns) -> Any:
+    def noted(self: DictMeasure, columns: dict_rows._Layout) -> Any:
         widened.append(self.n)
         return again(self, columns)
 
-    monkeypatch.setattr(adapter._Rows, "_again", noted)
-    measure = adapter._Rows(measures.NearestDistance())
+    monkeypatch.setattr(DictMeasure, "_rebuild", noted)
+    measure = DictMeasure(measures.NearestDistance())
     for i in range(100):
         measure.update({"a": i / 3, "b": f"text {i}"})
     assert widened == [0, 4, 8, 16, 32, 64]
@@ -652,7 +654,7 @@ def test_the_table_is_widened_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_examples_are_the_same_as_one_by_one_and_all_or_none() -> None:
     stream = [{**x, "shape": "abc"[x["shape"]]} for x, _ in stagger(30)]
-    one, many = adapter._Rows(measures.NearestDistance()), adapter._Rows(measures.NearestDistance())
+    one, many = DictMeasure(measures.NearestDistance()), DictMeasure(measures.NearestDistance())
     ranks = np.array([one.update(x) for x in stream])
     assert np.array_equal(np.array(many.extend(stream)).T, ranks)
     before = pickle.dumps(many)
@@ -665,7 +667,7 @@ def test_many_examples_are_the_same_as_one_by_one_and_all_or_none() -> None:
 
 
 def test_labels_too_may_come_many_at_a_time() -> None:
-    one, many = adapter._ByLabel(), adapter._ByLabel()
+    one, many = adapter._MeasureByLabel(), adapter._MeasureByLabel()
     X, y = np.array(gaussian(30, 1)).reshape(-1, 1), [i % 3 for i in range(30)]
     assert [len(column) for column in many.extend(np.empty((0, 1)), [])] == [0, 0, 0]
     assert copy.deepcopy(many).extend(X, [0.5] * 30).n[-1] == 30  # none has decided yet

@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "nan": (np.where(X > 2, math.nan, X), CLASSES, "NaN"),
     "huge": (X * 1e160, CLASSES, "magnitude at most 1e\\+150"),
     "no labels": (X, None, "y must hold classes like the samples before, got no labels"),
-    "real numbers": (X, NUMBERS, "y must hold classes like the samples before, got real numbers: give the estimator"),
+    "real numbers": (X, NUMBERS, "y must hold classes like the samples before, got real numbers: set the measure of the estimator"),
     "short": (X, CLASSES[:-1], "inconsistent numbers of samples"),
     "two labels": (X, np.column_stack([CLASSES, CLASSES]), "1d array"),
     "objects": (X, np.array([object()] * N), "Unknown label type: y must hold one class or one real number"),
