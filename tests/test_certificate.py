@@ -103,7 +103,7 @@ def test_a_measure_that_takes_nothing_is_refused() -> None:
         def extend(self, X: Any, y: Any = None) -> Ranks:
             raise ValueError("X must be something else")
 
-    with pytest.raises(ValueError, match=r"^measure must take"):
+    with pytest.raises(ValueError, match=r"^measure must accept"):
         simulated.accepted_form(Nothing)  # type: ignore[arg-type]
 
 

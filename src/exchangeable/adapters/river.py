@@ -259,9 +259,9 @@ def _alarms(alpha: float | None, period: float | None, warning: float | None) ->
         below = math.nextafter(long.period, 0.0)
         return long, ShiryaevRoberts(check_interval("warning", short, 1.0, below, f"(1, {long.period:g})"))
     rare = Ville() if alpha is None else Ville(alpha)
-    chance = math.sqrt(rare.alpha) if warning is None else warning
+    probability = math.sqrt(rare.alpha) if warning is None else warning
     below = math.nextafter(1.0, 0.0)
-    return rare, Ville(check_interval("warning", chance, rare.alpha, below, f"({rare.alpha:g}, 1)"))
+    return rare, Ville(check_interval("warning", probability, rare.alpha, below, f"({rare.alpha:g}, 1)"))
 
 
 class _MeasureByLabel:

@@ -168,7 +168,7 @@ def frozen(
     *,
     bins: int | None = None,
     residual: str = "absolute",
-    unknown: str = "refuse",
+    unknown: str = "error",
     scale: float = 1.0,
 ) -> Frozen:
     """Turn a fitted model into a measure: the rank of its error on the newest sample among all so far.
@@ -197,8 +197,8 @@ def frozen(
 
     Reference: Vovk, Gammerman, Shafer (2005), section 4.1.
     """
-    if unknown not in ("refuse", "strangest"):
-        raise ValueError(f"unknown must be 'refuse' or 'strangest', got {unknown!r}")
+    if unknown not in ("error", "strangest"):
+        raise ValueError(f"unknown must be 'error' or 'strangest', got {unknown!r}")
     if bins is None and X is not None:
         bins = BINS
     reference = X if y is None else (X, y)
@@ -213,10 +213,10 @@ def _score(model: Any, unknown: str, scale: float) -> Any:
     classifies = hasattr(model, "classes_") and not hasattr(model, "score_samples")
     if classifies and not hasattr(model, "predict_proba") and hasattr(model, "decision_function"):
         return partial(_margin_scores, model, unknown, scale)
-    if unknown == "refuse":
+    if unknown == "error":
         return model
     if not classifies or not hasattr(model, "predict_proba"):
-        raise ValueError(f"unknown must be 'refuse' where the model is no fitted classifier, got {format_value(model)}")
+        raise ValueError(f"unknown must be 'error' if the model is not a fitted classifier, got {format_value(model)}")
     return partial(_probability_scores, model, unknown, scale)
 
 
@@ -253,7 +253,7 @@ def _class_columns(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray
     encode_labels(labels, {})  # rejects invalid labels
     columns: dict[Hashable, int] = {label: i for i, label in enumerate(np.asarray(model.classes_).tolist())}
     own = np.array([columns.get(label, -1) for label in labels], np.intp)
-    if unknown == "refuse" and (own < 0).any():
+    if unknown == "error" and (own < 0).any():
         at = int((own < 0).argmax())
         raise ValueError(
             f"y must hold labels that the classifier has learnt, got {format_value(labels[at])} at position {at}"
