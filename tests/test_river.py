@@ -163,7 +163,7 @@ def test_warnings_are_a_capital_too(parameters: dict[str, Any], lowest: float) -
     assert drifts
 
 
-def test_warnings_of_a_period_are_the_alarm_of_another_period_and_begin_anew_with_each_drift() -> None:
+def test_warnings_of_a_period_are_the_alarm_of_another_period_and_restart_with_each_drift() -> None:
     detector = ExchangeabilityDetector(period=1000.0, warning=20.0, seed=3)
     monitor = ex.Monitor(measures.Value(), bets.Watchful(), alarms.ShiryaevRoberts(1000.0), seed=3, on_alarm="restart")
     warner, warned, drifts = alarms.ShiryaevRoberts(20.0), 0, 0
@@ -269,7 +269,7 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: Any) -> None:
 
 @pytest.mark.parametrize("kind", DETECTORS)
 @pytest.mark.parametrize(
-    ("parameters", "law"),
+    ("parameters", "message"),
     [
         ({"alpha": 2}, "alpha must lie in (0, 1), got 2"),
         ({"alpha": 0.1, "period": 100}, "alpha must be None where period is given, got 0.1"),
@@ -283,10 +283,10 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: Any) -> None:
         ({"measure": "value"}, "measure must be a measure (with update and extend of examples), got 'value'"),
     ],
 )
-def test_parameters_are_checked(kind: Callable[..., Any], parameters: dict[str, Any], law: str) -> None:
+def test_parameters_are_checked(kind: Callable[..., Any], parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as refusal:  # noqa: PT011
         kind(**parameters)
-    assert str(refusal.value) == law
+    assert str(refusal.value) == message
 
 
 @pytest.mark.parametrize("kind", [MultivariateDetector, LabelledDetector])
@@ -298,7 +298,7 @@ def test_a_measure_must_be_fresh(kind: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "law"),
+    ("x", "message"),
     [
         ({"a": math.nan, "b": "red"}, "got nan for 'a'"),
         ({"a": math.inf}, "got inf for 'a'"),
@@ -312,25 +312,25 @@ def test_a_measure_must_be_fresh(kind: Callable[..., Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("started", [False, True])
-def test_what_is_no_example_is_refused_and_changes_nothing(x: Any, law: str, started: bool) -> None:
+def test_what_is_no_example_is_refused_and_changes_nothing(x: Any, message: str, started: bool) -> None:
     detector = LabelledDetector(seed=0)
     for i in range(20 if started else 0):
         detector.learn_one({"a": i / 7, "b": "red" if i % 3 else "blue"}, i % 2)
     before = pickle.dumps(detector)
     with pytest.raises(ValueError) as refusal:  # noqa: PT011
         detector.learn_one(x, 1)
-    assert law in str(refusal.value)
+    assert message in str(refusal.value)
     assert pickle.dumps(detector) == before
     detector.learn_one({"a": 1}, 1)
 
 
-@pytest.mark.parametrize(("y", "law"), [(None, "got None"), (0.5, "got 0.5"), ([1], r"got \[1\]")])
-def test_a_refused_label_changes_nothing_even_where_the_table_would_have_grown(y: Any, law: str) -> None:
+@pytest.mark.parametrize(("y", "message"), [(None, "got None"), (0.5, "got 0.5"), ([1], r"got \[1\]")])
+def test_a_refused_label_changes_nothing_even_where_the_table_would_have_grown(y: Any, message: str) -> None:
     detector = LabelledDetector(seed=0)
     for i in range(20):
         detector.learn_one({"a": i / 7, "b": "red" if i % 3 else "blue"}, i % 2)
     before = pickle.dumps(detector)
-    with pytest.raises(ValueError, match=rf"^y must .*{law}"):
+    with pytest.raises(ValueError, match=rf"^y must .*{message}"):
         detector.learn_one({"a": 1.0, "c": 2.0, "b": "green", "d": "e"}, y)
     assert pickle.dumps(detector) == before
 
@@ -579,11 +579,11 @@ def naive_rank(examples: Sequence[Example]) -> tuple[int, int, int]:
 
 coarse = st.one_of(st.sampled_from(["red", "blue", "green", "x", "y", "z"]), st.integers(-8, 8).map(lambda k: k / 4))
 dicts = st.dictionaries(st.sampled_from([*"abcd", 1, 2]), st.one_of(coarse, coarse, st.none()), min_size=1, max_size=4)
-lawful = dicts.filter(lambda x: any(value is not None for value in x.values()))
+valid_dicts = dicts.filter(lambda x: any(value is not None for value in x.values()))
 
 
 @settled(60)
-@given(st.lists(lawful, min_size=1, max_size=12))
+@given(st.lists(valid_dicts, min_size=1, max_size=12))
 def test_ranks_are_those_of_the_definition(examples: list[Example]) -> None:
     measure = DictMeasure(measures.NearestDistance())
     for n, x in enumerate(examples, start=1):
