@@ -1,5 +1,7 @@
 # make demo    set up a virtual environment, install, run the demo
-# make test    set up everything the tests need, run them all
+# make quick   the core's contracts and one test of each entry point, in less than a minute
+# make test    set up everything the tests need, run all but those of make soak
+# make soak    what needs long repetition: hundreds of kills, the full grid of false alarms, all examples of Hypothesis
 # make check   style, types, architecture, doctests, the documentation, and the wheel in an empty environment
 # make check-oldest  the tests that use each dependency, with the lowest versions that pyproject.toml admits
 # make check-newest  the same with the newest versions, and the core on every Python from 3.11 up that is here
@@ -33,7 +35,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check check-oldest check-newest sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
+.PHONY: demo quick test soak check check-oldest check-newest sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -41,6 +43,13 @@ demo: $(VENV)/.demo $(NATIVE)
 test: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python scripts/build_page.py
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+quick: $(VENV)/.test $(NATIVE)
+	$(BIN)/python -m pytest -q -n 2 -m quick $$(grep -l mark.quick tests/test_*.py)
+
+soak: $(VENV)/.tools $(VENV)/.test $(NATIVE)
+	$(BIN)/python scripts/build_page.py
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "soak or hypothesis" --hypothesis-profile soak
 
 check: style types doctest docs wheel
 

@@ -60,10 +60,6 @@ def short_shiryaev_roberts() -> Alarm:
     return alarms.ShiryaevRoberts(PERIOD)
 
 
-def short_difference() -> Alarm:
-    return alarms.Difference(2.0 * PERIOD, window=20)  # its mean time is promised to be half its period
-
-
 MEASURES: list[certificate.Factory] = [*catalogue.MEASURES, five_neighbours, frozen_bins, conditional_value]
 BETS: list[certificate.Factory] = [*catalogue.BETS]
 ALARMS: list[certificate.Factory] = [*catalogue.ALARMS]
@@ -87,7 +83,7 @@ def ours(runs: int, seed: int, progress: certificate.Progress) -> Ours:
         for c in cells
         if c.verdict == "BROKEN"
     ]
-    short: list[certificate.Factory] = [short_cusum, short_shiryaev_roberts, short_difference]
+    short: list[certificate.Factory] = [short_cusum, short_shiryaev_roberts]
     watched = Survey(["value"], BETS, short, "ties", max(2, runs * LONG_RUNS // RUNS), LONG, ALPHA, seed)
     return Ours(
         cells,
@@ -275,8 +271,8 @@ def first_line(function: object) -> str:
 def by_alarm(cells: Sequence[Certificate]) -> Iterator[str]:
     yield (
         "## Measure x bet x alarm: the worst kind of data\n\nFalse alarms in % of the runs; promised: at most"
-        f" {percent(ALPHA)}. Finite runs use up only a part of what Ville's inequality allows for ever, and Cusum's and"
-        " Difference's bounds are generous by nature: rates below the promise are expected. Cautious and idle bets"
+        f" {percent(ALPHA)}. Finite runs use up only a part of what Ville's inequality allows for ever, and Cusum's"
+        " bound is generous by nature: rates below the promise are expected. Cautious and idle bets"
         " hardly bet.\n"
     )
     names = [certificate.display_name(made) for made in MEASURES]
@@ -303,7 +299,7 @@ def mean_time(long: Sequence[Certificate]) -> str:
         f"## Mean time to a false alarm\n\nPromised: at least {PERIOD:g} examples. Measured over {long[0].runs:,} runs"
         f" of at most {LONG:,} examples (ties, ranked by value; a run without an alarm counts {LONG:,}, so this is less"
         " than the true mean), with 99 % error; broken if four standard errors below the promise.\n\n"
-        + table(["bet", f"Cusum({PERIOD:g})", f"ShiryaevRoberts({PERIOD:g})", f"Difference({2 * PERIOD:g})"], rows)
+        + table(["bet", f"Cusum({PERIOD:g})", f"ShiryaevRoberts({PERIOD:g})"], rows)
     )
 
 

@@ -10,21 +10,22 @@ import copy
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import mpmath
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import naive
 from exchangeable import alarms, bets, measures, snapshot
-from exchangeable.bets import adaptive
 from exchangeable.protocols import Alarm, Bet, Measure
 
 Floats = NDArray[np.float64]
 Counts = list[tuple[int, int, int]]
+Case = TypeVar("Case")
 
 TINY = 5e-324  # the smallest p that a double can hold
 NEAR_ONE = 1e-6  # -log p below which a density that is infinite at one is integrated exactly
@@ -32,14 +33,34 @@ FLOOR = math.exp(-700.0)  # integrals are numerical above it, where doubles have
 
 
 def settled(examples: int) -> settings:
-    """Hypothesis, but the same examples on every run and every machine."""
+    """Return settings of Hypothesis with the same examples on every run and every machine.
+
+    The profile (conftest.py) says how many percent of the examples are tried: ``make soak`` tries all of them.
+    """
     return settings(
-        max_examples=examples,
+        max_examples=max(examples * settings().max_examples // 100, min(examples, 10)),
         deadline=None,
         derandomize=True,
         database=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        suppress_health_check=[
+            HealthCheck.too_slow,
+            HealthCheck.data_too_large,
+            HealthCheck.function_scoped_fixture,
+        ],
     )
+
+
+def check_each(check: Callable[[Case], object], cases: Iterable[tuple[str, Case]]) -> None:
+    """Run a check on every named case and report all failures together."""
+    failures: list[BaseException] = []
+    for name, case in cases:
+        try:
+            check(case)
+        except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001
+            failure.add_note(f"case: {name}")
+            failures.append(failure)
+    if failures:
+        raise BaseExceptionGroup("not all cases pass", failures)
 
 
 # ------------------------------------------------------------------ the implementations
@@ -94,14 +115,39 @@ def _beta(switching: float, size: int, reach: float) -> BetCase:
 SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)  # of the Beta bets of Adaptive
 
 
+ADAPTIVE_BETS = 73
+ADAPTIVE_PARTS: dict[
+    str, tuple[int, ...]
+] = {  # the parts of the state, in the order of the struct in native/adaptive.c
+    "sums": (64, 8),  # Jackson kernels: sums of cosines, for each forgetting factor
+    "pairs": (2, 16, 16),  # Markov kernels: sums of products of cosines, for each forgetting factor
+    "last": (16,),  # and the cosines of the last p-value
+    "grids": (6, 15, 16),  # Beta grids: weights for each switching rate
+    "bayes": (3, 80),  # Bayes blend: log shares, shares, and products of the densities since then
+    "fixed": (80,),  # fixed share: shares
+    "parts": (3, 8),  # the blend, the fixed share and idleness: laid out as bayes
+    "totals": (9,),  # of the grids, of bayes, fixed and parts
+    "mixture": (4,),
+    "rough": (2**10, 3),
+    "smooth": (2**6, 3),
+}
+
+
+def adaptive_parts(state: Floats) -> dict[str, Floats]:
+    """The parts of the state of `Adaptive`, as views."""
+    ends = np.cumsum([math.prod(shape) for shape in ADAPTIVE_PARTS.values()])
+    pieces = np.split(state, ends[:-1])
+    return {name: piece.reshape(shape) for piece, (name, shape) in zip(pieces, ADAPTIVE_PARTS.items(), strict=True)}
+
+
 def _adaptive_beyond(history: Sequence[float]) -> float:
     """From the parts that are not bounded, in proportion to their shares of the next bet."""
     bet = bets.Adaptive()
     bet.extend(history)
-    part = adaptive.parts(*bet._state)
+    part = adaptive_parts(*bet._state)
     blended, switched = part["bayes"][1] * part["bayes"][2], part["fixed"] / part["fixed"].sum()
     shares = part["parts"][1] * part["parts"][2] / (part["parts"][1] @ part["parts"][2])
-    weights = shares[0] * blended / blended.sum() + shares[1] * (0.999 * switched + 0.001 / adaptive.COLUMNS)
+    weights = shares[0] * blended / blended.sum() + shares[1] * (0.999 * switched + 0.001 / ADAPTIVE_BETS)
     sharp, mixture = weights[64:70], weights[70]
     outside = [_beta_outside(history, switching) for switching in SWITCHING]
     middle = math.exp(-0.5 * NEAR_ONE)
@@ -167,16 +213,6 @@ ALARMS: dict[str, AlarmCase] = {
     "Cusum(3)": AlarmCase(lambda: alarms.Cusum(3), naive.cusum, math.log(3.0)),
     "ShiryaevRoberts": AlarmCase(alarms.ShiryaevRoberts, naive.shiryaev_roberts, math.log(10_000.0)),
     "ShiryaevRoberts(9)": AlarmCase(lambda: alarms.ShiryaevRoberts(9), naive.shiryaev_roberts, math.log(9.0)),
-    "Difference(5)": AlarmCase(
-        lambda: alarms.Difference(5, window=7, bound=3.0),
-        lambda log_values: naive.difference(log_values, 7, 3.0),
-        3.0 * math.sqrt(7 * math.log(5) / 2),
-    ),
-    "Difference(1.5)": AlarmCase(
-        lambda: alarms.Difference(1.5, window=1, bound=50.0),
-        lambda log_values: naive.difference(log_values, 1, 50.0),
-        50.0 * math.sqrt(math.log(1.5) / 2),
-    ),
 }
 
 # ------------------------------------------------------------------ the measures, and what they take

@@ -96,7 +96,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         found[f"measure {name}"] = lambda case=case, m=measure, s=score: _stream(case, m, s)  # type: ignore[misc]
     value, nearest = contracts.MEASURES["Value"], contracts.MEASURES["NearestNeighbour"]
     binned = measures.Frozen(bins=8, reference=[0.0, 0.5, 1.0, 2.0])
-    fast = {"alarm": alarms.Difference(2, window=7, bound=3.0), "on_alarm": "restart"}
+    fast = {"alarm": alarms.Cusum(2), "on_alarm": "restart"}
     found["monitor"] = lambda: _stream(value, Monitor(measures.Value(), bets.Idle()))
     found["monitor restarts"] = lambda: _stream(value, Monitor(binned, bets.Kernel(4), **fast))  # type: ignore[arg-type]
     found["monitor nearest"] = lambda: _stream(nearest, Monitor(bet=bets.SimpleJumper(), alarm=alarms.Cusum(3)))
@@ -130,7 +130,7 @@ def _given(monitor: Monitor) -> Case:
 
 def changes(data: bytes, share: float, random: random.Random) -> Iterator[tuple[str, bytes]]:
     """Forged snapshots, and what was forged."""
-    state, arrays = archive.unpack(memoryview(data))
+    state, arrays = archive.unpack(data)
     for path, put in _places(state):
         for leaf in LEAVES:
             if random.random() < share:

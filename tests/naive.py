@@ -456,12 +456,6 @@ def shiryaev_roberts(log_values: Sequence[float]) -> list[float]:
     ]
 
 
-def difference(log_values: Sequence[float], window: int, bound: float) -> list[float]:
-    """Sums of the last ``window`` wins of fixed stakes, of which at most ``bound - 1`` counts."""
-    wins = [math.exp(min(g, math.log(bound))) - 1.0 for g in increments(log_values)]
-    return [math.fsum(wins[max(0, n - window) : n]) for n in range(1, len(wins) + 1)]
-
-
 # ------------------------------------------------------------------ scores fixed in advance
 
 

@@ -270,7 +270,7 @@ def test_the_command_prints_one_line_for_each_kind(
     options = ("--measure", "value", "--bet", "simple-jumper", "--alpha", 0.5, "--runs", 400, "--steps", 20)
     assert _command(*options, monkeypatch=monkeypatch) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "value, simple-jumper, ville: 400 runs of exchangeable data of each kind"
+    assert lines[0] == "value, simple-jumper, ville: 400 runs on each kind of exchangeable data"
     assert [line.split()[0] for line in lines[1:-1]] == list(simulated.DATA)
     assert all(line.endswith("promised 50: kept") for line in lines[1:-1])
 
@@ -284,7 +284,7 @@ def test_the_command_gives_json(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert record == expected.to_dict()
     assert record["verdict"] == "undecided"
     assert code == 3
-    assert captured.err == "exchangeable: 40 runs are too few to see 1.3 times the promised rate; use more --runs\n"
+    assert captured.err == "exchangeable: 40 runs are too few to detect 1.3 times the promised rate; increase --runs\n"
 
 
 def test_the_command_tells_of_a_broken_promise(

@@ -31,11 +31,13 @@ from contracts import (
     SLY_P,
     SLY_P_COLUMNS,
     MeasureCase,
+    check_each,
     settled,
 )
 from exchangeable import Martingale, Monitor, PValues, alarms, bets, measures
 from exchangeable.protocols import Alarm, Bet, Measure, Rank
 
+pytestmark = pytest.mark.quick
 each_bet = pytest.mark.parametrize("name", BETS)
 each_measure = pytest.mark.parametrize("name", MEASURES)
 each_alarm = pytest.mark.parametrize("name", ALARMS)
@@ -175,16 +177,20 @@ def test_a_bet_extends_as_it_updates_over_thousands_of_steps(name: str) -> None:
     assert contracts.state(pieces) == contracts.state(whole)
 
 
-@each_bet
-@pytest.mark.parametrize("bad", BAD_P, ids=repr)
-def test_a_bet_refuses_a_bad_p(name: str, bad: Any) -> None:
-    _bet_refuses(name, lambda bet: contracts.check_bet_refuses(bet, bad))
+def _named(values: Iterable[Any]) -> list[tuple[str, Any]]:
+    return [(repr(value), value) for value in values]
 
 
 @each_bet
-@pytest.mark.parametrize("bad", BAD_P_COLUMNS, ids=repr)
-def test_a_bet_refuses_a_bad_column(name: str, bad: Any) -> None:
-    _bet_refuses(name, lambda bet: contracts.check_bet_refuses_column(bet, bad))
+def test_a_bet_refuses_a_bad_p(name: str) -> None:
+    check_each(lambda bad: _bet_refuses(name, lambda bet: contracts.check_bet_refuses(bet, bad)), _named(BAD_P))
+
+
+@each_bet
+def test_a_bet_refuses_a_bad_column(name: str) -> None:
+    check_each(
+        lambda bad: _bet_refuses(name, lambda bet: contracts.check_bet_refuses_column(bet, bad)), _named(BAD_P_COLUMNS)
+    )
 
 
 @pytest.mark.parametrize("bad", SLY_P, ids=["complex128", "10**400"])
@@ -253,7 +259,7 @@ def test_the_order_contract_can_fail() -> None:
 
         def update(self, x: Any, y: Any = None) -> Any:
             rank = super().update(x, y)
-            return rank._replace(greater=rank.greater + int(self.n > 1 and self._rows.X[0, 0] > 0))
+            return rank._replace(greater=rank.greater + int(self.n > 1 and self._store.X[0, 0] > 0))
 
     examples = [([0.0], "a"), ([1.0], "b"), ([2.0], "a")]
     contracts.check_order_does_not_matter(MEASURES["NearestNeighbour"], examples, [1, 0], True)
@@ -355,50 +361,67 @@ def test_labels_play_no_part_where_they_may_be_left_out(name: str) -> None:
     assert with_labels.update(X[0], ["no label"]) == without.update(X[0])
 
 
-def _each_bad(of: Callable[[MeasureCase], contracts.Bad], but: Iterable[str] = ()) -> pytest.MarkDecorator:
-    """Every measure with everything that it must refuse."""
-    pairs = [(name, bad) for name, case in MEASURES.items() for bad in of(case) if bad not in but]
-    return pytest.mark.parametrize(("name", "bad"), pairs, ids=["-".join(pair) for pair in pairs])
+each_refusing = pytest.mark.parametrize("name", [name for name, case in MEASURES.items() if case.bad_tables])
 
 
-@_each_bad(lambda case: case.bad_tables)
-def test_a_measure_refuses_a_bad_table(name: str, bad: str) -> None:
+def _fresh(bad: contracts.Bad) -> list[tuple[str, tuple[Any, Any, str]]]:
+    return [item for item in bad.items() if item[0] not in contracts.GOOD_FRESH]
+
+
+@each_refusing
+def test_a_measure_refuses_a_bad_table(name: str) -> None:
     case = MEASURES[name]
-    X, y, argument = case.bad_tables[bad]
-    measure, untroubled = case.make(), case.make()
-    for _ in range(3):
+
+    def check(bad: tuple[Any, Any, str]) -> None:
+        X, y, argument = bad
+        measure, untroubled = case.make(), case.make()
+        for _ in range(3):
+            assert case.ranks(measure, GOOD_X, GOOD_Y) == case.ranks(untroubled, GOOD_X, GOOD_Y)
+            assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
+        assert case.ranks(measure, [[1.0, 1.0]], ["c"], [0]) == case.ranks(untroubled, [[1.0, 1.0]], ["c"], [0])
+
+    check_each(check, case.bad_tables.items())
+
+
+@each_refusing
+def test_a_measure_refuses_a_bad_example(name: str) -> None:
+    case = MEASURES[name]
+
+    def check(bad: tuple[Any, Any, str]) -> None:
+        x, y, argument = bad
+        measure, untroubled = case.make(), case.make()
+        for good_x, good_y in zip(GOOD_X, GOOD_Y, strict=True):
+            assert case.ranks(measure, [good_x], [good_y], [0]) == case.ranks(untroubled, [good_x], [good_y], [0])
+            assert contracts.refused(lambda: measure.update(x, y), measure).startswith(f"{argument} must")
         assert case.ranks(measure, GOOD_X, GOOD_Y) == case.ranks(untroubled, GOOD_X, GOOD_Y)
+
+    check_each(check, case.bad_examples.items())
+
+
+@each_refusing
+def test_a_fresh_measure_refuses_a_bad_table(name: str) -> None:
+    case = MEASURES[name]
+
+    def check(bad: tuple[Any, Any, str]) -> None:
+        X, y, argument = bad
+        measure = case.make()
         assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
-    assert case.ranks(measure, [[1.0, 1.0]], ["c"], [0]) == case.ranks(untroubled, [[1.0, 1.0]], ["c"], [0])
+        assert case.ranks(measure, [[1.0]], ["a"]) == [(0, 1, 1)]  # not even the width was learnt
+
+    check_each(check, _fresh(case.bad_tables))
 
 
-@_each_bad(lambda case: case.bad_examples)
-def test_a_measure_refuses_a_bad_example(name: str, bad: str) -> None:
+@each_refusing
+def test_a_fresh_measure_refuses_a_bad_example(name: str) -> None:
     case = MEASURES[name]
-    x, y, argument = case.bad_examples[bad]
-    measure, untroubled = case.make(), case.make()
-    for good_x, good_y in zip(GOOD_X, GOOD_Y, strict=True):
-        assert case.ranks(measure, [good_x], [good_y], [0]) == case.ranks(untroubled, [good_x], [good_y], [0])
+
+    def check(bad: tuple[Any, Any, str]) -> None:
+        x, y, argument = bad
+        measure = case.make()
         assert contracts.refused(lambda: measure.update(x, y), measure).startswith(f"{argument} must")
-    assert case.ranks(measure, GOOD_X, GOOD_Y) == case.ranks(untroubled, GOOD_X, GOOD_Y)
+        assert case.ranks(measure, [[1.0]], ["a"]) == [(0, 1, 1)]
 
-
-@_each_bad(lambda case: case.bad_tables, but=contracts.GOOD_FRESH)
-def test_a_fresh_measure_refuses_a_bad_table(name: str, bad: str) -> None:
-    case = MEASURES[name]
-    X, y, argument = case.bad_tables[bad]
-    measure = case.make()
-    assert contracts.refused(lambda: measure.extend(X, y), measure).startswith(f"{argument} must")
-    assert case.ranks(measure, [[1.0]], ["a"]) == [(0, 1, 1)]  # not even the width was learnt
-
-
-@_each_bad(lambda case: case.bad_examples, but=contracts.GOOD_FRESH)
-def test_a_fresh_measure_refuses_a_bad_example(name: str, bad: str) -> None:
-    case = MEASURES[name]
-    x, y, argument = case.bad_examples[bad]
-    measure = case.make()
-    assert contracts.refused(lambda: measure.update(x, y), measure).startswith(f"{argument} must")
-    assert case.ranks(measure, [[1.0]], ["a"]) == [(0, 1, 1)]
+    check_each(check, _fresh(case.bad_examples))
 
 
 @each_measure
@@ -478,42 +501,50 @@ def test_a_monitor_extends_as_it_updates(name: str, seed: int, cuts: list[int]) 
         assert contracts.same_bits(got, column)
 
 
-@pytest.mark.parametrize("bad", BAD_TABLES)
-def test_the_line_refuses_a_bad_table(bad: str) -> None:
-    X, y, argument = BAD_TABLES[bad]
-    monitor, untroubled = Monitor(seed=3), Monitor(seed=3)
-    monitor.extend(GOOD_X, GOOD_Y)
-    untroubled.extend(GOOD_X, GOOD_Y)
-    assert contracts.refused(lambda: monitor.extend(X, y), monitor).startswith(f"{argument} must")
-    assert contracts.refused(lambda: monitor.pvalues.extend(X, y), monitor).startswith(f"{argument} must")
-    assert monitor.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+def test_the_line_refuses_a_bad_table() -> None:
+    def check(bad: tuple[Any, Any, str]) -> None:
+        X, y, argument = bad
+        monitor, untroubled = Monitor(seed=3), Monitor(seed=3)
+        monitor.extend(GOOD_X, GOOD_Y)
+        untroubled.extend(GOOD_X, GOOD_Y)
+        assert contracts.refused(lambda: monitor.extend(X, y), monitor).startswith(f"{argument} must")
+        assert contracts.refused(lambda: monitor.pvalues.extend(X, y), monitor).startswith(f"{argument} must")
+        assert monitor.update([1.0, 1.0], "c") == untroubled.update([1.0, 1.0], "c")
+
+    check_each(check, BAD_TABLES.items())
 
 
-@pytest.mark.parametrize("bad", BAD_EXAMPLES)
-def test_the_line_refuses_a_bad_example(bad: str) -> None:
-    x, y, argument = BAD_EXAMPLES[bad]
-    monitor, untroubled = Monitor(seed=3), Monitor(seed=3)
-    monitor.update(GOOD_X[0], GOOD_Y[0])
-    untroubled.update(GOOD_X[0], GOOD_Y[0])
-    assert contracts.refused(lambda: monitor.update(x, y), monitor).startswith(f"{argument} must")
-    assert contracts.refused(lambda: monitor.pvalues.update(x, y), monitor).startswith(f"{argument} must")
-    assert monitor.update(GOOD_X[1], GOOD_Y[1]) == untroubled.update(GOOD_X[1], GOOD_Y[1])
+def test_the_line_refuses_a_bad_example() -> None:
+    def check(bad: tuple[Any, Any, str]) -> None:
+        x, y, argument = bad
+        monitor, untroubled = Monitor(seed=3), Monitor(seed=3)
+        monitor.update(GOOD_X[0], GOOD_Y[0])
+        untroubled.update(GOOD_X[0], GOOD_Y[0])
+        assert contracts.refused(lambda: monitor.update(x, y), monitor).startswith(f"{argument} must")
+        assert contracts.refused(lambda: monitor.pvalues.update(x, y), monitor).startswith(f"{argument} must")
+        assert monitor.update(GOOD_X[1], GOOD_Y[1]) == untroubled.update(GOOD_X[1], GOOD_Y[1])
+
+    check_each(check, BAD_EXAMPLES.items())
 
 
-@pytest.mark.parametrize("bad", BAD_P, ids=repr)
-def test_a_martingale_refuses_a_bad_p(bad: Any) -> None:
-    martingale = Martingale(bets.Plugin())
-    martingale.extend([0.5, 0.25])
-    assert contracts.refused(lambda: martingale.update(bad), martingale).startswith("p must")
-    assert martingale.n == 2
+def test_a_martingale_refuses_a_bad_p() -> None:
+    def check(bad: Any) -> None:
+        martingale = Martingale(bets.Plugin())
+        martingale.extend([0.5, 0.25])
+        assert contracts.refused(lambda: martingale.update(bad), martingale).startswith("p must")
+        assert martingale.n == 2
+
+    check_each(check, _named(BAD_P))
 
 
-@pytest.mark.parametrize("bad", BAD_P_COLUMNS, ids=repr)
-def test_a_martingale_refuses_a_bad_column(bad: Any) -> None:
-    martingale = Martingale(bets.SleepyJumper())
-    martingale.extend([0.5, 0.25])
-    assert contracts.refused(lambda: martingale.extend(bad), martingale).startswith("p must")
-    assert martingale.n == 2
+def test_a_martingale_refuses_a_bad_column() -> None:
+    def check(bad: Any) -> None:
+        martingale = Martingale(bets.SleepyJumper())
+        martingale.extend([0.5, 0.25])
+        assert contracts.refused(lambda: martingale.extend(bad), martingale).startswith("p must")
+        assert martingale.n == 2
+
+    check_each(check, _named(BAD_P_COLUMNS))
 
 
 # ------------------------------------------------------------------ alarms
@@ -563,13 +594,15 @@ def test_the_bankrupt_never_sound_and_the_infinitely_rich_always(name: str) -> N
 
 
 @each_alarm
-@pytest.mark.parametrize("bad", [math.nan, np.float64("nan"), None, "a", "1", 1j, [1.0]], ids=repr)
-def test_an_alarm_refuses_what_is_no_number(name: str, bad: Any) -> None:
-    alarm = ALARMS[name].make()
-    alarm.update(0.1)
-    assert contracts.refused(lambda: alarm.update(bad), alarm).startswith("log_value must")
-    assert contracts.refused(lambda: alarm.extend([0.2, bad]), alarm).startswith("log_values must")  # type: ignore[attr-defined]
-    assert alarm.update(math.inf) is True
+def test_an_alarm_refuses_what_is_no_number(name: str) -> None:
+    def check(bad: Any) -> None:
+        alarm = ALARMS[name].make()
+        alarm.update(0.1)
+        assert contracts.refused(lambda: alarm.update(bad), alarm).startswith("log_value must")
+        assert contracts.refused(lambda: alarm.extend([0.2, bad]), alarm).startswith("log_values must")  # type: ignore[attr-defined]
+        assert alarm.update(math.inf) is True
+
+    check_each(check, _named([math.nan, np.float64("nan"), None, "a", "1", 1j, [1.0]]))
 
 
 # ------------------------------------------------------------------ constructors
@@ -588,9 +621,6 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (alarms.Ville, "alpha", [*OUTSIDE, 1, 1.0, 1e-320]),
     (alarms.Cusum, "period", [*NOT_POSITIVE, 1, 1.0, 1e301]),
     (alarms.ShiryaevRoberts, "period", [*NOT_POSITIVE, 1, 0.5]),
-    (alarms.Difference, "period", [*NOT_POSITIVE, 1]),
-    (lambda value: alarms.Difference(window=value), "window", [0, -1, 1.5, math.nan, "a", None, True]),
-    (lambda value: alarms.Difference(bound=value), "bound", [*NOT_POSITIVE, 1, 1e7]),
     (bets.Beta, "switching", [*OUTSIDE, 1e-101]),
     (lambda value: bets.Beta(size=value), "size", [0, 1, 2.0, 201, None, "a", True]),
     (lambda value: bets.Beta(reach=value), "reach", [*NOT_POSITIVE, 3.0]),
@@ -610,19 +640,24 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
         "alarm",
         ["x", 3, alarms.Ville, bets.Idle(), bets.Adaptive(), measures.Value(), measures.NearestNeighbour()],
     ),
-    (lambda value: alarms.Difference(bound=value), "window", [1.1, 1.2]),
-    (lambda value: alarms.Difference(window=value), "window", [1, 5]),
     (lambda value: bets.Switching([bets.Idle()], value), "share", [*OUTSIDE, 1e-200]),
     (measures.Conditional, "measure", ["x", 3, measures.NearestNeighbour, measures.NearestResidual(), alarms.Cusum()]),
 ]
 
 
-@pytest.mark.parametrize(
-    ("make", "argument", "value"), [(make, argument, value) for make, argument, values in WRONG for value in values]
-)
-def test_a_constructor_names_the_argument(make: Callable[[Any], object], argument: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=rf"^{argument} must"):
-        make(value)
+def test_a_constructor_names_the_argument() -> None:
+    def check(wrong: tuple[Callable[[Any], object], str, Any]) -> None:
+        make, argument, value = wrong
+        with pytest.raises(ValueError, match=rf"^{argument} must"):
+            make(value)
+
+    check_each(check, [(f"{name}={value!r}", (make, name, value)) for make, name, values in WRONG for value in values])
+
+
+def test_check_each_reports_every_failure() -> None:
+    with pytest.raises(BaseExceptionGroup) as failures:
+        check_each(lambda value: pytest.fail("no") if value == 1 else 1 / value, [("a", 0), ("b", 1), ("c", 2)])
+    assert [failure.__notes__ for failure in failures.value.exceptions] == [["case: a"], ["case: b"]]
 
 
 def test_constructors_store_arguments_under_their_names() -> None:

@@ -19,7 +19,7 @@ import typer
 
 import pages
 from exchangeable import catalogue
-from exchangeable.cli.program import parser
+from exchangeable.cli.program import build_app
 
 for library in ("matplotlib", "pandas", "polars", "river", "sklearn"):  # the pages show how to use them
     pytest.importorskip(library)
@@ -63,7 +63,7 @@ def test_commands_have_the_options_that_are_shown(page: Path) -> None:
 def understood(line: str) -> None:
     """Parse a command with the program's own parser, without running it."""
     words = [word for word in shlex.split(line)[1:] if word not in ("...", "…")]
-    command: Any = typer.main.get_command(parser())
+    command: Any = typer.main.get_command(build_app())
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"{line}: there is no command {words[0]}"
         command = command.commands[words.pop(0)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PROMISE = "On exchangeable data the chance that this alarm ever sounds is at most 0.01."
+PROMISE = "On exchangeable data the chance that this alarm is ever raised is at most 0.01."
 NEEDS = {
     "crepes_pvalues": "crepes",
     "mapie_scores": "mapie",

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from contracts import settled
 from exchangeable.data import files as tables
 from exchangeable.data.files import ColumnError, TableError, read_table
 from exchangeable.data.table import MAX_CATEGORIES, Table
 
 QUOTES = "a quotation mark must be closed, and doubled within quotes, and a field may have at most 131072 characters"
 GOOD = "a,b,y\n1,2,u\n3,4,v\n5,6,u\n"
-SHUT = {"suppress_health_check": [HealthCheck.function_scoped_fixture], "deadline": None}
 
 
 def put(folder: Path, text: str | bytes, name: str = "t.csv") -> Path:
@@ -207,7 +207,7 @@ def test_the_import_is_light() -> None:
 # ------------------------------------------------------------------------------------------------ exact numbers
 
 
-@settings(max_examples=60, **SHUT)  # type: ignore[arg-type]
+@settled(60)
 @given(
     st.integers(1, 4).flatmap(
         lambda d: st.lists(
@@ -225,7 +225,7 @@ def test_round_trip_is_bit_for_bit(tmp_path: Path, rows: list[list[float]]) -> N
     assert table.features == head
 
 
-@settings(max_examples=300, **SHUT)  # type: ignore[arg-type]
+@settled(300)
 @given(st.from_regex(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?", fullmatch=True))
 def test_text_is_rounded_as_python_rounds_it(text: str) -> None:
     values = tables._to_floats([text])
@@ -983,7 +983,7 @@ def test_parquet_with_text_that_is_not_utf8(tmp_path: Path) -> None:
     assert "not a Parquet file that can be read" in sentence(parquet_file(tmp_path, a=[1, 2, 3], y=broken))
 
 
-@settings(max_examples=60, **SHUT)  # type: ignore[arg-type]
+@settled(60)
 @given(st.data())
 def test_damage_anywhere_gives_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes are changed at random in files of every type: either a table is read, or one of our errors is raised."""

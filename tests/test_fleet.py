@@ -501,7 +501,7 @@ def test_command_takes_the_number_of_streams_fixed_in_advance(run: Run) -> None:
     assert math.isclose(said["log10_threshold"], math.log10(1000 / 0.05))
     words = run("fleet.csv", "--streams", 1000).out
     assert words.startswith("fleet.csv: 1 of 1,000 streams CHANGED")
-    assert "a number of streams, 1,000, that was fixed before the first look" in words
+    assert "a number of streams, 1,000, that was fixed before the first analysis" in words
     assert "(otherwise use --streams)" in run("fleet.csv").out
 
 

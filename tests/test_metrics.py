@@ -1,4 +1,4 @@
-"""Metrics: what a scrape says, and that rules and dashboard speak of nothing else. Judged by Prometheus' own tool."""
+"""Metrics: what a scrape returns, and that rules and dashboard use only these; checked by Prometheus' own tool."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from exchangeable.service.alerts import Details, Webhook, due, enqueue, failed
-from exchangeable.service.metrics import LIMIT, REASONS, Fleet, Metrics, Stream, rows
+from exchangeable.service.alerts import Details, Webhook, due, enqueue, mark_failed
+from exchangeable.service.metrics import LIMIT, REASONS, DatabaseStatus, Metrics, StreamStatus, read_status
 from exchangeable.service.store import StoreError, open_database
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
 DASHBOARD = DEPLOY / "grafana" / "exchangeable.json"
 OURS = re.compile(r"\b(?:exchangeable|process)_[a-z0-9_]+\b")
-PROMISED = {
+DOCUMENTED = {
     "exchangeable_stream_log10_capital": "gauge",
     "exchangeable_stream_log10_capital_max": "gauge",
     "exchangeable_stream_alarm": "gauge",
@@ -53,13 +53,13 @@ PROMISED = {
     "process_resident_memory_bytes": "gauge",
     "process_cpu_seconds_total": "counter",
 }
-QUIET = Stream("quiet", 0.0, 0.0, 0, 0, 0, 0, 0, None)
-LOUD = Stream("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, '{"fraud":3}')
-BANKRUPT = Stream("bankrupt", -math.inf, 0.5, 0, 12, 0, 0, 0, 1_600_000_000.0)
+QUIET = StreamStatus("quiet", 0.0, 0.0, 0, 0, 0, 0, 0, None)
+LOUD = StreamStatus("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, '{"fraud":3}')
+BANKRUPT = StreamStatus("bankrupt", -math.inf, 0.5, 0, 12, 0, 0, 0, 1_600_000_000.0)
 
 
-def metrics_of(*streams: Stream, total: int | None = None, pending: int = 0, dead: int = 0) -> Metrics:
-    fleet = Fleet(list(streams), len(streams) if total is None else total, pending, dead)
+def metrics_of(*streams: StreamStatus, total: int | None = None, pending: int = 0, dead: int = 0) -> Metrics:
+    fleet = DatabaseStatus(list(streams), len(streams) if total is None else total, pending, dead)
     return Metrics(lambda: fleet, queue=lambda: (20_000, 3), database_bytes=lambda: 4_096)
 
 
@@ -124,15 +124,15 @@ def test_server() -> None:
     assert value(metrics, "database_readable") == 1
 
 
-def test_every_metric_that_was_promised_has_its_type_and_a_text() -> None:
+def test_every_documented_metric_has_its_type_and_a_description() -> None:
     text = metrics_of(LOUD).text().decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
-    assert {name: types.get(name) for name in PROMISED} == PROMISED
+    assert {name: types.get(name) for name in DOCUMENTED} == DOCUMENTED
     assert set(types) == set(re.findall(r"^# HELP (\S+) \S.*$", text, re.M))
 
 
-def test_refusals_begin_at_zero() -> None:
-    """A counter that is born at 1 is never seen to rise."""
+def test_counters_of_rejected_requests_start_at_zero() -> None:
+    """A counter whose first value is 1 is never seen to rise."""
     metrics = metrics_of()
     assert [value(metrics, "rejects_total", reason=reason) for reason in REASONS] == [0.0] * len(REASONS)
 
@@ -141,7 +141,7 @@ def test_no_times_of_creation() -> None:
     assert b"_created" not in metrics_of(LOUD).text()
 
 
-def test_a_registry_of_its_own() -> None:
+def test_servers_do_not_share_a_registry() -> None:
     one, other = metrics_of(), metrics_of()
     one.rejects.labels(reason="gap").inc()
     assert value(other, "rejects_total", reason="gap") == 0
@@ -149,15 +149,15 @@ def test_a_registry_of_its_own() -> None:
 
 
 def test_nothing_is_read_before_the_scrape() -> None:
-    def read() -> Fleet:
+    def read() -> DatabaseStatus:
         raise AssertionError("not yet")
 
     Metrics(read)
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), StoreError("the database is closed")])
-def test_the_rest_is_told_when_the_database_cannot_be_read(error: Exception) -> None:
-    def read() -> Fleet:
+def test_other_metrics_are_reported_when_the_database_cannot_be_read(error: Exception) -> None:
+    def read() -> DatabaseStatus:
         raise error
 
     metrics = Metrics(read)
@@ -167,7 +167,7 @@ def test_the_rest_is_told_when_the_database_cannot_be_read(error: Exception) -> 
     assert value(metrics, "streams") is None
 
 
-def test_a_clock_that_stands_at_zero() -> None:
+def test_a_time_of_zero_is_reported() -> None:
     metrics = metrics_of(LOUD._replace(last_observation=0.0))
     assert value(metrics, "stream_last_observation_timestamp_seconds", stream="loud") == 0.0
 
@@ -190,7 +190,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 
 def insert(database: sqlite3.Connection, name: str, **columns: Any) -> None:
-    """A row of streams: as told, and where nothing is told something of the right type."""
+    """Insert a row into streams; columns that are not given get a value of the right type."""
     plain = {"TEXT": "{}", "INTEGER": 0, "REAL": 0.0, "BLOB": b""}
     wanted = {"name": name, "state": json.dumps({"log10_max": columns.pop("log10_max", 0.0)}), **columns}
     row = {
@@ -203,7 +203,7 @@ def insert(database: sqlite3.Connection, name: str, **columns: Any) -> None:
     database.execute(f"INSERT INTO streams ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
-def test_rows(database: sqlite3.Connection) -> None:
+def test_the_status_of_a_database(database: sqlite3.Connection) -> None:
     insert(database, "quiet")
     insert(
         database, "loud", log10=2.5, log10_max=3.25, alarm=1, observations=1_000, duplicates=7, alarms=2, waiting=3,
@@ -212,26 +212,26 @@ def test_rows(database: sqlite3.Connection) -> None:
     insert(database, "bankrupt", log10=-math.inf, log10_max=0.5, observations=12, observed_at=1_600_000_000.0)
     webhooks = [Webhook(name, "http://example.org/") for name in ("one", "two", "three")]
     enqueue(database, webhooks, "loud", "firing", Details("ville", "", 1, 0, 2.5), 0.0)
-    failed(database, due(database)[0].id, "no", dead=True)
-    assert rows(database) == Fleet([LOUD, BANKRUPT, QUIET], total=3, pending=2, dead=1)
+    mark_failed(database, due(database)[0].id, "no", dead=True)
+    assert read_status(database) == DatabaseStatus([LOUD, BANKRUPT, QUIET], total=3, pending=2, dead=1)
 
 
 def test_streams_beyond_the_limit_are_counted_and_none_with_an_alarm_is_left_out(database: sqlite3.Connection) -> None:
     for i in range(20):
         insert(database, f"s{i:02}", alarm=int(i >= 17))
-    fleet = rows(database, limit=5)
+    fleet = read_status(database, limit=5)
     assert [stream.name for stream in fleet.streams] == ["s17", "s18", "s19", "s00", "s01"]
     assert value(Metrics(lambda: fleet), "streams_left_out") == 15
 
 
 def test_empty_database(database: sqlite3.Connection) -> None:
-    assert rows(database) == Fleet([], 0, 0, 0)
+    assert read_status(database) == DatabaseStatus([], 0, 0, 0)
 
 
-def test_a_full_scrape_takes_no_time(database: sqlite3.Connection) -> None:
+def test_a_full_scrape_is_fast(database: sqlite3.Connection) -> None:
     for i in range(2 * LIMIT):
         insert(database, f"s{i}", observed_at=1.7e9, log10=0.123456789)
-    metrics = Metrics(lambda: rows(database))
+    metrics = Metrics(lambda: read_status(database))
     start = time.perf_counter()
     text = metrics.text()
     assert time.perf_counter() - start < 5.0  # a tenth of this on an idle machine
@@ -241,7 +241,7 @@ def test_a_full_scrape_takes_no_time(database: sqlite3.Connection) -> None:
 # ---------------------------------------------------------------- Prometheus
 
 
-def test_promtool_has_nothing_to_say_about_the_metrics() -> None:
+def test_promtool_accepts_the_metrics() -> None:
     metrics = metrics_of(QUIET, LOUD, BANKRUPT, LOUD._replace(name='odd "name"\n'), total=9, dead=1)
     metrics.rejects.labels(reason="gap").inc()
     metrics.ingest_seconds.observe(0.02)
@@ -249,7 +249,7 @@ def test_promtool_has_nothing_to_say_about_the_metrics() -> None:
     assert (said.returncode, said.stdout, said.stderr) == (0, b"", b"")
 
 
-def test_promtool_would_have_something_to_say() -> None:
+def test_promtool_rejects_wrong_metrics() -> None:
     said = promtool("check", "metrics", text=metrics_of(LOUD).text().replace(b"observations_total", b"observations"))
     assert said.returncode != 0
 
@@ -281,7 +281,7 @@ def exported() -> set[str]:
     return {sample.name for family in families for sample in family.samples}
 
 
-def test_rules_speak_of_our_metrics_only() -> None:
+def test_rules_use_our_metrics_only() -> None:
     named = set(OURS.findall(RULES.read_text()))
     assert len(named) >= 7
     assert named <= exported()
@@ -304,12 +304,12 @@ def queries() -> list[str]:
     return [query.replace("$__rate_interval", "1m") for query in found]
 
 
-def test_dashboard_speaks_of_our_metrics_only() -> None:
+def test_dashboard_uses_our_metrics_only() -> None:
     named = set(OURS.findall(DASHBOARD.read_text()))
     assert named <= exported()
     parts = {re.sub("_bucket$", "", name) for name in named}
-    untold = {"exchangeable_database_readable", "exchangeable_streams_left_out"}  # for the rules
-    assert {name for name in PROMISED if name not in parts} <= untold
+    unused = {"exchangeable_database_readable", "exchangeable_streams_left_out"}  # for the rules
+    assert {name for name in DOCUMENTED if name not in parts} <= unused
 
 
 def test_dashboard_has_queries_that_prometheus_understands(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_dashboard_has_queries_that_prometheus_understands(tmp_path: Path) -> No
     assert len(rules) >= 20
 
 
-def test_dashboard_is_whole() -> None:
+def test_dashboard_is_complete() -> None:
     shown = dashboard()
     assert shown["schemaVersion"] >= 39
     assert shown["uid"]

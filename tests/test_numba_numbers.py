@@ -67,7 +67,7 @@ KEYED = (
     "SimpleMixture()",
     "SleepyJumper()",
 )
-ALARMS = ("Cusum()", "ShiryaevRoberts()", "Difference()", "Difference(period=5.0, window=7, bound=3.0)")
+ALARMS = ("Cusum()", "ShiryaevRoberts()")
 
 
 def capital(bet: str, p: Floats) -> Floats:
@@ -84,7 +84,7 @@ def statistic(alarm: str, p: Floats) -> Floats:
     """An alarm's statistic after every 25th of some log values."""
     out = np.empty(p.shape)
     for stream, statistics in zip(p, out, strict=True):
-        made(alarms, alarm)._play(np.cumsum(1.25 * (0.5 - stream)), statistics)
+        made(alarms, alarm)._log_statistic(np.cumsum(1.25 * (0.5 - stream)), statistics)
     return out[:, EVERY - 1 :: EVERY]
 
 

@@ -181,7 +181,9 @@ def a_path(log_value: Any, alarm: pr.Alarm | None = None) -> pr.Path:
     values = np.asarray(log_value, np.float64)
     sounds = (alarms.Ville() if alarm is None else alarm).extend(values) if np.isfinite(values).all() else values > 4.7  # type: ignore[attr-defined]
     n = np.arange(1, len(values) + 1)
-    return pr.Path(n, 1.0 - rng().random(len(values)), values, np.maximum.accumulate(sounds), 0 * n, "A promise.")
+    return pr.Path(
+        n, 1.0 - rng().random(len(values)), values, np.maximum.accumulate(sounds), 0 * n, 0 * n + 1, "A promise."
+    )
 
 
 @cache

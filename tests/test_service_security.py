@@ -33,7 +33,7 @@ from exchangeable.service.app import application
 from exchangeable.service.middleware import POLICY
 from exchangeable.service.page import page_files
 from exchangeable.service.problems import Problem
-from exchangeable.service.run import Refused, serve
+from exchangeable.service.run import ServeError, serve
 from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import Store, open_database
 from web import Reply, read, serving
@@ -299,12 +299,13 @@ def test_without_tokens_a_server_for_others_is_shut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", ""])
 def test_it_does_not_listen_to_others_without_a_token(tmp_path: Path, host: str) -> None:
-    with pytest.raises(Refused, match=r"^host must be a loopback address such as 127\.0\.0\.1 while there is no token"):
+    message = r"^host must be a loopback address such as 127\.0\.0\.1 while there is no token"
+    with pytest.raises(ServeError, match=message):
         serve(tmp_path / "streams.db", host, 0, Settings(), page=False)
 
 
 def test_it_does_not_go_by_a_public_name_without_a_token(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"while there is no token, got monitor\.example\.org$"):
+    with pytest.raises(ServeError, match=r"while there is no token, got monitor\.example\.org$"):
         serve(tmp_path / "streams.db", "127.0.0.1", 0, Settings(hosts=("monitor.example.org",)), page=False)
 
 
@@ -409,7 +410,7 @@ def deserted(service: Service) -> bool:
     """Whether all readers have left, for a while: some may be on their way in yet."""
     end, empty = time.monotonic() + 10.0, 0
     while empty < 10 and time.monotonic() < end:
-        empty = 0 if service.app.state.events.readers else empty + 1
+        empty = 0 if service.app.state.feed.readers else empty + 1
         time.sleep(0.05)
     return empty == 10
 
@@ -1036,7 +1037,7 @@ def test_an_accident_within_is_a_number_and_nothing_changes(
         raise RuntimeError(secret)
 
     with monkeypatch.context() as patch:
-        patch.setattr(service.app.state.engine, "_observe", fall)
+        patch.setattr(service.app.state.engine.ingest, "observe", fall)
         reply = service.observe("accident", b'{"seq": 1, "x": 1}')
     assert (reply.status, reply.json()["error"]) == (500, "internal")
     assert reply.json()["incident"] in caplog.text
@@ -1062,7 +1063,7 @@ def test_an_accident_between_requests_does_not_end_the_service(tmp_path: Path, m
     with running(tmp_path) as service:
         service.stream("accident")
         with monkeypatch.context() as patch:
-            patch.setattr(service.app.state.engine, "_shed", fall)
+            patch.setattr(service.app.state.engine.streams, "evict", fall)
             future = service.app.state.engine.reset("accident")
             with pytest.raises((RuntimeError, Problem)):
                 future.result(timeout=3.0)
@@ -1207,6 +1208,7 @@ def tails(draw: st.DrawFn) -> Callable[[int], bytes]:
     return lambda first: re.sub(rb"<(\d)>", lambda found: b"%d" % (first + int(found[1])), seed)
 
 
+@pytest.mark.hypothesis
 def test_no_body_breaks_the_server_and_what_is_refused_changes_nothing(service: Service) -> None:
     service.stream("fuzzed")
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
@@ -1256,6 +1258,7 @@ MODES = [
 UNASKED = [negative_data_rejection, positive_data_acceptance]  # unknown questions are ignored; gaps are refused
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("method", "path", "mode"), MODES)
 def test_the_server_keeps_to_its_schema(
     service: Service, schema: Any, method: str, path: str, mode: schemathesis.GenerationMode

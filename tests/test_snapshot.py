@@ -11,6 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import warnings
 import zipfile
 from collections import Counter
@@ -54,7 +55,7 @@ def columns(path: Steps) -> list[Any]:
 
 def forged(data: bytes, change: Callable[[Any, list[Any]], Any]) -> bytes:
     """With another state, or other arrays, and right checksums."""
-    state, arrays = archive.unpack(memoryview(data))
+    state, arrays = archive.unpack(data)
     state = change(state, arrays) or state
     return archive.pack(state, arrays)
 
@@ -72,14 +73,13 @@ MONITORS: dict[str, Callable[[], Monitor]] = {
     "binned": lambda: Monitor(
         measures.Frozen(bins=16, reference=NUMBERS), bets.CompositeJumper(), alarms.Cusum(20), on_alarm="restart"
     ),
-    "difference": lambda: Monitor(
-        measures.Value(), bets.Kernel(4), alarms.Difference(5, window=30, bound=3.0), on_alarm="restart"
-    ),
+    "kernel": lambda: Monitor(measures.Value(), bets.Kernel(4), alarms.Cusum(5), on_alarm="restart"),
     "latched": lambda: Monitor(measures.Value(), bets.Plugin(), alarms.ShiryaevRoberts(9), start=1000),
     "restarts": lambda: Monitor(measures.Value(), bets.Watchful(), alarms.Ville(0.2), on_alarm="restart", start=5),
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", MONITORS)
 @settled(8)
 @given(at=st.integers(0, 500), singly=st.booleans())
@@ -131,7 +131,7 @@ def test_bankruptcy_is_saved() -> None:
 
 def test_a_broken_monitor_stays_broken() -> None:
     monitor = Monitor(measures.Value())
-    monitor._broken = True
+    monitor._interrupted = True
     with pytest.raises(ValueError, match="interrupted"):
         snapshot.decode(snapshot.encode(monitor)).update(1.0)
 
@@ -140,9 +140,9 @@ def test_a_torn_measure_is_saved_mended() -> None:
     measure, untroubled = measures.NearestResidual(2), measures.NearestResidual(2)
     for one in (measure, untroubled):
         one.extend(X[:50], [float(y) for y in Y[:50]])
-    measure._rows.torn = True
-    measure._rows.near[:, 7:30] = -1.0
-    measure._rows.alpha[3] = math.nan
+    measure._store.inconsistent = True
+    measure._store.near[:, 7:30] = -1.0
+    measure._store.alpha[3] = math.nan
     twin = snapshot.decode(snapshot.encode(measure))
     assert twin.update(X[50], 1.0) == untroubled.update(X[50], 1.0)
 
@@ -164,13 +164,13 @@ def test_no_memory_that_was_never_written_is_saved() -> None:
     measure = measures.NearestResidual(4)
     measure.extend(X[:3], [1.0, 2.0, 3.0])
     before = snapshot.encode(measure)
-    rows, n = measure._rows, measure.n
+    rows, n = measure._store, measure.n
     larger = rows.with_room(1000, 3)
     for name in ("X", "alpha", "near", "tags"):
         array = getattr(larger, name)
         (array if name in ("X", "alpha") else array.swapaxes(0, 1))[n:] = 1234.5
     larger.tags[larger.near == math.inf] = math.nan
-    measure._rows = larger
+    measure._store = larger
     assert snapshot.encode(measure) == before
 
 
@@ -195,17 +195,13 @@ def test_other_tools_open_it() -> None:
         assert opened.namelist() == ["state.json", "float64.npy", "int64.npy"]
         assert {info.compress_type for info in opened.infolist()} == {zipfile.ZIP_STORED}
         head = json.loads(opened.read("state.json"))
-    assert (head["format"], head["version"], head["package"]) == (archive.FORMAT, 3, exchangeable.__version__)
+    assert (head["format"], head["version"], head["package"]) == (archive.FORMAT, 4, exchangeable.__version__)
     assert head["state"]["class"] == "Monitor"
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         sizes = Counter[str]()
         for name, shape in head["arrays"]:
             sizes[name] += math.prod(shape)
         assert {name: len(arrays[name]) for name in sizes} == sizes
-    for name, descr in archive.DTYPES.items():
-        written = io.BytesIO()
-        np.save(written, np.zeros(17, descr))
-        assert written.getvalue()[: archive.NPY] == archive._npy_header(descr, 17), name
 
 
 def test_it_is_small() -> None:
@@ -268,7 +264,9 @@ def test_plain_data_comes_back_exactly(value: Any) -> None:
 
 
 def test_nan_and_arrays_come_back_exactly() -> None:
-    path = Steps(np.arange(2), np.ones(2), np.zeros(2), np.array([True, False]), np.arange(2), "promise")
+    path = Steps(
+        np.arange(2), np.ones(2), np.zeros(2), np.array([True, False]), np.arange(2), np.ones(2, int), "promise"
+    )
     values = [
         math.nan,
         np.float64(math.nan),
@@ -279,7 +277,7 @@ def test_nan_and_arrays_come_back_exactly() -> None:
     ]
     writer = Writer()
     tree = writer.node(values, "state")
-    state, arrays = archive.unpack(memoryview(archive.pack(tree, writer.arrays)))
+    state, arrays = archive.unpack(archive.pack(tree, writer.arrays))
     back = Reader(arrays, None).node(state, "state")
     assert contracts.state(back) == contracts.state(values)
     assert isinstance(back[-1], Steps)
@@ -307,8 +305,8 @@ def test_labels_keep_their_kind() -> None:
     measure = measures.NearestNeighbour()
     measure.extend(X[: len(LABELS)], LABELS)
     twin = snapshot.decode(snapshot.encode(measure))
-    assert list(twin._rows.codes.items()) == list(measure._rows.codes.items())
-    assert [type(label) for label in twin._rows.codes] == [type(label) for label in LABELS]
+    assert list(twin._store.codes.items()) == list(measure._store.codes.items())
+    assert [type(label) for label in twin._store.codes] == [type(label) for label in LABELS]
 
 
 # ------------------------------------------------------------------ what is not saved
@@ -458,7 +456,7 @@ def test_trouble_with_files_stays_an_oserror(tmp_path: Path) -> None:
 def test_a_bad_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bad"
     path.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"/bad: data must be a snapshot .*, got 0 bytes"):
+    with pytest.raises(ValueError, match=r"/bad: data must be a complete, unchanged snapshot .*, got 0 bytes"):
         snapshot.load(path)
 
 
@@ -477,10 +475,10 @@ def test_every_flipped_bit_is_noticed() -> None:
 def test_every_cut_is_noticed() -> None:
     data = snapshot.encode(measures.Value())
     for length in range(len(data)):
-        assert "whole and unchanged" in refusal(data[:length])
+        assert "complete, unchanged" in refusal(data[:length])
     for more in (b"\0", data, b"PK\3\4"):
-        assert "whole and unchanged" in refusal(data + more)
-        assert "whole and unchanged" in refusal(more[:1] + data)
+        assert "complete, unchanged" in refusal(data + more)
+        assert "complete, unchanged" in refusal(more[:1] + data)
 
 
 def _zip(compression: int = zipfile.ZIP_STORED, **members: bytes) -> bytes:
@@ -515,7 +513,21 @@ def _npz() -> bytes:
     ids=range(11),
 )
 def test_other_files_are_refused(data: bytes) -> None:
-    assert refusal(data).startswith("data must be a snapshot of exchangeable")
+    assert refusal(data).startswith("data must be a complete, unchanged snapshot of exchangeable")
+
+
+def _declaring(size: int) -> bytes:
+    """An archive whose headers say that its member has this size."""
+    data = _zip(state_json=b"x" * 77)
+    return data.replace((77).to_bytes(4, "little"), size.to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("data", [_declaring(2**31), _zip(zipfile.ZIP_DEFLATED, state_json=b" " * 10**8)], ids=range(2))
+def test_a_small_archive_never_allocates_much(data: bytes) -> None:
+    tracemalloc.start()
+    assert "complete, unchanged" in refusal(data)
+    assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("data", ["text", None, 3, [1], Path("x")])
@@ -533,7 +545,7 @@ def test_other_buffers_will_do() -> None:
 
 
 def _members(data: bytes) -> dict[str, bytes]:
-    return {name: bytes(body) for name, body in archive._unzipped(memoryview(data)).items()}
+    return archive.read_members(data)
 
 
 def _head(**changes: Any) -> dict[str, bytes]:
@@ -550,9 +562,9 @@ FLOATS = JUMPER["float64.npy"]
     ("members", "message"),
     [
         (_head(format="other"), "state.json must be of the format"),
-        (_head(version=4, package="9.9"), "version must be 3 .*, got 4, written by exchangeable '9.9': use that one"),
-        (_head(version=2, package="0.1.0"), "version must be 3 .*, got 2, written by exchangeable '0.1.0': begin with"),
-        (_head(version=1), "version must be 3 .*, got 1, .*: begin with a new state, or use that one"),
+        (_head(version=5, package="9.9"), "version must be 4 .*, got 5, written by exchangeable '9.9': use that one"),
+        (_head(version=3, package="0.2.0"), "version must be 4 .*, got 3, written by exchangeable '0.2.0': start with"),
+        (_head(version=1), "version must be 4 .*, got 1, .*: start with a new state, or use that one"),
         (_head(version=0), "version must be"),
         (_head(version=True), "version must be"),
         (_head(version="1"), "version must be"),
@@ -563,7 +575,11 @@ FLOATS = JUMPER["float64.npy"]
         (_head(arrays=[["float64", [4]]]), r"arrays\[0\] must lie in the archive"),
         (_head(arrays=[["float64", [3]]] * 2), r"arrays\[1\] must lie in the archive"),
         (_head(arrays=[["float64", [3]], ["float64", [0]]]), "arrays must all belong to the state, got number 1"),
-        (_head(arrays=[["float64", [3]], ["float64", [2**70, 0]]]), r"arrays\[1\] must have a shape that fits"),
+        (_head(arrays=[["float64", [3]], ["float64", [2**70, 0]]]), r"arrays\[1\] must have a shape of integers"),
+        (
+            _head(arrays=[["float64", [3]], ["float64", [2**62, 2**62, 0]]]),
+            r"arrays\[1\] must have a shape of integers",
+        ),
         (_head(arrays=[["float64", [-1, -3]]]), r"arrays\[0\] must have a shape of integers"),
         (_head(arrays=[["float64", [3.0]]]), r"arrays\[0\] must have a shape of integers"),
         (_head(arrays=[["float64", [1] * 9 + [3]]]), r"arrays\[0\] must have a shape"),
@@ -593,24 +609,34 @@ FLOATS = JUMPER["float64.npy"]
         ({**JUMPER, "float64.npy": FLOATS.replace(b"<f8", b"|O8")}, "float64.npy must be a one-dimensional array"),
         ({**JUMPER, "float64.npy": FLOATS.replace(b"(3,)", b"(9,)")}, "float64.npy must be a one-dimensional array"),
         ({**JUMPER, "float64.npy": FLOATS[:-8]}, "float64.npy must be a one-dimensional array"),
-        ({**JUMPER, "bool.npy": archive._npy_header("|b1", 1) + b"\2"}, "bool.npy must hold zeros and ones"),
-        ({**JUMPER, "state.json": b""}, "state.json must be JSON"),
-        ({**JUMPER, "state.json": b"\xff"}, "state.json must be JSON"),
-        ({**JUMPER, "state.json": b"[" * 100_000}, "state.json must be JSON"),
-        ({**JUMPER, "state.json": b'{"format": NaN}'}, "state.json must be JSON .* got NaN"),
-        ({**JUMPER, "state.json": b'{"format": 1, "format": 2}'}, "state.json must be JSON .* names must come once"),
-        ({**JUMPER, "state.json": b'{"format": ' + b"1" * 10_000 + b"}"}, "state.json must be JSON"),
+        ({**JUMPER, "float64.npy": FLOATS.replace(b"NUMPY\1", b"NUMPY\2")}, "float64.npy must be a one-dimensional"),
+        ({**JUMPER, "float64.npy": FLOATS.replace(b"(3,)", b"(((")}, "float64.npy must be a one-dimensional array"),
+        ({**JUMPER, "float64.npy": FLOATS.replace(b"(3,), }    ", b"(2**99,), }")}, "float64.npy must be a one-dim"),
+        ({**JUMPER, "float64.npy": FLOATS.replace(b"(3,)", b"(3L)")}, "float64.npy must be a one-dimensional array"),
+        (
+            {**JUMPER, "bool.npy": archive.write_array(np.array([True]))[:-1] + b"\2"},
+            "bool.npy must hold zeros and ones",
+        ),
+        ({**JUMPER, "state.json": b""}, "state.json must be valid JSON"),
+        ({**JUMPER, "state.json": b"\xff"}, "state.json must be valid JSON"),
+        ({**JUMPER, "state.json": b"[" * 100_000}, "state.json must be valid JSON"),
+        ({**JUMPER, "state.json": b'{"format": NaN}'}, "state.json must be valid JSON.* got NaN"),
+        (
+            {**JUMPER, "state.json": b'{"format": 1, "format": 2}'},
+            "state.json must be valid JSON.* names must not repeat",
+        ),
+        ({**JUMPER, "state.json": b'{"format": ' + b"1" * 10_000 + b"}"}, "state.json must be valid JSON"),
         ({**JUMPER, "state.json": b"[]"}, "state.json must be of the format"),
     ],
 )
 def test_a_forged_archive_is_refused(members: dict[str, bytes], message: str) -> None:
     with pytest.raises(ValueError, match=rf"\A{message}[^\n]*\Z"):
-        snapshot.decode(archive.zipped(members))
+        snapshot.decode(archive.write_members(members))
 
 
 def test_a_member_comes_once() -> None:
-    twice = archive.zipped({"state.json": JUMPER["state.json"], "float64.npy": FLOATS, "float64.npx": FLOATS})
-    assert "whole and unchanged" in refusal(twice.replace(b"float64.npx", b"float64.npy"))
+    twice = archive.write_members({"state.json": JUMPER["state.json"], "float64.npy": FLOATS, "float64.npx": FLOATS})
+    assert "complete, unchanged" in refusal(twice.replace(b"float64.npx", b"float64.npy"))
 
 
 def _put(*path: Any) -> Callable[[Any], Callable[[Any, list[Any]], Any]]:
@@ -663,12 +689,6 @@ def _cautious() -> Any:
     return bet
 
 
-def _difference() -> Any:
-    alarm = alarms.Difference(5, window=7, bound=3.0)
-    alarm.extend([1.0, 2.0])
-    return alarm
-
-
 def _plugin() -> Any:
     bet = bets.Plugin()
     bet.extend([0.5, 0.25, 0.75])
@@ -715,39 +735,24 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
         r"state: _state\[0\] must be an array of float64 and shape",
     ),
     (lambda: bets.Histogram(8), _in_array(0, 3)(math.nan), r"state: _state\[0\] must hold numbers, got nan"),
-    (lambda: bets.Histogram(8), _in_array(0, 3)(-1.0), "state: counts must be integers from 0 on, got -1"),
-    (lambda: bets.SimpleJumper(), _in_array(0, 0)(0.5), "state: shares must be numbers of at least 0 that sum to 1"),
     (lambda: bets.Idle(), _put("with", "n")(0), "state: it must have no attributes, got n"),
     (lambda: alarms.Cusum(9), _put("with", "n")(-1), "state: n must be an integer from 0"),
     (lambda: alarms.Cusum(9), _put("with", "n")(2**60), "state: n must be an integer from 0"),
     (lambda: alarms.Cusum(9), _put("with", "period")(1.0), "state: period must lie in"),
-    (_difference, _in_array(0, 2)(7.0), "state: _state must hold a place in a ring of 7, got 7"),
-    (_difference, _in_array(0, 2)(-1.0), "state: _state must hold a place in a ring of 7, got -1"),
-    (_difference, _in_array(0, 2)(0.5), "state: _state must hold a place in a ring of 7, got 0.5"),
-    (_cautious, _in_array(1, 3)(1e18), "state: _state must hold a part of the ring, got 0 to 1e"),
-    (_cautious, _in_array(1, 2)(-1.0), "state: _state must hold a part of the ring, got -1"),
-    (_cautious, _in_array(1, 3)(math.inf), "state: _state must hold a part of the ring"),
-    (_plugin, _in_array(0, 7)(17.0), "state: head must hold how many cosine sums are kept, got 17"),
-    (_plugin, _in_array(0, 7)(1024.0), "state: head must hold how many cosine sums are kept"),
-    (_plugin, _in_array(0, 5)(1e300), "state: head must hold a bandwidth"),
-    (
-        _plugin,
-        _in_array(0, 5)(0.01),
-        "state: head must hold how many cosine sums are kept, got 16 for a bandwidth of 0.01",
-    ),
-    (_plugin, _in_array(0, 0)(4.0), "state: grid must hold the numbers of 4 p-values, got 3"),
-    (_plugin, _in_array(0, 3)(1e300), "state: head must hold the sums of the p-values"),
-    (_plugin, _in_array(4, 0, 0)(1e6), "state: cursors must stand at a place of the grid"),
-    (_plugin, _in_array(4, 1, 1)(1.0), "state: cursors must stand at a place of the grid"),
-    (_plugin, _in_array(5, slice(None), 1)(-1e300), "state: grid must hold p-values of its intervals"),
-    (_plugin, _in_array(6, 0)(1.0), "state: blocks must sum up the grid"),
+    (_cautious, _in_array(1, 3)(1e18), "state: cautious: state must hold a part of the ring"),
+    (_cautious, _in_array(1, 2)(-1.0), "state: cautious: state must hold a part of the ring"),
+    (_cautious, _in_array(1, 3)(math.inf), "state: cautious: state must hold a part of the ring"),
+    (_plugin, _in_array(0, 7)(17.0), "state: plugin_log_density: head must hold the number of cosine sums"),
+    (_plugin, _in_array(0, 7)(1024.0), "state: plugin_log_density: head must hold the number of cosine sums"),
+    (_plugin, _in_array(0, 0)(-1.0), "state: plugin_log_density: head must hold the number of p-values"),
+    (_plugin, _in_array(4, 0, 0)(1e6), "state: plugin_log_density: cursors must lie in the grid"),
     (_numbers, _in_array(1, 0)(9.0), "state: scores must be finite numbers in increasing order"),
     (_numbers, _in_array(1, 4)(math.inf), "state: scores must be finite numbers in increasing order"),
-    (_numbers, _in_array(0, 0)(0), "state: counts must be integers from 1 on"),
-    (_numbers, _in_array(0, 0)(2**62), "state: counts must be integers from 1 on"),
+    (_numbers, _in_array(0, 0)(0), "state: counts must be positive integers"),
+    (_numbers, _in_array(0, 0)(2**62), "state: counts must be positive integers"),
     (_numbers, _put("with", "counts")({"array": 1}), "state: counts must be an array of int64"),
-    (_binned, _in_array(2, 0)(0.5), "state: scores must be numbers of bins, 0 to 3, got others"),
-    (_binned, _in_array(2, -1)(4.0), "state: scores must be numbers of bins, 0 to 3, got others"),
+    (_binned, _in_array(2, 0)(0.5), "state: scores must be numbers of bins, 0 to 3"),
+    (_binned, _in_array(2, -1)(4.0), "state: scores must be numbers of bins, 0 to 3"),
     (_binned, _put("with", "bins")(2**21), "state: bins must be an integer from 2"),
     (_binned, _put("with", "bins")(None), "state: edges must be None without bins"),
     (_binned, _in_array(1, 0)(9.0), "state: edges must be 1 to 3 increasing numbers"),
@@ -757,7 +762,7 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
         r"state: near must be an array of float64 and shape \(2, 5, 3\), got float64 and",
     ),
     (_neighbours, _put("with", "labels")(["a", "a"]), "state: labels must be a list of labels, each once"),
-    (_neighbours, _put("with", "labels")([]), "state: label must hold places in the list of labels"),
+    (_neighbours, _put("with", "labels")([]), "state: label must hold indices of the list of labels"),
     (_neighbours, _put("with", "labels")([None]), "state: y must hold a label"),
     (_neighbours, _put("with", "scale")(3.0), "state: scale must be a power of two"),
     (_neighbours, _put("with", "scale")({"float": "inf"}), "state: scale must be a power of two"),
@@ -780,8 +785,15 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_monitor, _put("with", "martingale", "with", "bet")(3), "state.martingale: bet must have log_density"),
     (_monitor, _put("with", "pvalues", "with", "seed")(-1), "state.pvalues: seed must be an integer"),
     (_monitor, _put("with", "last")("x"), "state: last must be like None"),
-    (_monitor, _put("with", "_low")(0), "state: _low must be like 0.0, got 0"),
-    (_monitor, _put("with", "_broken")(0), "state: _broken must be like False, got 0"),
+    (_monitor, _in_array(0, 0)(2**60), "state: n of every stream must be possible"),
+    (_monitor, _in_array(0, 0)(5), "state: n must be 0 as in pvalues, got 5"),
+    (_monitor, _in_array(0, 2)(7), "state: lowest of every stream must be possible"),
+    (_monitor, _in_array(0, 3)(0), "state: alarm_at of every stream must be possible"),
+    (_monitor, _in_array(0, 4)(-2), "state: changepoint of every stream must be possible"),
+    (_monitor, _in_array(0, 5)(0), "state: test of every stream must be possible"),
+    (_monitor, _in_array(1, 1)(-1.0), "state: log_max of every stream must be possible"),
+    (_monitor, _put("with", "_reals")({"array": 4}), r"state: _reals must be an array of float64 and shape \(2\)"),
+    (_monitor, _put("with", "_interrupted")(0), "state: _interrupted must be like False, got 0"),
 ]
 
 
@@ -862,7 +874,7 @@ def test_a_planted_pool_ranks_like_the_one_that_grew(distinct: int) -> None:
     values, counts = pool.contents()
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(scores.tolist())
     assert (np.diff(values) > 0).all()
-    planted = Pool.holding(values, counts)
+    planted = Pool.from_contents(values, counts)
     assert (planted.n, planted.distinct) == (pool.n, pool.distinct)
     _check_tree(planted)
     more = np.concatenate([rng.normal(size=3 * distinct + 200), scores])
@@ -906,4 +918,4 @@ def test_contents_are_what_was_added(scores: list[float]) -> None:
         pool.add_one(score)
     values, counts = pool.contents()
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(scores)
-    assert Pool.holding(values, counts).contents()[0].tobytes() == values.tobytes()
+    assert Pool.from_contents(values, counts).contents()[0].tobytes() == values.tobytes()

@@ -7,7 +7,7 @@ these very tests reject recipes that are known to be wrong (the peers' ones amon
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -140,17 +140,26 @@ def check_independent(one: Floats, two: Floats) -> None:
 # ------------------------------------------------------------------ what we promise
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", BETS)
+def one_kind_each(names: Iterable[str], kinds: Iterable[str]) -> pytest.MarkDecorator:
+    """Try every name with the kinds of data in turn; the other pairs are for ``make soak``."""
+    kinds = list(kinds)
+    pairs = [
+        pytest.param(name, kind, marks=() if j == i % len(kinds) else pytest.mark.soak)
+        for i, name in enumerate(names)
+        for j, kind in enumerate(kinds)
+    ]
+    return pytest.mark.parametrize(("name", "kind"), pairs)
+
+
+@one_kind_each(BETS, KINDS)
 def test_false_alarms(name: str, kind: str) -> None:
     check_false_alarms(heights(name, kind))
 
 
-@pytest.mark.parametrize("name", BETS)
-def test_false_alarms_at_other_levels(name: str) -> None:
+@one_kind_each(BETS, ("continuous", "ties"))
+def test_false_alarms_at_other_levels(name: str, kind: str) -> None:
     for alpha in (0.01, 0.02, 0.5, 0.9):
-        check_false_alarms(heights(name, "continuous"), alpha)
-        check_false_alarms(heights(name, "ties"), alpha)
+        check_false_alarms(heights(name, kind), alpha)
 
 
 @pytest.mark.parametrize("name", ["Power(0.5)", "Power(2)", "SimpleMixture"])
@@ -167,9 +176,9 @@ def test_capital_is_fair_on_average() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", POSITIONS)
-def test_p_is_uniform_at_each_step(n: int, kind: str) -> None:
-    check_uniform(p_values(kind)[:, n - 1])
+def test_p_is_uniform_at_each_step(kind: str) -> None:
+    for n in POSITIONS:
+        check_uniform(p_values(kind)[:, n - 1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,9 +187,9 @@ def test_p_values_are_uniform_together(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("i", "j"), list(combinations((*POSITIONS, 21), 2)))
-def test_p_values_are_independent_pairwise(i: int, j: int, kind: str) -> None:
-    check_independent(p_values(kind)[:, i - 1], p_values(kind)[:, j - 1])
+def test_p_values_are_independent_pairwise(kind: str) -> None:
+    for i, j in combinations((*POSITIONS, 21), 2):
+        check_independent(p_values(kind)[:, i - 1], p_values(kind)[:, j - 1])
 
 
 def test_the_monitor_counts_the_same_alarms() -> None:
@@ -220,8 +229,7 @@ LINES: dict[str, Line] = {
     "Conditional(NearestDistance)": Line(lambda: Conditional(NearestDistance())),
     "Conditional(Value)": Line(lambda: Conditional(Value()), _first_feature),
 }
-each_line = pytest.mark.parametrize("name", LINES)
-each_kind = pytest.mark.parametrize("kind", ["continuous", "ties", "shuffled"])
+each_line = one_kind_each(LINES, ("continuous", "ties", "shuffled"))
 
 
 @cache
@@ -234,7 +242,6 @@ def line_p_values(name: str, kind: str, runs: int = 1000, horizon: int = 40) -> 
 
 
 @each_line
-@each_kind
 def test_every_measure_gives_uniform_and_independent_p_values(name: str, kind: str) -> None:
     table = line_p_values(name, kind)
     for n in POSITIONS:
@@ -244,7 +251,6 @@ def test_every_measure_gives_uniform_and_independent_p_values(name: str, kind: s
 
 
 @each_line
-@each_kind
 def test_every_measure_keeps_the_promise(name: str, kind: str) -> None:
     for make in (Adaptive, lambda: Power(0.5)):
         check_false_alarms(highest(make, line_p_values(name, kind)))

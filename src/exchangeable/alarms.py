@@ -1,8 +1,8 @@
-"""Alarms: when is the capital large enough to speak up?
+"""Alarms: they decide when the capital is large enough evidence of a change.
 
-`Ville` bounds the chance of *ever* a false alarm. `Cusum` and `ShiryaevRoberts` are for watching without end: they
-bound how often false alarms come, and find a change soon even after a long quiet time, in which capital shrinks. They
-read the increments of the log martingale only, so nothing underflows.
+`Ville` bounds the chance that there is *ever* a false alarm. `Cusum` and `ShiryaevRoberts` are for streams that do not
+end: they bound how often false alarms occur, and detect a change soon even after a long time without change, during
+which the capital shrinks. They use only the increments of the log martingale, so nothing underflows.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
 from exchangeable.protocols import Floats
-from exchangeable.validation import call_repr, check_integer, check_interval
+from exchangeable.validation import call_repr, check_interval
 
-__all__ = ["Cusum", "Difference", "ShiryaevRoberts", "Ville"]
-SMALLEST = 1e-300  # so that 1/alpha is a number
-Sounds = NDArray[np.bool_]
+__all__ = ["Cusum", "ShiryaevRoberts", "Ville"]
+SMALLEST = 1e-300  # so that 1/alpha is finite
+Bools = NDArray[np.bool_]
 
 
 class Ville:
-    """Sounds whenever the capital stands at 1/alpha or more.
+    """Is raised whenever the capital is 1/alpha or more.
 
-    The promise: on exchangeable data the probability that it *ever* sounds, however long one watches, is at most
+    The promise: on exchangeable data the probability that it is *ever* raised, however long one watches, is at most
     alpha (Ville's inequality: P(S_n >= c for some n) <= 1/c for a nonnegative martingale with S_0 = 1).
     O(1) time and memory; it has no state.
 
@@ -47,22 +47,22 @@ class Ville:
 
     @property
     def threshold(self) -> float:
-        """The capital that sounds the alarm, 1/alpha."""
+        """The capital that raises the alarm, 1/alpha."""
         return 1.0 / self.alpha
 
     @property
     def log_threshold(self) -> float:
-        """Its logarithm."""
+        """The logarithm of the threshold."""
         return -native.log(self.alpha, None)
 
     @property
     def guarantee(self) -> str:
         """The promise in words."""
-        return f"On exchangeable data the chance that this alarm ever sounds is at most {self.alpha:g}."
+        return f"On exchangeable data the chance that this alarm is ever raised is at most {self.alpha:g}."
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that begins again after each alarm: k alarms have probability at most alpha^k."""
+        """The promise for a monitor that restarts after each alarm: k alarms have probability at most alpha^k."""
         return (
             f"On exchangeable data the chance of a false alarm after any one start is at most {self.alpha:g}, and the "
             f"expected number of false alarms, however long one watches, at most {self.alpha / (1.0 - self.alpha):.3g}."
@@ -72,13 +72,13 @@ class Ville:
         """Whether S_n >= 1/alpha."""
         return _one(log_value) >= self.log_threshold
 
-    def extend(self, log_values: ArrayLike) -> Sounds:
-        """The same for many values, one after the other."""
+    def extend(self, log_values: ArrayLike) -> Bools:
+        """Return ``update`` of each value, one after the other."""
         return np.asarray(_many(log_values) >= self.log_threshold)
 
 
-class _Watching(ABC):
-    """What alarms for watching without end have in common: a statistic of the increments, and a period."""
+class _Repeated(ABC):
+    """What alarms for streams without end have in common: a statistic of the increments, and a period."""
 
     _state: tuple[Floats, ...]
     n: int = 0  # values read
@@ -90,28 +90,30 @@ class _Watching(ABC):
     @property
     @abstractmethod
     def threshold(self) -> float:
-        """The value of the statistic that sounds the alarm."""
+        """The value of the statistic that raises the alarm."""
+
+    @property
+    def log_threshold(self) -> float:
+        """The logarithm of the threshold."""
+        return native.log(self.threshold, None)
 
     @abstractmethod
-    def _play(self, log_values: Floats | float, out: Floats | None) -> Any:
-        """Put the statistic after each log value into out. If there is one, out is None, and it is returned."""
+    def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> Any:
+        """Write the log statistic after each log value to ``out``; for a single value, with None, return it."""
 
     def update(self, log_value: float) -> bool:
-        """Take the next log value; does the alarm sound?"""
-        statistic: float = self._play(_one(log_value), None)
+        """Read the next log value; return whether the alarm is raised."""
+        statistic: float = self._log_statistic(_one(log_value), None)
         self.n += 1
-        return statistic >= self._level()
+        return statistic >= self.log_threshold
 
-    def extend(self, log_values: ArrayLike) -> Sounds:
-        """The same for many values, one after the other."""
+    def extend(self, log_values: ArrayLike) -> Bools:
+        """Return ``update`` of each value, one after the other."""
         values = _many(log_values)
         statistic = np.empty(len(values))
-        self._play(values, statistic)
+        self._log_statistic(values, statistic)
         self.n += len(values)
-        return np.asarray(statistic >= self._level())
-
-    def _level(self) -> float:
-        return native.log(self.threshold, None)
+        return np.asarray(statistic >= self.log_threshold)
 
     @property
     def guarantee(self) -> str:
@@ -123,15 +125,15 @@ class _Watching(ABC):
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that begins again after each alarm."""
+        """The promise for a monitor that restarts after each alarm."""
         return (
             f"On exchangeable data the mean time between false alarms is at least {self.period:g} examples, and their "
             f"expected number within n examples at most n/{self.period:g}."
         )
 
 
-class Cusum(_Watching):
-    """Sounds when the capital stands at ``period`` times its lowest value so far, or more.
+class Cusum(_Repeated):
+    """Is raised when the capital is at least ``period`` times its lowest value so far.
 
         gamma_n = max_{i<n} S_n / S_i ,   log gamma_n = g_n + max(log gamma_{n-1}, 0) ,   g_n = log S_n - log S_{n-1}
 
@@ -151,20 +153,20 @@ class Cusum(_Watching):
 
     @property
     def threshold(self) -> float:
-        """The value of gamma that sounds the alarm, the period."""
+        """The value of gamma that raises the alarm, the period."""
         return self.period
 
-    def _play(self, log_values: Floats | float, out: Floats | None) -> float | None:
+    def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> float | None:
         return native.cusum(self._state[0], log_values, out)
 
 
-class ShiryaevRoberts(_Watching):
-    """Sounds when the gains of all gamblers together, one of whom starts before each example, reach ``period``.
+class ShiryaevRoberts(_Repeated):
+    """Is raised when the total capital of many gamblers, one of whom starts before each example, reaches ``period``.
 
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
 
     The promise: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
-    ``period`` examples. Sounds no later than `Cusum`; soonest with the bet `Watchful`. O(1) time and memory.
+    ``period`` examples. Is raised no later than `Cusum`; soonest with the bet `Watchful`. O(1) time and memory.
 
     >>> alarm = ShiryaevRoberts(period=100)
     >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]
@@ -179,68 +181,11 @@ class ShiryaevRoberts(_Watching):
 
     @property
     def threshold(self) -> float:
-        """The value of psi that sounds the alarm, the period."""
+        """The value of psi that raises the alarm, the period."""
         return self.period
 
-    def _play(self, log_values: Floats | float, out: Floats | None) -> float | None:
+    def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> float | None:
         return native.shiryaev_roberts(self._state[0], log_values, out)
-
-
-class Difference(_Watching):
-    """Sounds when a gambler of fixed stakes has won much within the last ``window`` examples; for comparison.
-
-        D_n = sum_{n-W < i <= n} (min(f_i(p_i), K) - 1) >= K sqrt(W ln(period) / 2) ,   W = window, K = bound
-
-    The promise: on exchangeable data the summands have mean at most 0 and lie in [-1, K - 1], so that by the
-    Hoeffding-Azuma inequality the chance of an alarm at any one example is at most 1/period; within n examples it is at
-    most n/period, and the mean time to a false alarm at least period/2. `Cusum` promises more and finds more.
-    O(1) time a step, O(window) memory.
-
-    >>> alarm = Difference(period=100, window=20, bound=2.0)
-    >>> float(round(alarm.threshold, 2)), alarm.extend(np.arange(1, 16) * 0.7).sum()
-    (13.57, np.int64(2))
-
-    Reference: Ho (2005), section 3.2, whose test of capital this makes exact.
-    """
-
-    def __init__(self, period: float = 10_000.0, *, window: int = 100, bound: float = 2.0) -> None:
-        self.period: float = _period(period)
-        self.window: int = check_integer("window", window, 1, 10**8)
-        self.bound: float = check_interval("bound", bound, 1.0, 1e6, "(1, 1e6]")
-        most = self.window * (self.bound - 1.0)
-        if most < self.threshold:
-            raise ValueError(
-                f"window must be longer, or bound higher, for a period of {self.period:g}: the win can reach {most:g} "
-                f"at most and the alarm is at {self.threshold:g}, got window {window} and bound {bound}"
-            )
-        self._state = np.zeros(3), np.zeros(self.window)
-
-    @property
-    def threshold(self) -> float:
-        """The win that sounds the alarm."""
-        return self.bound * math.sqrt(0.5 * self.window * native.log(self.period, None))
-
-    def _level(self) -> float:
-        return self.threshold
-
-    @property
-    def guarantee(self) -> str:
-        """The promise in words."""
-        return (
-            f"On exchangeable data the chance of a false alarm within the first n examples is at most "
-            f"n/{self.period:g}, and the mean time to one at least {0.5 * self.period:g} examples."
-        )
-
-    @property
-    def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that begins again after each alarm."""
-        return (
-            f"On exchangeable data the chance of a false alarm within n examples after any one start is at most "
-            f"n/{self.period:g}, and the mean time between false alarms at least {0.5 * self.period:g} examples."
-        )
-
-    def _play(self, log_values: Floats | float, out: Floats | None) -> float | None:
-        return native.difference(self._state[0], self._state[1], self.bound, log_values, out)
 
 
 def _period(period: float) -> float:
@@ -248,7 +193,7 @@ def _period(period: float) -> float:
 
 
 def _one(log_value: Any) -> float:
-    if type(log_value) is float and not math.isnan(log_value):  # nearly always: single steps are quick
+    if type(log_value) is float and not math.isnan(log_value):  # nearly always; keeps single steps fast
         return log_value
     try:
         value = float(log_value) if isinstance(log_value, (float, int, np.floating, np.integer)) else math.nan
@@ -261,12 +206,12 @@ def _one(log_value: Any) -> float:
 
 def _many(log_values: ArrayLike) -> Floats:
     try:
-        given = np.asarray(log_values)
+        values = np.asarray(log_values)
     except ValueError:  # ragged
-        given = np.empty(0, object)
-    if given.ndim != 1 or (given.dtype.kind not in "biuf" and given.size) or given.dtype.kind == "O":
+        values = np.empty(0, object)
+    if values.ndim != 1 or (values.dtype.kind not in "biuf" and values.size) or values.dtype.kind == "O":
         raise ValueError("log_values must be a one-dimensional array of numbers")
-    bad = np.flatnonzero(np.isnan(given))
+    bad = np.flatnonzero(np.isnan(values))
     if bad.size:
-        raise ValueError(f"log_values must be numbers, got {given[bad[0]]} at position {bad[0]}")
-    return np.ascontiguousarray(given, np.float64)
+        raise ValueError(f"log_values must be numbers, got {values[bad[0]]} at position {bad[0]}")
+    return np.ascontiguousarray(values, np.float64)

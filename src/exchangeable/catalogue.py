@@ -54,7 +54,6 @@ ALARMS: Mapping[str, Callable[[], Alarm]] = MappingProxyType(
         "ville": alarms.Ville,
         "cusum": alarms.Cusum,
         "shiryaev-roberts": alarms.ShiryaevRoberts,
-        "difference": alarms.Difference,
     }
 )
 

@@ -1,4 +1,4 @@
-"""The straight line: example, p-value, capital, alarm."""
+"""The full pipeline for one stream: example, p-value, capital, alarm."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable import native
 from exchangeable.alarms import Cusum, ShiryaevRoberts, Ville
 from exchangeable.bets import Adaptive, Watchful
 from exchangeable.martingale import Martingale, amount
@@ -19,7 +20,8 @@ from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, 
 from exchangeable.pvalues import Precomputed, PValues
 
 P = TypeVar("P", float, Floats)
-BLOCK, FEW = 1024, 16  # examples taken at a time after a restart: few at first, since what follows an alarm is redone
+BLOCK, FEW = 1024, 16  # batch sizes after a restart: small at first, since what follows an alarm is ranked again
+MOST = 2**53  # the largest count that is stored
 
 
 class BetWarning(UserWarning):
@@ -27,7 +29,7 @@ class BetWarning(UserWarning):
 
 
 def default_bet(alarm: Alarm) -> Bet:
-    """The default bet for an alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, `Adaptive` for all others.
+    """Return the default bet for an alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, `Adaptive` for all others.
 
     >>> from exchangeable import alarms
     >>> default_bet(alarms.Ville()), default_bet(alarms.Cusum(1000))
@@ -37,15 +39,15 @@ def default_bet(alarm: Alarm) -> Bet:
 
 
 def bet_advice(bet: Bet, alarm: Alarm) -> str | None:
-    """Why this bet does not suit this alarm, in a sentence; None if it does.
+    """Say in a sentence why this bet does not suit this alarm; None if it does.
 
     `Adaptive` learns to bet about 1 on noise. The Shiryaev-Roberts statistic then counts the examples, and the alarm
-    sounds after about ``period`` of them, whatever they are: the promise holds, but the alarm is useless.
+    is raised after about ``period`` of them, whatever they are: the promise holds, but the alarm is useless.
     """
     if not (isinstance(bet, Adaptive) and isinstance(alarm, ShiryaevRoberts)):
         return None
     return (
-        "the bet Adaptive learns to stay idle on noise, so with ShiryaevRoberts the alarm sounds after about "
+        "the bet Adaptive learns to stay idle on noise, so with ShiryaevRoberts the alarm is raised after about "
         f"{alarm.period:,.6g} examples even if nothing changes; use Watchful, which is the default for this alarm"
     )
 
@@ -54,29 +56,30 @@ class Monitor:
     """Watches examples for departures from exchangeability.
 
     By default: the paper's nearest-neighbour measure, the bet that suits the alarm (`default_bet`), and the alarm at
-    1 %: on exchangeable data the chance that it ever sounds is at most one in a hundred. Time and memory are those of
-    the measure and the bet.
+    1 %: on exchangeable data the chance that it is ever raised is at most one in a hundred. Time and memory are those
+    of the measure and the bet.
 
-    The monitor takes a copy of the alarm, which must be fresh; measure and bet are its own from then on.
+    The monitor copies the alarm, which must be fresh. It takes over the measure and the bet: do not use them elsewhere.
 
-    What follows an alarm is chosen by ``on_alarm``: with "latch" the alarm stays on; with "restart" the next example
-    begins a fresh pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were given), to
-    find the next change. ``guarantee`` says what is promised. ``start`` is how many examples of the stream came before
-    and are forgotten: they are counted on, and theta with them, so that a monitor made again never draws one again.
+    ``on_alarm`` chooses what follows an alarm. With "latch" the alarm stays on. With "restart" the next example starts
+    a new test with an empty pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were
+    given), to find the next change. ``guarantee`` states what is promised. ``start`` is the number of earlier examples
+    of the stream that are not used: numbering continues after them, so that no random tie-breaking number is drawn
+    twice.
 
     ``seed`` is for the random tie-breaking: None draws a seed from the operating system, an integer makes a run
     repeatable. The seed is stored as ``monitor.seed``, shown in the ``repr`` and saved with the monitor.
 
-    A monitor, like its parts, is for one thread at a time.
+    A monitor must not be used by several threads at once.
 
-    ``last`` is the latest step; ``alarm_at`` and ``changepoint`` tell of the first alarm, or with restarts the latest.
+    ``last`` is the latest step. ``alarm_at`` and ``changepoint`` describe the first alarm, or with restarts the latest.
 
     >>> monitor = Monitor(seed=1)
     >>> path = monitor.extend([[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"])
     >>> path.alarm.any(), len(path.p), monitor.update([4.0], "a").n
     (np.False_, 4, 5)
     >>> monitor.guarantee
-    'On exchangeable data the chance that this alarm ever sounds is at most 0.01.'
+    'On exchangeable data the chance that this alarm is ever raised is at most 0.01.'
 
     Reference: Fedorova et al. (2012), sections 2 and 3.
     """
@@ -92,8 +95,8 @@ class Monitor:
         start: int = 0,
     ) -> None:
         measure = NearestNeighbour() if measure is None else measure
-        self.pvalues = _stage(measure, seed, start)
-        self.alarm: Alarm = Ville() if alarm is None else _own(alarm)
+        self.pvalues = _p_value_source(measure, seed, start)
+        self.alarm: Alarm = Ville() if alarm is None else _fresh_copy(alarm)
         self.martingale: Martingale = Martingale(default_bet(self.alarm) if bet is None else bet)
         advice = bet_advice(self.martingale.bet, self.alarm)
         if advice is not None:
@@ -101,17 +104,14 @@ class Monitor:
         if on_alarm not in ("latch", "restart"):
             raise ValueError(f"on_alarm must be 'latch' or 'restart', got {on_alarm!r}")
         self.on_alarm = on_alarm
-        self.alarm_at: int | None = None
-        self.changepoint: int | None = None
         self.last: Step | None = None
-        self._low, self._lowest = 0.0, self.n  # the least log capital since the start, and after how many examples
-        self._high = 0.0  # the most
-        self._broken = False
+        self._integers, self._reals = new_record(self.n)
+        self._interrupted = False
         self._fresh: tuple[PValues | Precomputed, Bet, Alarm] | None = None
         if on_alarm == "restart":
             if getattr(measure, "n", 0):
-                law = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
-                raise ValueError(f"{law}, got one that has seen {measure.n} examples")  # type: ignore[union-attr]
+                rule = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
+                raise ValueError(f"{rule}, got one that has seen {measure.n} examples")  # type: ignore[union-attr]
             self._fresh = copy.deepcopy((self.pvalues, self.martingale.bet, self.alarm))
 
     def __repr__(self) -> str:
@@ -131,24 +131,39 @@ class Monitor:
 
     @property
     def measure(self) -> Measure | Precomputed:
-        """What ranks the examples now, or the p-values brought along."""
+        """The measure that ranks the examples now, or `Precomputed`."""
         return self.pvalues if isinstance(self.pvalues, Precomputed) else self.pvalues.measure
+
+    @property
+    def alarm_at(self) -> int | None:
+        """The number of the example that raised the alarm, with restarts the latest one; None without an alarm."""
+        return _count(self._integers[native.TRACK_ALARM])
+
+    @property
+    def changepoint(self) -> int | None:
+        """How many examples came before the change, as judged at the alarm; None without an alarm."""
+        return _count(self._integers[native.TRACK_CHANGE])
+
+    @property
+    def test(self) -> int:
+        """The number of the test that the next example belongs to: 1, and one more after each restart."""
+        return int(self._integers[native.TRACK_TEST])
 
     @property
     def log_max(self) -> float:
         """The highest log capital of the test that the latest step belongs to; at least 0, since S_0 = 1."""
-        return self._high
+        return float(self._reals[native.TRACK_HIGH])
 
     @property
     def anytime_p(self) -> float | Decimal:
-        """One over the highest capital so far: a p-value that may be looked at after every example.
+        """One over the highest capital so far: a p-value that is valid at every example, not only at a chosen one.
 
         On exchangeable data the chance that it is *ever* at most a, however long one watches, is at most a. It is a
         `Decimal` where float64 cannot hold it. It is not defined with restarts, since each start is another chance.
         """
         if self.on_alarm == "restart":
             raise ValueError("anytime_p is not defined for a monitor that restarts: each start is another chance")
-        return amount(-self._high)
+        return amount(-self.log_max)
 
     @property
     def guarantee(self) -> str:
@@ -157,129 +172,147 @@ class Monitor:
         return str(getattr(self.alarm, name, "This alarm states no guarantee."))
 
     def update(self, x: Any, y: Any = None) -> Step:
-        """Take one example. If it is refused, the monitor stays as it was."""
-        p = self._ranked(self.pvalues.update, x, y)
-        n = self.n
+        """Consume one example. If it is rejected, the monitor stays as it was."""
+        p = self._rank(self.pvalues.update, x, y)
         log_value = self.martingale.update(p)
-        sounds, lowest = bool(self.alarm.update(log_value)), self._lowest
-        if log_value <= self._low:
-            self._low, self._lowest = log_value, n
-        self._high = max(self._high if self.martingale.n > 1 else 0.0, log_value)
-        if sounds and (self.alarm_at is None or self._fresh is not None):
-            self.alarm_at, self.changepoint = n, lowest
-        if sounds and self._fresh is not None:
-            self._restart(self._fresh, n)
-        self._broken = False
-        self.last = Step(n, p, log_value, sounds if self._fresh is not None else self.alarm_at is not None)
+        raised, restart = bool(self.alarm.update(log_value)), self._fresh is not None
+        alarm = bool(native.track_step(self._integers, self._reals, restart, log_value, raised))
+        if raised and restart:
+            self._restart()
+        self._interrupted = False
+        self.last = Step(self.pvalues.n, p, log_value, alarm)
         return self.last
 
     def extend(self, X: Any, y: Any = None) -> Path:
-        """Take many examples: the same numbers as one by one. If one of them is refused, none is taken."""
+        """Consume many examples: the same numbers as one by one. If one of them is rejected, none is consumed."""
         y = list(y) if isinstance(y, Iterator) else y
         before = None if self._fresh is None else copy.deepcopy(vars(self))
-        start = self.n
-        p = self._ranked(self.pvalues.extend, X, y)
+        p = self._rank(self.pvalues.extend, X, y)
         try:
-            return self._line(start, p, X, y)
+            return self._bet_on_all(p, X, y)
         except Exception:
-            if before is not None:  # the rest was refused after a restart
+            if before is not None:  # an example after a restart was rejected
                 vars(self).update(before)
             raise
 
-    def _line(self, start: int, p: Floats, X: Any, y: Any) -> Path:
-        """Bet on the examples after ``start``; after a restart the rest is ranked again."""
-        stop = start + len(p)
-        parts, size = [self._bet(start, p)], FEW
+    def restore_status(self, last: Step | None, log_max: float, alarm_at: int | None, changepoint: int | None) -> None:
+        """Set what a fresh monitor reports to what another one reported, without the examples that led there.
+
+        For showing a stream whose state is stored elsewhere. To go on with a stream, load a snapshot instead.
+
+        >>> monitor = Monitor(start=20)
+        >>> monitor.restore_status(Step(20, 0.1, 5.0, True), 5.5, 17, 9)
+        >>> monitor.n, monitor.last.alarm, monitor.log_max, monitor.alarm_at, monitor.changepoint
+        (20, True, 5.5, 17, 9)
+        """
+        self.last = last
+        self._reals[native.TRACK_HIGH] = log_max
+        self._integers[native.TRACK_ALARM] = -1 if alarm_at is None else alarm_at
+        self._integers[native.TRACK_CHANGE] = -1 if changepoint is None else changepoint
+
+    def _bet_on_all(self, p: Floats, X: Any, y: Any) -> Path:
+        """Bet on the p-values of all examples; after a restart the remaining examples are ranked again."""
+        start = self.n - len(p)
+        stop, parts, size = self.n, [self._bet(p)], FEW
         while self.n < stop:
             rest = slice(self.n - start, self.n - start + size)
-            p = self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))
-            parts.append(self._bet(self.n - len(p), p))
+            parts.append(self._bet(self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))))
             size = FEW if parts[-1].alarm.any() else min(2 * size, BLOCK)
-        self._broken = False
+        self._interrupted = False
         path = Path.join(parts)
         if len(path.n):
             self.last = Step(int(path.n[-1]), float(path.p[-1]), float(path.log_value[-1]), bool(path.alarm[-1]))
         return path
 
-    def _bet(self, start: int, p: Floats) -> Path:
-        """Bet on the p-values after example ``start``: on all, or up to an alarm that is followed by a restart."""
-        peak = self._high if self.martingale.n else 0.0
+    def _bet(self, p: Floats) -> Path:
+        """Bet on p-values: on all of them, or up to an alarm that is followed by a restart."""
         log_value = self.martingale.extend(p)
-        alarm = _sounds(self.alarm, log_value)
-        n = np.arange(start + 1, start + 1 + len(p))
-        path = Path(n, p, log_value, alarm, self._minima(n, log_value), self.guarantee)
-        if self._fresh is not None and alarm.any():
-            path = path.first(int(alarm.argmax()) + 1)
-        self._high = float(path.log_value.max(initial=peak)) if len(p) else self._high
-        if self._fresh is None:
-            return self._latch(path)
-        if alarm.any():
-            self._note(path)
-            self._restart(self._fresh, int(path.n[-1]))
-        return path
+        n, lowest, test = np.empty((3, len(p)), np.int64)
+        path = Path(n, p, log_value, np.empty(len(p), np.bool_), lowest, test, self.guarantee)
+        first, end, restarted = np.array([0]), np.array([len(p)]), np.zeros(1, np.bool_)
+        table = self._integers[np.newaxis], self._reals[np.newaxis]
+        raised, restart = _raised(self.alarm, log_value), self._fresh is not None
+        native.track(*table, restart, first, end, log_value, raised, restarted, n, path.alarm, lowest, test)
+        if restarted[0]:
+            self._restart()
+        return path.first(int(end[0]))
 
-    def _minima(self, n: Integers, log_value: Floats) -> Integers:
-        """After how many examples the capital was lowest, up to the step before each."""
-        lows = np.minimum.accumulate(np.concatenate([[self._low], log_value]))
-        places = np.concatenate([[self._lowest], np.where(log_value <= lows[1:], n, 0)])
-        lowest = np.maximum.accumulate(places)
-        self._low, self._lowest = float(lows[-1]), int(lowest[-1])
-        return lowest[:-1]
-
-    def _latch(self, path: Path) -> Path:
-        """Leave the alarm on from where it first sounds."""
-        if self.alarm_at is None:
-            self._note(path)
-        if self.alarm_at is not None and self.changepoint is not None:
-            since = path.n >= self.alarm_at
-            path.alarm[since] = True
-            path.lowest[since] = self.changepoint
-        return path
-
-    def _note(self, path: Path) -> None:
-        if path.alarm.any():
-            self.alarm_at, self.changepoint = int(path.n[path.alarm.argmax()]), path.changepoint()
-
-    def _restart(self, fresh: tuple[PValues | Precomputed, Bet, Alarm], n: int) -> None:
-        """Begin again with example n + 1; the tie-breaking goes on."""
-        self.pvalues, bet, self.alarm = copy.deepcopy(fresh)
-        self.pvalues.n = n
+    def _restart(self) -> None:
+        """Replace the parts by fresh copies; the numbering of examples, and with it the tie-breaking, goes on."""
+        self.pvalues, bet, self.alarm = copy.deepcopy(self._fresh)  # type: ignore[misc]
+        self.pvalues.n = int(self._integers[native.TRACK_N])
         self.martingale = Martingale(bet)
-        self._low, self._lowest = 0.0, n
 
-    def _ranked(self, rank: Callable[[Any, Any], P], x: Any, y: Any) -> P:
-        """The p-values of examples; from here until they are bet on, the monitor counts as broken.
+    def _rank(self, rank: Callable[[Any, Any], P], x: Any, y: Any) -> P:
+        """Return the p-values of examples; from here until they are bet on, the monitor counts as interrupted.
 
-        An error of the measure is a refusal and changes nothing. Any other interruption leaves measure, bet and alarm
-        at different examples.
+        An error of the measure rejects the examples and changes nothing. Any other interruption leaves measure, bet and
+        alarm at different examples.
         """
-        if self._broken:
+        if self._interrupted:
             raise ValueError("a monitor that was interrupted in the middle of an example must not be used any more")
-        self._broken = True
+        self._interrupted = True
         try:
             return rank(x, y)
         except Exception:
-            self._broken = False
+            self._interrupted = False
             raise
 
+    def _check_state(self) -> None:
+        """Check what was stored; the parts have been checked."""
+        check_records(self._integers[np.newaxis], self._reals[np.newaxis])
+        if self._integers[native.TRACK_N] != self.n:
+            raise ValueError(f"n must be {self.n} as in pvalues, got {self._integers[native.TRACK_N]}")
 
-def _stage(measure: Measure | Precomputed, seed: int | None, start: int) -> PValues | Precomputed:
-    """What turns examples into p-values, or p-values that are brought along."""
+
+# ------------------------------------------------------------------ the record of a test: see native/track.c
+
+
+def new_record(n: int) -> tuple[Integers, Floats]:
+    """Return the integers and reals of a stream whose first test starts after ``n`` examples."""
+    integers = np.empty(native.TRACK_INTEGERS, np.int64)
+    integers[[native.TRACK_N, native.TRACK_START, native.TRACK_LOWEST]] = n
+    integers[[native.TRACK_ALARM, native.TRACK_CHANGE, native.TRACK_TEST]] = -1, -1, 1
+    return integers, np.zeros(native.TRACK_REALS)
+
+
+def check_records(integers: Integers, reals: Floats) -> None:
+    """Check stored records, one in each row: counts must be possible, and capitals must be numbers."""
+    n, start, lowest, alarm_at, changepoint, test = integers[:, : native.TRACK_INTEGERS].T
+    low, high = reals[:, : native.TRACK_REALS].T
+    rules = {
+        "n": (start >= 0) & (start <= n) & (n <= MOST),
+        "lowest": (start <= lowest) & (lowest <= n),
+        "alarm_at": (alarm_at == -1) | (alarm_at > 0) & (alarm_at <= n),
+        "changepoint": (changepoint >= -1) & (changepoint <= n),
+        "test": (test >= 1) & (test <= MOST),
+        "log_max": (low <= 0.0) & (high >= 0.0),
+    }
+    for name, valid in rules.items():
+        if not valid.all():
+            raise ValueError(f"{name} of every stream must be possible, got an impossible one")
+
+
+def _count(value: np.int64) -> int | None:
+    return int(value) if value >= 0 else None
+
+
+def _p_value_source(measure: Measure | Precomputed, seed: int | None, start: int) -> PValues | Precomputed:
     if not isinstance(measure, Precomputed):
         return PValues(measure, seed=seed, start=start)
     if measure.n:
-        raise ValueError(f"measure must be fresh, got p-values of which {measure.n} have been taken")
+        raise ValueError(f"measure must be fresh, got p-values of which {measure.n} have been consumed")
     return Precomputed(start=start)
 
 
-def _sounds(alarm: Alarm, log_value: Floats) -> NDArray[np.bool_]:
+def _raised(alarm: Alarm, log_value: Floats) -> NDArray[np.bool_]:
     if hasattr(alarm, "extend"):
         return np.array(alarm.extend(log_value), np.bool_)
     return np.fromiter((alarm.update(value) for value in log_value.tolist()), np.bool_, len(log_value))
 
 
 def _rows(table: Any, part: slice) -> Any:
-    """Some rows of an array, list, frame or other collection; what is none of these is a label that plays no part."""
+    """Select rows of an array, list, frame or other collection; anything else is a label that the measure ignores."""
     if hasattr(table, "iloc"):
         return table.iloc[part]
     try:
@@ -288,8 +321,8 @@ def _rows(table: Any, part: slice) -> Any:
         return list(table)[part] if isinstance(table, Iterable) else table
 
 
-def _own(alarm: Alarm) -> Alarm:
-    """A copy, so that no other monitor speaks to it; what an alarm has read before would count as this stream's."""
+def _fresh_copy(alarm: Alarm) -> Alarm:
+    """Copy the alarm, so that monitors do not share it; values it has read before would count as this stream's."""
     if not is_alarm(alarm):
         raise ValueError(f"alarm must be an alarm (with update of a log value), got {alarm!r}")
     if getattr(alarm, "n", 0):

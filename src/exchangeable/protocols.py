@@ -44,7 +44,8 @@ class Path(NamedTuple):
     """Many steps as columns, and what the alarm promises.
 
     ``lowest`` is the number of examples after which the capital, up to the step before, stood lowest since the start or
-    restart: ``argmin_{i<n} S_i``, the last if there are several. Once an alarm has latched it stays.
+    restart: ``argmin_{i<n} S_i``, the last if there are several. Once an alarm has latched it stays. ``test`` is the
+    number of the test that a step belongs to: 1, and one more after each restart.
     """
 
     n: Integers
@@ -52,6 +53,7 @@ class Path(NamedTuple):
     log_value: Floats
     alarm: NDArray[np.bool_]
     lowest: Integers
+    test: Integers
     guarantee: str
 
     def changepoint(self) -> int | None:
@@ -70,13 +72,14 @@ class Path(NamedTuple):
             log_value=np.concatenate([part.log_value for part in parts]),
             alarm=np.concatenate([part.alarm for part in parts]),
             lowest=np.concatenate([part.lowest for part in parts]),
+            test=np.concatenate([part.test for part in parts]),
             guarantee=parts[-1].guarantee,
         )
 
     def first(self, steps: int) -> Path:
         """The first so many steps."""
-        n, p, log_value, alarm, lowest, guarantee = self
-        return Path(n[:steps], p[:steps], log_value[:steps], alarm[:steps], lowest[:steps], guarantee)
+        n, p, log_value, alarm, lowest, test, guarantee = self
+        return Path(n[:steps], p[:steps], log_value[:steps], alarm[:steps], lowest[:steps], test[:steps], guarantee)
 
 
 @runtime_checkable

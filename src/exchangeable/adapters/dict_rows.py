@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.measures.pools import Scored, check_count
+from exchangeable.measures.pools import Scored
 from exchangeable.protocols import Floats, Measure, Rank, Ranks, is_measure
-from exchangeable.validation import LARGEST, format_value
+from exchangeable.validation import LARGEST, check_labels, format_value
 
 Features = dict[Any, Any]
 Flag = tuple[Hashable, str | None]
@@ -103,7 +103,7 @@ class DictMeasure:
         """Rank many examples, one by one. If one of them is rejected, none is added."""
         examples, twin = list(X), copy.deepcopy(self)
         labels = [None] * len(examples) if y is None else list(y)
-        check_count(labels, len(examples))
+        check_labels(labels, len(examples))
         ranks = [twin.update(*pair) for pair in zip(examples, labels, strict=True)]
         vars(self).update(vars(twin))
         return Ranks(*np.array(ranks, np.int64).reshape(-1, 3).T)

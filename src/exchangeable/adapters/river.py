@@ -26,10 +26,9 @@ from exchangeable.adapters.dict_rows import Features, measure_of_dicts
 from exchangeable.alarms import ShiryaevRoberts, Ville
 from exchangeable.martingale import LN10
 from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResidual, Value
-from exchangeable.measures.pools import label_list
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Measure, Rank, Ranks
-from exchangeable.validation import check_interval, format_value
+from exchangeable.validation import check_interval, check_labels, format_value
 
 with needed("river", "the adapters of River"):
     from river import base
@@ -280,7 +279,7 @@ class _MeasureByLabel:
 
     def extend(self, X: Any, y: Any = None) -> Ranks:
         """Rank many examples, one by one."""
-        labels = label_list(y)
+        labels = check_labels(y)
         measure = self._choose(labels)
         ranks = measure.extend(X, labels)
         self._measure, self.n = measure if measure.n else None, measure.n  # no label, no decision

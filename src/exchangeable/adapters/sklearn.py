@@ -19,12 +19,11 @@ from exchangeable._extras import needed
 from exchangeable.alarms import Ville
 from exchangeable.martingale import LN10, amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
-from exchangeable.measures.pools import check_count, label_list
 from exchangeable.measures.rounding import rounded
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Precomputed
-from exchangeable.validation import encode_labels, format_value
+from exchangeable.validation import check_labels, encode_labels, format_value
 
 with needed("sklearn", "the adapter of scikit-learn"):
     from sklearn.base import BaseEstimator
@@ -248,8 +247,7 @@ def _margin_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Fl
 
 def _class_columns(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the positions of labels that the classifier knows, and the column of each label (-1 if unknown)."""
-    labels = label_list(y)
-    check_count(labels, rows)
+    labels = check_labels(y, rows)
     encode_labels(labels, {})  # rejects invalid labels
     columns: dict[Hashable, int] = {label: i for i, label in enumerate(np.asarray(model.classes_).tolist())}
     own = np.array([columns.get(label, -1) for label in labels], np.intp)

@@ -1,22 +1,20 @@
-"""Histograms of the past p-values: of fixed width, and all dyadic ones at once."""
+"""Histograms of the past p-values: one of fixed width, and a mixture of all dyadic ones."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_counts, check_within
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_p
 
 
 class Histogram(Learner):
-    """Bets the histogram of the past p-values, with half a pseudo-count a bin: ``f = B (c_b + 1/2)/(n + B/2)``.
+    """Bets the histogram of the past p-values, with half a pseudo-count per bin: ``f = B (c_b + 1/2)/(n + B/2)``.
 
-    Loses at most about ``(B - 1)/2 ln n`` against the best histogram in hindsight. O(1) time a step in `extend`, O(B)
-    for a single `update`; O(B) memory.
+    It loses at most about ``(B - 1)/2 ln n`` against the best histogram in hindsight. O(1) time per step in `extend`,
+    O(B) for a single `update`; O(B) memory.
 
     >>> Histogram(2).extend([0.1, 0.2, 0.9]).round(3)
     array([ 0.   ,  0.405, -1.099])
@@ -28,12 +26,8 @@ class Histogram(Learner):
         self.bins: int = check_integer("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.histogram(state[0], p, gains)
-
-    def _check_state(self) -> None:
-        """Admit a state from a snapshot."""
-        check_counts("counts", *self._state)
 
 
 class Tree(Learner):
@@ -43,8 +37,8 @@ class Tree(Learner):
 
         KT_s = prod 2 (c + a)/(n_s + 2 a),    W_s = 1/2 + 1/2 KT_s W_left W_right,    S_n = W_[0,1] .
 
-    Finds peaks and steps of any width and place. The "smooth" prior has pseudo-counts ``(d + 1)^2`` that grow with
-    depth, the "rough" one 1/2. O(depth) time a step, O(2^depth) memory.
+    It finds peaks and steps of any width and position. The "smooth" prior has pseudo-counts ``(d + 1)^2`` that grow
+    with depth, the "rough" one 1/2. O(depth) time per step, O(2^depth) memory.
 
     >>> Tree(4).extend([0.1, 0.1, 0.1]).round(3)
     array([0.   , 0.521, 1.151])
@@ -60,27 +54,8 @@ class Tree(Learner):
         self._state = (np.tile([0.0, 1.0, 0.0], (2**self.depth, 1)),)
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p: along one path from the root, without a copy of the tree."""
+        """Return the log of the betting function at p, from one path of the tree, without a copy."""
         return native.tree_at(self._state[0], self.depth, self.prior == "smooth", check_p(p))
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.tree(state[0], self.depth, self.prior == "smooth", p, gains)
-
-    def _check_state(self) -> None:
-        """Check a state from a snapshot."""
-        check_tree(self._state[0], self.prior == "smooth")
-
-
-def check_tree(nodes: Floats, smooth: bool) -> None:
-    """Check the nodes of a tree from a snapshot: counts, and odds ``b 2^(800 k)``, which follow from the counts."""
-    left, b, k = nodes.T
-    check_counts("counts", left)
-    check_within("b", b, 2.0**-400, 2.0**400)
-    check_within("k", k, -(2.0**53), 2.0**53)
-    logs = np.empty(len(nodes))
-    agree = native.tree_log_odds(nodes, len(nodes).bit_length() - 1, smooth, logs)
-    odds = np.log(b) + (800.0 * math.log(2.0)) * k
-    n = left[0] + 2.0
-    rounding = 1e-6 * (1.0 + np.abs(logs)) + 1e-14 * n * math.log(n)  # of logs, which are differences of larger ones
-    if not agree or (k != np.floor(k)).any() or not (np.abs(odds - logs) <= rounding).all():
-        raise ValueError("counts and odds must be at every node what its halves make them, got others")

@@ -1,6 +1,6 @@
-"""The command line: parse, call, print; a file for each command.
+"""The command line. Each command has its own module.
 
-Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad or too little data, input or output).
+Exit codes: 0 not rejected, 1 rejected, 2 usage error, 3 undecided (invalid data, too little data, or an I/O error).
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import sys
 
 from exchangeable._extras import check, needed
-from exchangeable.cli.failures import UNDECIDED
+from exchangeable.cli.errors import UNDECIDED
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the program, or say in one sentence which packages it lacks.
+    """Run the program, or report the packages that are missing.
 
-    Versions are checked first: Typer 0.12 beside a new Click takes every command for `--version`, and exits with 0.
+    Versions are checked first: with Typer 0.12 and a recent Click, every command is parsed as `--version` and exits
+    with 0.
     """
     try:
         check("cli", "the command line")

@@ -10,60 +10,65 @@ from typing import Annotated
 import typer
 
 import exchangeable as ex
-from exchangeable.cli.failures import UNDECIDED, Failure, RejectedError, usage
-from exchangeable.cli.options import Format
+from exchangeable.cli.errors import UNDECIDED, CommandError, RejectedError, usage_errors
+from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import progress_bars, write
 
 
 def certify(
     measure: Annotated[str, typer.Option(help="Name of the measure.")] = "nearest-neighbour",
-    bet: Annotated[str | None, typer.Option(help="Name of the bet; default: the one that suits the alarm.")] = None,
+    bet: Annotated[str | None, typer.Option(help="Name of the bet; default: the default of the alarm.")] = None,
     alarm: Annotated[str, typer.Option(help="Name of the alarm.")] = "ville",
     data: Annotated[
-        str, typer.Option(help="Exchangeable data: continuous, ties, labelled, categorical, tiny, or all of them.")
+        str, typer.Option(help="Kind of exchangeable data: continuous, ties, labelled, categorical, tiny, or all.")
     ] = "all",
-    alpha: Annotated[float, typer.Option(help="Promised chance of an alarm within the steps.")] = 0.05,
-    runs: Annotated[int, typer.Option(min=1, help="How many sequences to simulate.")] = 4000,
-    steps: Annotated[int, typer.Option(min=1, help="Examples of each (tiny: 8 at most).")] = 250,
-    seed: Annotated[int, typer.Option(help="Of the data and of the tie-breaking.")] = 0,
-    processes: Annotated[int | None, typer.Option(min=1, help="Default: the cores, at most 8.")] = None,
-    format: Annotated[Format, typer.Option(help="Of the result.")] = Format.text,  # noqa: A002
+    alpha: Annotated[float, typer.Option(help="Promised probability of an alarm within the steps.")] = 0.05,
+    runs: Annotated[int, typer.Option(min=1, help="Number of sequences to simulate.")] = 4000,
+    steps: Annotated[int, typer.Option(min=1, help="Examples in each sequence (tiny: at most 8).")] = 250,
+    seed: Annotated[int, typer.Option(help="Seed for the data and for random tie-breaking.")] = 0,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Number of processes; default: the number of cores, at most 8.")
+    ] = None,
+    format: FormatOption = Format.text,  # noqa: A002
 ) -> None:
-    """Count false alarms on simulated exchangeable data and hold them against the promise.
+    """Count false alarms on simulated exchangeable data and compare their rate with the promise.
 
-    Exit codes: 0 promise kept, 1 BROKEN, 2 wrong usage, 3 too few runs to see 1.3 times the promised rate.
+    Exit codes: 0 promise kept, 1 BROKEN, 2 usage error, 3 too few runs to detect 1.3 times the promised rate.
     """
     from exchangeable import catalogue
     from exchangeable.research import certificate, simulated
 
+    if bet is None:  # an invalid alarm is rejected below
+        bet = catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"
     kinds = list(simulated.DATA) if data == "all" else [data]
-    if bet is None:
-        bet = (
-            catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"
-        )  # an invalid alarm is rejected below
     surveys = [certificate.Survey([measure], [bet], [alarm], kind, runs, steps, alpha, seed) for kind in kinds]
     workers = processes or min(os.cpu_count() or 1, 8)
-    with progress_bars() as progress:
-        found = usage(lambda: certificate.certify_all(surveys, processes=workers, progress=progress))
-    write(json.dumps([one.to_dict() for one in found]) if format is Format.json else _certificate_words(found))
-    if any(one.verdict == "BROKEN" for one in found):
+    with progress_bars() as progress, usage_errors():
+        certificates = certificate.certify_all(surveys, processes=workers, progress=progress)
+    if format is Format.json:
+        write(json.dumps([one.to_dict() for one in certificates]))
+    else:
+        write(_text(certificates))
+    verdicts = {one.verdict for one in certificates}
+    if "BROKEN" in verdicts:
         raise RejectedError
-    if any(one.verdict == "undecided" for one in found):
-        raise Failure(f"{runs:,} runs are too few to see 1.3 times the promised rate; use more --runs", UNDECIDED)
+    if "undecided" in verdicts:
+        message = f"{runs:,} runs are too few to detect 1.3 times the promised rate; increase --runs"
+        raise CommandError(message, UNDECIDED)
 
 
-def _certificate_words(found: Sequence[ex.research.certificate.Certificate]) -> str:
-    """One line for each kind of data, and what was promised."""
-    first = found[0]
-    lines = [f"{first.measure}, {first.bet}, {first.alarm}: {first.runs:,} runs of exchangeable data of each kind"]
-    for one in found:
+def _text(certificates: Sequence[ex.research.certificate.Certificate]) -> str:
+    first = certificates[0]
+    lines = [f"{first.measure}, {first.bet}, {first.alarm}: {first.runs:,} runs on each kind of exchangeable data"]
+    for one in certificates:
         low, high = one.interval
         lines.append(
             f"  {one.data:<12} {one.steps:>5,} steps: {one.false_alarms:>5,} false alarms, {100.0 * one.rate:5.2f} % "
             f"(99 % interval {100.0 * low:.2f} to {100.0 * high:.2f}), promised {100.0 * one.promise:g}: {one.verdict}"
         )
     lines.append(
-        f"Means: BROKEN if the exact interval lies above the promise, which a kept promise does once in 200 at most. "
-        f"A rate of 1.3 times the promise would be found with probability {min(one.power for one in found):.2f}."
+        "Means: BROKEN if the exact interval lies above the promise, which happens at most once in 200 times when the "
+        f"promise holds. A rate of 1.3 times the promise is detected with probability "
+        f"{min(one.power for one in certificates):.2f}."
     )
     return "\n".join(lines)

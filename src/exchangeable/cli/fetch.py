@@ -9,30 +9,29 @@ from typing import Annotated
 import typer
 
 import exchangeable as ex
-from exchangeable.cli.failures import USAGE, Failure
-from exchangeable.cli.output import progress_bars, shown, write
+from exchangeable.cli.errors import USAGE, CommandError, usage_errors
+from exchangeable.cli.output import printable_path, progress_bars, write
 
 
-class Names(StrEnum):
-    """The paper's datasets."""
+class DatasetName(StrEnum):
+    """The datasets of the paper."""
 
     usps = "usps"
     satellite = "satellite"
 
 
 def fetch(
-    name: Annotated[Names, typer.Argument(help="Which of the paper's datasets.")],
-    source: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder, no network.")] = None,
-    to: Annotated[Path | None, typer.Option(help="Where to keep them; default: the user's cache folder.")] = None,
-    mirror: Annotated[str | None, typer.Option(help="Web address to use instead of the files' public homes.")] = None,
+    name: Annotated[DatasetName, typer.Argument(help="Dataset of the paper.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Copy the files from this folder instead of downloading them.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder for the files; default: the user's cache folder.")] = None,
+    mirror: Annotated[str | None, typer.Option(help="Base URL to use instead of the public sources.")] = None,
 ) -> None:
-    """Download USPS or Satellite from its public home, checked against its SHA-256."""
+    """Download USPS or Satellite from its public source and verify its SHA-256."""
     if source is not None and mirror is not None:
-        raise Failure("--from and --mirror exclude one another: files come from a folder or from the network", USAGE)
-    with progress_bars() as progress:
-        try:
-            paths = ex.research.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
-        except ValueError as error:
-            raise Failure(str(error), USAGE) from error
+        raise CommandError("--from and --mirror exclude each other: use a folder or the network", USAGE)
+    with progress_bars() as progress, usage_errors():
+        paths = ex.research.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
     for path in paths:
-        write(shown(path))
+        write(printable_path(path))

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the names that they may take."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from exchangeable import catalogue
 MeasureName = StrEnum("MeasureName", {name: name for name in catalogue.MEASURES})  # type: ignore[misc]
 BetName = StrEnum("BetName", {name: name for name in catalogue.BETS})  # type: ignore[misc]
 AlarmName = StrEnum("AlarmName", {name: name for name in catalogue.ALARMS})  # type: ignore[misc]
-MEASURE, ALARM = MeasureName("nearest-neighbour"), AlarmName("ville")  # the defaults
+DEFAULT_MEASURE, DEFAULT_ALARM = MeasureName("nearest-neighbour"), AlarmName("ville")
 
 
 class OnAlarm(StrEnum):
-    """What follows an alarm."""
+    """What the test does after an alarm."""
 
     latch = "latch"
     restart = "restart"
 
 
 class Format(StrEnum):
-    """How results are printed."""
+    """The format of the result on stdout."""
 
     text = "text"
     json = "json"
 
 
 class Columns(StrEnum):
-    """Whether each column has a say in the verdict."""
+    """Whether each column is also tested on its own."""
 
     auto = "auto"
     each = "each"
@@ -40,100 +40,126 @@ class Columns(StrEnum):
 
 
 class ScaleName(StrEnum):
-    """What is done to the features before they are compared."""
+    """How numeric columns are scaled."""
 
     auto = "auto"
     none = "none"
     deviation = "deviation"
 
 
-def listed(names: Iterable[str]) -> str:
-    """For a help page, where the parser's own list breaks names in two."""
+def join_names(names: Iterable[str]) -> str:
+    """Join names for a help text. Click's own list of choices breaks names in two."""
     return ", ".join(names)
 
 
-HOW, TABLE, RESULT = "The test", "The table", "The result"  # parts of the help pages
+# Headings of the help pages.
+TEST_PANEL, TABLE_PANEL, RESULT_PANEL = "Test", "Table", "Result"
+
 File = Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")]
 Label = Annotated[
-    str | None, typer.Option(help="Column of labels (NPZ: array of labels, default y).", rich_help_panel=TABLE)
+    str | None,
+    typer.Option(help="Column of labels. NPZ: array of labels, by default y.", rich_help_panel=TABLE_PANEL),
 ]
 Categorical = Annotated[
-    list[str] | None, typer.Option(help="Column to one-hot encode; repeat for more.", rich_help_panel=TABLE)
+    list[str] | None,
+    typer.Option(help="Column to one-hot encode. Can be repeated.", rich_help_panel=TABLE_PANEL),
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="Column to leave out; repeat for more.", rich_help_panel=TABLE)]
+Drop = Annotated[
+    list[str] | None, typer.Option(help="Column to leave out. Can be repeated.", rich_help_panel=TABLE_PANEL)
+]
 NoHeader = Annotated[
-    bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...", rich_help_panel=TABLE)
+    bool,
+    typer.Option(
+        "--no-header",
+        help="CSV, TSV: the file has no header row; columns are named 1, 2, ...",
+        rich_help_panel=TABLE_PANEL,
+    ),
 ]
-Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", rich_help_panel=TABLE)]
+Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", rich_help_panel=TABLE_PANEL)]
+Scale = Annotated[
+    ScaleName,
+    typer.Option(
+        help="deviation: divide each numeric column by its standard deviation over the whole table. auto: do so if one "
+        "column would dominate all distances.",
+        rich_help_panel=TABLE_PANEL,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(
         help="Seed for random tie-breaking. Default: for a table, a hash of its rows; for a stream, drawn at random.",
-        rich_help_panel=HOW,
+        rich_help_panel=TEST_PANEL,
     ),
 ]
-Plot = Annotated[
-    Path | None, typer.Option(help="Draw the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT)
-]
-Report = Annotated[
-    Path | None,
-    typer.Option(help="Write a report of verdict, figures and what changed (.html).", rich_help_panel=RESULT),
-]
-EachColumn = Annotated[
-    Columns,
-    typer.Option(
-        help="each: look at every column, and the label, by itself too; half of alpha is shared by them. auto: so for "
-        "up to 64 columns, unless a measure is chosen or the alarm is not ville with latch.",
-        rich_help_panel=HOW,
-    ),
-]
-Scale = Annotated[
-    ScaleName,
-    typer.Option(
-        help="Divide each numeric column by its deviation over the whole table; auto: where one outweighs the rest.",
-        rich_help_panel=TABLE,
-    ),
-]
-Printed = Annotated[Format, typer.Option(help="How to print it.", rich_help_panel=RESULT)]
-MEASURES = (
-    f"What makes an example strange: {listed(catalogue.MEASURES)}. nearest-residual needs a label that is a number, "
-    "nearest-distance and value none, the others classes; value takes one column."
+MEASURE_HELP = (
+    f"Measure that scores how strange an example is: {join_names(catalogue.MEASURES)}. nearest-residual needs numeric "
+    "labels; nearest-distance and value use no labels; the others need classes. value needs exactly one column."
 )
-Measure = Annotated[MeasureName, typer.Option(metavar="NAME", help=MEASURES, rich_help_panel=HOW)]
-ChosenMeasure = Annotated[
+OptionalMeasure = Annotated[
     MeasureName | None,
-    typer.Option(metavar="NAME", help=f"{MEASURES} Default nearest-neighbour.", rich_help_panel=HOW),
+    typer.Option(metavar="NAME", help=f"{MEASURE_HELP} Default: nearest-neighbour.", rich_help_panel=TEST_PANEL),
 ]
 Neighbours = Annotated[
-    int | None, typer.Option(min=1, help="Of the measures nearest-...; default 1.", rich_help_panel=HOW)
+    int | None,
+    typer.Option(
+        min=1, help="Number of neighbours of the measures nearest-...; default 1.", rich_help_panel=TEST_PANEL
+    ),
 ]
 Bet = Annotated[
     BetName | None,
     typer.Option(
         metavar="NAME",
-        help=f"How to bet on the p-values: {listed(catalogue.BETS)}. Default: watchful with the alarms cusum and "
+        help=f"How to bet on the p-values: {join_names(catalogue.BETS)}. Default: watchful with the alarms cusum and "
         "shiryaev-roberts, adaptive with the others.",
-        rich_help_panel=HOW,
+        rich_help_panel=TEST_PANEL,
     ),
 ]
-Epsilon = Annotated[float | None, typer.Option(help="Of the power bet, in (0, 1); default 0.92.", rich_help_panel=HOW)]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(help="Parameter of the power bet, in (0, 1); default 0.92.", rich_help_panel=TEST_PANEL),
+]
 Alarm = Annotated[
-    AlarmName, typer.Option(metavar="NAME", help=f"When to speak up: {listed(catalogue.ALARMS)}.", rich_help_panel=HOW)
+    AlarmName,
+    typer.Option(
+        metavar="NAME", help=f"When to raise an alarm: {join_names(catalogue.ALARMS)}.", rich_help_panel=TEST_PANEL
+    ),
 ]
 Alpha = Annotated[
     float | None,
     typer.Option(
-        help="Of ville: largest acceptable chance of a false alarm (on a stream: ever); default 0.01.",
-        rich_help_panel=HOW,
+        help="Alarm ville: largest acceptable probability of a false alarm, on a stream at any time; default 0.01.",
+        rich_help_panel=TEST_PANEL,
     ),
 ]
 Period = Annotated[
     float | None,
     typer.Option(
-        help="Of the other alarms: how many examples should pass before a false one; default 10,000.",
-        rich_help_panel=HOW,
+        help="Other alarms: smallest acceptable mean number of examples until a false alarm; default 10,000.",
+        rich_help_panel=TEST_PANEL,
     ),
 ]
-AfterAlarm = Annotated[
-    OnAlarm, typer.Option(help="Stay on, or begin again to find the next change.", rich_help_panel=HOW)
+OnAlarmOption = Annotated[
+    OnAlarm,
+    typer.Option(
+        help="latch: the alarm stays on. restart: start a new test to find the next change.",
+        rich_help_panel=TEST_PANEL,
+    ),
 ]
+ColumnsOption = Annotated[
+    Columns,
+    typer.Option(
+        help="each: also test every column, and the label, on its own; they share half of alpha. auto: each for up to "
+        "64 columns, unless a measure is chosen or the alarm is not ville with latch.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+Plot = Annotated[
+    Path | None, typer.Option(help="Plot the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT_PANEL)
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write a report with the verdict, figures and what changed (.html).", rich_help_panel=RESULT_PANEL
+    ),
+]
+FormatOption = Annotated[Format, typer.Option(help="Output format.", rich_help_panel=RESULT_PANEL)]

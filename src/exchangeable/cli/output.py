@@ -1,42 +1,55 @@
-"""What all commands write with: lines, progress bars, pictures."""
+"""Output of the commands: text, notes, progress bars, plots and reports."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import exchangeable as ex
-from exchangeable.cli.failures import UNDECIDED, USAGE, Failure
+from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from exchangeable.analysis import Result
+    from exchangeable.protocols import Floats
 
-PICTURES = (".png", ".svg", ".pdf")
-REPORTS = (".html", ".htm")
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+REPORT_SUFFIXES = (".html", ".htm")
+CHUNK = 1024  # examples between two updates of the progress bar
 
 
 def write(text: str) -> None:
-    """Data to stdout; a reader that went away is not a verdict."""
+    """Write text to stdout. If nobody reads it, the exit code is 3: a closed pipe is not a verdict."""
     try:
         typer.echo(text)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing more is written at exit
-        raise Failure("the reader of the output went away", UNDECIDED) from None
+        silence_stdout()
+        raise CommandError("the reader of the output went away", UNDECIDED) from None
+
+
+def silence_stdout() -> None:
+    """Write nothing more to stdout, not at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print each note on stderr."""
+    for note in notes:
+        typer.echo(f"exchangeable: note: {note}", err=True)
 
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A function (what, how much done, of how much) that moves progress bars on stderr, where that is a terminal."""
+    """Yield a function ``(name, done, total)`` that updates progress bars on stderr if that is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda what, done, total: None
+        yield lambda name, done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -45,47 +58,58 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
+        def update(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done)
 
-        yield show
+        yield update
 
 
-def check_picture(path: Path | None) -> None:
-    """Before the work: can the picture be drawn, and is there a place for it?"""
+def extend_with_progress(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
+    """Extend the monitor in chunks, with a progress bar that accounts for the quadratic cost of rows."""
+    parts = []
+    with progress_bars() as progress:
+        for start in range(0, len(X), CHUNK):
+            progress(name, start**X.ndim, len(X) ** X.ndim)
+            chunk = slice(start, start + CHUNK)
+            parts.append(monitor.extend(X[chunk], None if y is None else y[chunk]))
+    return ex.Path.join(parts)
+
+
+def check_plot(path: Path | None) -> None:
+    """Check, before the work starts, that a plot can be drawn and written to this path."""
     if path is not None:
-        _check_place(path, PICTURES)
+        _check_writable(path, PLOT_SUFFIXES)
         ex.plots.axes()
 
 
 def check_report(path: Path | None) -> None:
-    """The same for a report."""
+    """Check, before the work starts, that a report can be written to this path."""
     if path is not None:
-        _check_place(path, REPORTS)
+        _check_writable(path, REPORT_SUFFIXES)
         from exchangeable.analysis.report import check_packages
 
         check_packages()
 
 
-def _check_place(path: Path, suffixes: tuple[str, ...]) -> None:
+def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:
     if path.suffix.lower() not in suffixes:
-        law = f"end in one of {', '.join(suffixes)}" if len(suffixes) > 2 else f"end in {' or '.join(suffixes)}"
-        raise Failure(f"{shown(path)} must {law}", USAGE)
+        raise CommandError(f"{printable_path(path)} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", USAGE)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise Failure(f"{shown(path)} cannot be written: its folder does not exist or is read-only", UNDECIDED)
+        message = f"{printable_path(path)} cannot be written: its folder does not exist or is read-only"
+        raise CommandError(message, UNDECIDED)
 
 
 def save_report(result: Result, path: Path) -> None:
-    """Write the report, with a progress bar: it looks at each feature."""
+    """Write the report, with a progress bar for the explanation of each column."""
     with progress_bars() as progress:
         result.explain(progress=progress)
     result.save_html(path)
 
 
-def draw(ax: Axes, path: Path) -> None:
-    """Write the picture beside its name first, so that a failure leaves no half of it."""
+def save_plot(ax: Axes, path: Path) -> None:
+    """Write the plot to a temporary file and rename it, so that an error leaves no partial file."""
     part = path.with_name(f".{path.name}.part")
     try:
         ax.figure.savefig(part, format=path.suffix[1:].lower())  # type: ignore[union-attr]
@@ -94,6 +118,6 @@ def draw(ax: Axes, path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def shown(path: Path) -> str:
-    """A path without control characters."""
+def printable_path(path: Path) -> str:
+    """Return the path with control characters escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))

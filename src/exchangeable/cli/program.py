@@ -1,4 +1,4 @@
-"""The program: its options, and how every failure becomes one sentence and the right exit code."""
+"""Build the Typer app and run it. Every error becomes one message on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -14,88 +14,97 @@ from typing import Annotated
 import typer
 
 import exchangeable as ex
-from exchangeable.cli.failures import INTERRUPTED, REJECTED, UNDECIDED, USAGE, Failure, RejectedError
+from exchangeable.cli.errors import INTERRUPTED, REJECTED, UNDECIDED, USAGE, CommandError, RejectedError
 from exchangeable.cli.output import write
 
 COMMANDS = ("demo", "test", "watch", "serve", "shift", "fleet", "certify", "fetch", "reproduce")
-GROUPS = ("token", "alert", "spark")  # of commands; the module of each holds them as ``commands``
+GROUPS = ("token", "alert", "spark")  # the module of a group defines its Typer app as `commands`
 
 
-def parser(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
-    """The parser of these commands: the modules of the others are not imported."""
+def build_app(names: Sequence[str] = (*COMMANDS, *GROUPS)) -> typer.Typer:
+    """Return an app with these commands. The modules of other commands are not imported."""
     app = typer.Typer(
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help="Is this data still exchangeable (i.i.d.)? A test with a guarantee: on exchangeable data the chance of "
-        "a false alarm is at most alpha.",
-        epilog="Exit codes: 0 not rejected, 1 rejected, 2 wrong usage, 3 could not decide (bad or too little data, "
-        "I/O).",
+        help="Test whether data is exchangeable (for example i.i.d.), with a guarantee: on exchangeable data, the "
+        "probability of a false alarm is at most alpha.",
+        epilog="Exit codes: 0 not rejected, 1 rejected, 2 usage error, 3 undecided (invalid data, too little data, or "
+        "an I/O error).",
     )
-    app.callback()(_options)
+    app.callback()(_global_options)
     for name in names:
         module = import_module(f"exchangeable.cli.{name}")
         if name in GROUPS:
             app.add_typer(module.commands, name=name)
         else:
             command = getattr(module, name)
-            app.command(help=flowed(command.__doc__))(command)
+            app.command(help=join_lines(command.__doc__))(command)
     return app
 
 
-def flowed(text: str | None) -> str:
-    """The paragraphs of a docstring, each without line breaks, so that they fill the terminal."""
-    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+def join_lines(docstring: str | None) -> str:
+    """Remove the line breaks within each paragraph, so that the text fills the terminal."""
+    paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def _version(value: bool) -> None:
+def _print_version(value: bool) -> None:
     if value:
         write(f"exchangeable {ex.__version__}")
         raise typer.Exit
 
 
-def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+def _global_options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
 ) -> None:
-    """Options of all commands."""
+    """Declare the options that come before the command."""
 
 
-def _interrupted(*_: object) -> None:
-    raise Failure("interrupted", INTERRUPTED)
-
-
-def run(words: Sequence[str]) -> None:
-    """Run a command, and turn every failure into one sentence and the right exit code."""
-    signal.signal(signal.SIGINT, _interrupted)
-    sentence, code = "", 0
-    try:
-        app = parser(words[:1]) if words and words[0] in (*COMMANDS, *GROUPS) else parser()
-        app(words, prog_name="exchangeable")
-    except RejectedError:
-        code = REJECTED
-    except SystemExit as done:  # of the parser: 0, 2 for wrong usage, and 1 where it could not write
-        code = UNDECIDED if done.code == REJECTED else int(done.code or 0)
-    except Failure as error:
-        sentence, code = str(error), error.code
-    except Exception as error:  # noqa: BLE001
-        sentence, code = _explained(error)
-    if sentence:
+def run(arguments: Sequence[str]) -> None:
+    """Run a command and exit with its exit code."""
+    signal.signal(signal.SIGINT, _raise_interrupted)
+    message, code = _run(arguments)
+    if message:
         with suppress(OSError):
-            typer.echo(f"exchangeable: {sentence}", err=True)
+            typer.echo(f"exchangeable: {message}", err=True)
     sys.exit(code)
 
 
-def _explained(error: Exception) -> tuple[str, int]:
-    """A sentence and the exit code for what the library raised."""
-    from exchangeable.data import files as tables
+def _run(arguments: Sequence[str]) -> tuple[str, int]:
+    """Run a command and return the error message, which may be empty, and the exit code."""
+    try:
+        known = arguments and arguments[0] in (*COMMANDS, *GROUPS)
+        app = build_app(arguments[:1]) if known else build_app()
+        app(arguments, prog_name="exchangeable")
+    except RejectedError:
+        return "", REJECTED
+    except SystemExit as exit_:  # raised by Click: 0, 2 for a usage error, 1 if it could not write
+        return "", UNDECIDED if exit_.code == REJECTED else int(exit_.code or 0)
+    except CommandError as error:
+        return str(error), error.code
+    except Exception as error:  # noqa: BLE001
+        return _describe(error)
+    return "", 0
 
-    if isinstance(error, tables.ColumnError):
+
+def _raise_interrupted(*_: object) -> None:
+    raise CommandError("interrupted", INTERRUPTED)
+
+
+def _describe(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit code for an exception raised by the library."""
+    from exchangeable.data import files
+
+    if isinstance(error, files.ColumnError):
         return str(error), USAGE
     if isinstance(error, MemoryError):
         return "not enough memory", UNDECIDED
-    if isinstance(error, (tables.TableError, ex.research.datasets.DatasetError, ImportError, OSError)):
+    if isinstance(error, (files.TableError, ex.research.datasets.DatasetError, ImportError, OSError)):
         return str(error), UNDECIDED
     if "EXCHANGEABLE_TRACEBACK" in os.environ:
         raise error

@@ -1,4 +1,4 @@
-"""Measures of one number that are in no catalogue: scores between quantiles of a reference, p-values brought along."""
+"""Measures of one number that are not in the catalogue: frozen scores and precomputed p-values."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exchangeable import catalogue
-from exchangeable.cli.choice import Choice
-from exchangeable.cli.failures import UNDECIDED, USAGE, Failure, usage
-from exchangeable.cli.output import shown
+from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError, usage_errors
+from exchangeable.cli.monitor_options import MonitorOptions
+from exchangeable.cli.output import printable_path
 
 if TYPE_CHECKING:
-    from exchangeable.measures import Frozen
     from exchangeable.protocols import Measure
     from exchangeable.pvalues import Precomputed
 
 ONE_NUMBER = ("value", "frozen", "p-values")
 
 
-def reference_scores(choice: Choice, reference: Path | None, bins: int | None) -> list[float] | None:
-    """The reference scores of a frozen measure."""
-    if choice.measure != "frozen":
+def read_reference(options: MonitorOptions, reference: Path | None, bins: int | None) -> list[float] | None:
+    """Read the reference scores if the measure is frozen. The options of another measure are a usage error."""
+    if options.measure != "frozen":
         if reference is not None or bins is not None:
-            raise Failure(f"--reference and --bins go with --measure frozen, got them with {choice.measure}", USAGE)
+            message = f"--reference and --bins go with --measure frozen, got them with {options.measure}"
+            raise CommandError(message, USAGE)
         return None
     if reference is None:
-        raise Failure("--measure frozen needs --reference FILE: scores that are not part of the stream", USAGE)
+        raise CommandError("--measure frozen needs --reference FILE: scores that are not part of the stream", USAGE)
     from exchangeable import watch as watching
 
     try:
-        return watching.numbers(reference)
+        return watching.read_numbers(reference)
     except (watching.LineError, watching.UsageError) as error:
-        raise Failure(f"{shown(reference)}: {error}", UNDECIDED) from error
+        raise CommandError(f"{printable_path(reference)}: {error}", UNDECIDED) from error
 
 
-def uncatalogued(choice: Choice, scores: list[float] | None, bins: int) -> Measure | Precomputed | None:
-    """The measure of this name, or None if it is in the catalogue."""
+def score_measure(options: MonitorOptions, scores: list[float] | None, bins: int) -> Measure | Precomputed | None:
+    """Return the measure for scores or p-values, or None if the measure is in the catalogue."""
     from exchangeable.measures import Frozen
     from exchangeable.pvalues import Precomputed
 
-    if choice.measure not in catalogue.MEASURES and choice.neighbours is not None:
-        raise Failure(f"--neighbours goes with the measures nearest-..., got it with {choice.measure}", USAGE)
-    if choice.measure == "p-values":
+    if options.measure not in catalogue.MEASURES and options.neighbours is not None:
+        raise CommandError(f"--neighbours goes with the measures nearest-..., got it with {options.measure}", USAGE)
+    if options.measure == "p-values":
         return Precomputed()
-    if scores is not None:
-        frozen: Frozen = usage(lambda: Frozen(reference=scores, bins=bins))
-        return frozen
-    return None
+    if scores is None:
+        return None
+    with usage_errors():
+        return Frozen(reference=scores, bins=bins)

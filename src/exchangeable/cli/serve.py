@@ -8,38 +8,39 @@ from typing import Annotated
 
 import typer
 
-from exchangeable.cli.failures import UNDECIDED, Failure
-from exchangeable.cli.service import DATABASE, Config, Database, installed, settings_in
+from exchangeable.cli.errors import UNDECIDED, CommandError
+from exchangeable.cli.service import DEFAULT_DATABASE, Config, Database, read_config, service_imports
 
 
 def serve(
-    db: Database = DATABASE,
+    db: Database = DEFAULT_DATABASE,
     host: Annotated[
-        str, typer.Option(help="Where to listen; any address but this machine's own needs a token first.")
+        str, typer.Option(help="Address to listen on. Addresses other than the loopback need a token first.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")] = 8000,
     config: Config = None,
-    no_page: Annotated[bool, typer.Option("--no-page", help="The API alone, without the page.")] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Serve the API without the web page.")] = False,
 ) -> None:
-    """Run the monitoring server: streams over HTTP, a live page, nothing lost.
+    """Run the monitoring server: an HTTP API for streams, durable state and a live web page.
 
-    The address is said on stderr once the server listens; the page is there, and the API at /docs. Without a token
-    (`exchangeable token create`) whoever is on this machine may do all. SIGINT and SIGTERM stop it gracefully.
+    The address is printed on stderr when the server is ready. The web page is at /, the API documentation at /docs.
+    Until a token exists (`exchangeable token create`), every local user has full access. SIGINT and SIGTERM stop the
+    server gracefully.
 
-    Exit codes: 0 stopped, 2 wrong usage, 3 could not serve.
+    Exit codes: 0 stopped, 2 usage error, 3 the server could not start.
     """
-    with installed():
+    with service_imports():
         from exchangeable.service import run
-    settings = settings_in(config)
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops gracefully at these, and then raises them again
-        signal.signal(number, _stop)
+    settings = read_config(config)
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops gracefully, and then raises the signal again
+        signal.signal(number, _exit)
     try:
         code = run.serve(db, host, port, settings, page=not no_page)
-    except run.Refused as error:
-        raise Failure(str(error), UNDECIDED) from error
+    except run.ServeError as error:
+        raise CommandError(str(error), UNDECIDED) from error
     if code:
-        raise Failure("the server could not start", code)
+        raise CommandError("the server could not start", code)
 
 
-def _stop(*_: object) -> None:
+def _exit(*_: object) -> None:
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""What the commands around the server have in common."""
+"""Options and helpers shared by the commands `serve`, `token` and `alert`."""
 
 from __future__ import annotations
 
@@ -10,48 +10,49 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exchangeable._extras import check, needed
-from exchangeable.cli.failures import UNDECIDED, Failure
-from exchangeable.cli.output import shown
+from exchangeable.cli.errors import UNDECIDED, CommandError
+from exchangeable.cli.output import printable_path
 
 if TYPE_CHECKING:
     import sqlite3
 
     from exchangeable.service.server_config import Settings
 
-DATABASE = Path("exchangeable.db")
-Database = Annotated[Path, typer.Option("--db", help="The database of the server: one file.")]
-Config = Annotated[Path | None, typer.Option(help="The operator's settings (TOML); see docs/operations.md.")]
+DEFAULT_DATABASE = Path("exchangeable.db")
+Database = Annotated[Path, typer.Option("--db", help="Database file of the server.")]
+Config = Annotated[Path | None, typer.Option(help="Configuration file (TOML); see docs/operations.md.")]
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """Name the extra where what the server needs is missing, too old or too new."""
-    check("service", "the server")  # whose versions matter for its safety
+def service_imports() -> Iterator[None]:
+    """Name the extra to install if a package that the server needs is missing, too old or too new."""
+    check("service", "the server")  # all versions, since they matter for security
     with needed("service", "the server"):
         yield
 
 
-def settings_in(path: Path | None) -> Settings:
-    """The settings of a file, or the defaults."""
+def read_config(path: Path | None) -> Settings:
+    """Read the server configuration from a file, or return the defaults."""
     from exchangeable.service.server_config import Settings
 
     try:
         return Settings() if path is None else Settings.read(path)
     except ValueError as error:
-        raise Failure(str(error), UNDECIDED) from error
+        raise CommandError(str(error), UNDECIDED) from error
 
 
 @contextmanager
-def opened(path: Path, *, made: bool = False) -> Iterator[sqlite3.Connection]:
-    """The database, open beside a server that may run; ``made``: if it is not there."""
+def database(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection]:
+    """Open the database, even while a server uses it. With ``create``, a missing file is created."""
     import sqlite3
 
     from exchangeable.service.store import StoreError, open_database
 
-    if not made and not path.exists():
-        raise Failure(f"{shown(path)} does not exist; --db names the database of the server", UNDECIDED)
+    if not create and not path.exists():
+        message = f"{printable_path(path)} does not exist; --db names the database file of the server"
+        raise CommandError(message, UNDECIDED)
     try:
         with closing(open_database(path)) as connection:
             yield connection
     except (StoreError, sqlite3.Error) as error:
-        raise Failure(str(error), UNDECIDED) from error
+        raise CommandError(str(error), UNDECIDED) from error

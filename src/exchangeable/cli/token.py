@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exchangeable.cli.failures import USAGE, Failure, usage
-from exchangeable.cli.options import Format
+from exchangeable.cli.errors import usage_errors
+from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import write
-from exchangeable.cli.service import DATABASE, Database, installed, opened
+from exchangeable.cli.service import DEFAULT_DATABASE, Database, database, service_imports
 
 if TYPE_CHECKING:
     from exchangeable.service.access import Token
 
-commands: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="Make, list and revoke tokens: who may speak to the server."
-)
+commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Create, list and revoke access tokens of the server.")
 
 
 class Scope(StrEnum):
@@ -33,49 +31,47 @@ class Scope(StrEnum):
 @commands.command()
 def create(
     scope: Annotated[
-        list[Scope], typer.Option(help="What it allows; repeat for more. admin allows all, ingest no reading.")
+        list[Scope],
+        typer.Option(
+            help="What the token allows. Can be repeated. admin allows everything; ingest does not allow read."
+        ),
     ],
-    note: Annotated[str, typer.Option(help="What it is for: at most 200 characters.")] = "",
-    db: Database = DATABASE,
+    note: Annotated[str, typer.Option(help="What the token is for; at most 200 characters.")] = "",
+    db: Database = DEFAULT_DATABASE,
 ) -> None:
-    """Make a token and write it, alone, to stdout: this once, since only its hash is kept."""
-    with installed():
+    """Create a token and print it. It is shown only once: the database stores its hash."""
+    with service_imports():
         from exchangeable.service import access
-    with opened(db, made=True) as connection:
-        write(usage(lambda: access.create(connection, [one.value for one in scope], note)))
+    with database(db, create=True) as connection, usage_errors():
+        write(access.create(connection, [one.value for one in scope], note))
 
 
 @commands.command(name="list")
-def listing(
-    db: Database = DATABASE,
-    format: Annotated[Format, typer.Option(help="Of the list.")] = Format.text,  # noqa: A002
-) -> None:
-    """List all tokens ever made, without their secrets."""
-    with installed():
+def list_tokens(db: Database = DEFAULT_DATABASE, format: FormatOption = Format.text) -> None:  # noqa: A002
+    """List all tokens, including revoked ones, without their secrets."""
+    with service_imports():
         from exchangeable.service import access
-    with opened(db) as connection:
+    with database(db) as connection:
         tokens = [_record(token) for token in access.listing(connection)]
     if format is Format.json:
         write(json.dumps(tokens))
     else:
         for token in tokens:
-            ended = f"revoked {token['revoked']}" if token["revoked"] else "valid"
-            write(f"{token['id']}  {','.join(token['scopes']):<17}  made {token['created']}  {ended}  {token['note']}")
+            status = f"revoked {token['revoked']}" if token["revoked"] else "valid"
+            scopes = ",".join(token["scopes"])
+            write(f"{token['id']}  {scopes:<17}  created {token['created']}  {status}  {token['note']}")
 
 
 @commands.command()
 def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="Its id in the list, or the token itself.")],  # noqa: A002
-    db: Database = DATABASE,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id of the token in the list, or the token.")],  # noqa: A002
+    db: Database = DEFAULT_DATABASE,
 ) -> None:
-    """Make a token void for good, from the next request on."""
-    with installed():
+    """Revoke a token. This takes effect with the next request and cannot be undone."""
+    with service_imports():
         from exchangeable.service import access
-    with opened(db) as connection:
-        try:
-            access.revoke(connection, id)
-        except ValueError as error:
-            raise Failure(str(error), USAGE) from error
+    with database(db) as connection, usage_errors():
+        access.revoke(connection, id)
 
 
 def _record(token: Token) -> dict[str, Any]:
@@ -83,10 +79,10 @@ def _record(token: Token) -> dict[str, Any]:
         "id": token.id,
         "scopes": list(token.scopes),
         "note": token.note,
-        "created": _moment(token.created),
-        "revoked": None if token.revoked is None else _moment(token.revoked),
+        "created": _format_time(token.created),
+        "revoked": None if token.revoked is None else _format_time(token.revoked),
     }
 
 
-def _moment(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -5,51 +5,50 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from exchangeable import catalogue
 from exchangeable.analysis.verdict import Method
-from exchangeable.cli.choice import READINGS, Choice
-from exchangeable.cli.failures import UNDECIDED, UNREAD, USAGE, Failure, RejectedError
-from exchangeable.cli.notes import note
+from exchangeable.cli.errors import BROKEN_PIPE, UNDECIDED, USAGE, CommandError, RejectedError
+from exchangeable.cli.monitor_options import MEASURE_INPUTS, MonitorOptions
 from exchangeable.cli.options import (
-    ALARM,
-    HOW,
-    AfterAlarm,
+    DEFAULT_ALARM,
+    TEST_PANEL,
     Alarm,
     Alpha,
     Bet,
     Epsilon,
     Neighbours,
     OnAlarm,
+    OnAlarmOption,
     Period,
     Seed,
-    listed,
+    join_names,
 )
-from exchangeable.cli.scores import ONE_NUMBER, reference_scores, uncatalogued
+from exchangeable.cli.output import print_notes, silence_stdout
+from exchangeable.cli.scores import ONE_NUMBER, read_reference, score_measure
 
 if TYPE_CHECKING:
     from exchangeable.monitor import Monitor
-    from exchangeable.watch import Reader, Shown, StateFile
+    from exchangeable.watch import OutputOptions, Reader, StateFile
 
-INPUT, OUTPUT, STATE = "The input", "The output", "The state"  # parts of the help page
-ROWS = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
-Watched = StrEnum("Watched", {name: name for name in (*ONE_NUMBER, *ROWS)})  # type: ignore[misc]
-VALUE = Watched("value")
+INPUT_PANEL, OUTPUT_PANEL, STATE_PANEL = "Input", "Output", "State"
+ROW_MEASURES = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
+WatchMeasure = StrEnum("WatchMeasure", {name: name for name in (*ONE_NUMBER, *ROW_MEASURES)})  # type: ignore[misc]
+DEFAULT_MEASURE = WatchMeasure("value")
 BINS = 1024
 
 
-class Input(StrEnum):
-    """Formats of lines."""
+class InputFormat(StrEnum):
+    """The format of the input lines."""
 
     auto = "auto"
     jsonl = "jsonl"
@@ -57,122 +56,156 @@ class Input(StrEnum):
     tsv = "tsv"
 
 
+File = Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is standard input.")]
+Input = Annotated[
+    InputFormat,
+    typer.Option(
+        help="Format of the lines. auto decides by the first line that is not blank: jsonl if it starts with { or [ or "
+        "is a single number, tsv if it has a tab and no comma, otherwise csv.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="CSV, TSV: columns of numbers; default: all columns with a number in the first row, except the label.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+Label = Annotated[str | None, typer.Option(help="CSV, TSV: column of labels.", rich_help_panel=INPUT_PANEL)]
+NoHeader = Annotated[
+    bool,
+    typer.Option(
+        "--no-header",
+        help="CSV, TSV: the input has no header row; columns are named 1, 2, ...",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+Measure = Annotated[
+    WatchMeasure,
+    typer.Option(
+        metavar="NAME",
+        help="Measure that scores how strange an example is: value, frozen (scores binned by the quantiles of "
+        f"--reference), p-values (computed elsewhere), {join_names(ROW_MEASURES)}. The first three "
+        "take one number. The others take rows and store all of them, so the time per row grows with the stream.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+Reference = Annotated[
+    Path | None,
+    typer.Option(help="Measure frozen: file of reference scores, one per line.", rich_help_panel=TEST_PANEL),
+]
+Bins = Annotated[
+    int | None,
+    typer.Option(min=2, help=f"Measure frozen: number of bins; default {BINS}.", rich_help_panel=TEST_PANEL),
+]
+Every = Annotated[
+    int, typer.Option(min=1, help="Write every N-th example, and every new alarm.", rich_help_panel=OUTPUT_PANEL)
+]
+AlarmsOnly = Annotated[bool, typer.Option("--alarms-only", help="Write only new alarms.", rich_help_panel=OUTPUT_PANEL)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Write nothing.", rich_help_panel=OUTPUT_PANEL)]
+State = Annotated[
+    Path | None,
+    typer.Option(help="State file: resume from it if it exists, and keep it up to date.", rich_help_panel=STATE_PANEL),
+]
+SaveEvery = Annotated[
+    float,
+    typer.Option(
+        min=0.0, help="Seconds between saves of the state; 0 saves after every batch.", rich_help_panel=STATE_PANEL
+    ),
+]
+
+
 def watch(
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Where the lines are; - is standard input.")] = "-",
-    input: Annotated[  # noqa: A002
-        Input,
-        typer.Option(
-            help="auto looks at the first line that is not blank: if it begins with { or [, or is one number, jsonl; "
-            "else tsv if it holds a tab and no comma; else csv.",
-            rich_help_panel=INPUT,
-        ),
-    ] = Input.auto,
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="CSV, TSV: columns of numbers; default: all but the label that hold a number in the first row.",
-            rich_help_panel=INPUT,
-        ),
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="CSV, TSV: column of labels.", rich_help_panel=INPUT)] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="CSV, TSV: columns are called 1, 2, ...", rich_help_panel=INPUT)
-    ] = False,
-    measure: Annotated[
-        Watched,
-        typer.Option(
-            metavar="NAME",
-            help=f"What makes an example strange: value, frozen (scores between quantiles of --reference), p-values "
-            f"(brought along: nothing is ranked), {listed(ROWS)}. The first "
-            "three take one number, the others rows, and keep every row: their time a row grows with the stream.",
-            rich_help_panel=HOW,
-        ),
-    ] = VALUE,
-    reference: Annotated[
-        Path | None, typer.Option(help="Of frozen: a file of scores, one in a line.", rich_help_panel=HOW)
-    ] = None,
-    bins: Annotated[int | None, typer.Option(min=2, help=f"Of frozen: default {BINS}.", rich_help_panel=HOW)] = None,
+    file: File = "-",
+    input: Input = InputFormat.auto,  # noqa: A002
+    features: Features = None,
+    label: Label = None,
+    no_header: NoHeader = False,
+    measure: Measure = DEFAULT_MEASURE,
+    reference: Reference = None,
+    bins: Bins = None,
     neighbours: Neighbours = None,
     bet: Bet = None,
     epsilon: Epsilon = None,
-    alarm: Alarm = ALARM,
+    alarm: Alarm = DEFAULT_ALARM,
     alpha: Alpha = None,
     period: Period = None,
-    on_alarm: AfterAlarm = OnAlarm.latch,
+    on_alarm: OnAlarmOption = OnAlarm.latch,
     seed: Seed = None,
-    every: Annotated[
-        int, typer.Option(min=1, help="Write each N-th example, and where an alarm begins.", rich_help_panel=OUTPUT)
-    ] = 1,
-    alarms_only: Annotated[
-        bool, typer.Option("--alarms-only", help="Write only where an alarm begins.", rich_help_panel=OUTPUT)
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Write nothing.", rich_help_panel=OUTPUT)] = False,
-    state: Annotated[
-        Path | None,
-        typer.Option(help="Resume from this file if it is there, and keep it up to date.", rich_help_panel=STATE),
-    ] = None,
-    save_every: Annotated[
-        float, typer.Option(min=0.0, help="Seconds; 0: after every batch of lines.", rich_help_panel=STATE)
-    ] = 5.0,
+    every: Every = 1,
+    alarms_only: AlarmsOnly = False,
+    quiet: Quiet = False,
+    state: State = None,
+    save_every: SaveEvery = 5.0,
 ) -> None:
-    """Watch lines as they come: JSONL, CSV or TSV in, one line of JSON out for each example.
+    """Monitor a stream of lines: read JSONL, CSV or TSV and write one line of JSON for each example.
 
-    A line of JSONL is {"x": 1.5} (or a list of numbers; "y", "seq", "id" and "time" may be there), a bare number or a
-    bare list. Out come n, p, log10_martingale (null: the capital is 0), alarm, and where it is on alarm_at and
-    changepoint; "id" is repeated. Lines are answered as they come. A line that is no example ends the watch.
+    A line of JSONL is an object such as {"x": 1.5}, a number, or a list of numbers. "x" may be a list; "y", "seq", "id"
+    and "time" are optional. Each output line has n, p, log10_martingale (null if the capital is 0) and alarm; while the
+    alarm is on, also alarm_at and changepoint; "id" is copied. Each line is answered as soon as it is read. An invalid
+    line ends the watch.
 
-    --state: a resumed watch goes on bit for bit as an unbroken one. The state is saved after its output was written,
-    so after a crash or kill -9 some examples may have to come again, and are then written again, the same: n tells.
-    Lines with "seq" (1, 2, ...) are safe to send again: those seen are skipped, and a gap is refused. Standard input is
-    taken to go on where it ended; a FILE that was read before is taken up where it was left. Other options than those
-    that the state was made with are refused, as is a second process. SIGINT and SIGTERM save the state.
+    With --state, a resumed watch gives exactly the numbers of an uninterrupted one. The state is saved after the
+    output, so after a crash or kill -9 some examples may have to be sent again; they are then written again with the
+    same n. Lines with "seq" (1, 2, ...) can safely be sent twice: known ones are skipped, and a gap is an error.
+    Standard input is assumed to continue where it ended; a FILE is continued where reading stopped. The options must be
+    those that the state was created with, and only one process can use a state file. SIGINT and SIGTERM save the state.
 
-    Exit codes: 0 no alarm, 1 alarm (of this watch; with latch also of those resumed), 2 wrong usage, 3 a line that is
-    no example, or input, output or state fail, 130 and 143 SIGINT and SIGTERM, 141 the reader of the output went away.
+    Exit codes: 0 no alarm, 1 alarm (with latch also one from before the resume), 2 usage error, 3 invalid line or an
+    error of input, output or state, 130 SIGINT, 143 SIGTERM, 141 the reader of the output went away.
     """
     from exchangeable import watch as watching
 
-    given = (neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed)
-    choice = Choice(measure.value, *given)
-    scores = reference_scores(choice, reference, bins)
-    monitor = choice.monitor(uncatalogued(choice, scores, bins or BINS))
+    options = MonitorOptions(str(measure), neighbours, bet, epsilon, alarm, alpha, period, on_alarm, seed)
+    scores = read_reference(options, reference, bins)
+    monitor = options.build(score_measure(options, scores, bins or BINS))
     reader = watching.Reader(
         input.value,
-        rows=measure.value not in ONE_NUMBER,
-        labels=READINGS[measure.value].labels if measure.value in READINGS else "none",
+        rows=measure not in ONE_NUMBER,
+        labels=MEASURE_INPUTS[measure].labels if measure in MEASURE_INPUTS else "none",
         header=not no_header,
         features=None if features is None else next(csv.reader([features])),
         label=label,
-        tell=None if quiet else lambda said: typer.echo(f"exchangeable: note: {said}", err=True),
+        notify=None if quiet else lambda message: print_notes([message]),
     )
-    kept = None
-    if seed is None and state is None and not quiet and choice.measure != "p-values":
-        note([f"the seed is {monitor.seed}: --seed {monitor.seed} repeats this run"])
+    state_file = None
     if state is not None:
-        table = {"reference": _digest(scores), "bins": None if scores is None else bins or BINS}
-        made = Method.of(monitor)
-        record = {
-            "alarm": made.alarm,  # first, since the default bet depends on it
-            **made._asdict(),
-            "measure": choice.measure,
-            **table,
-            "features": features,
-            "label": label,
-        }
-        free = [*(["seed"] if seed is None else []), *(["bet", "epsilon"] if bet is None else [])]
-        kept = watching.StateFile(state, record, free=free)
-    with _told():
-        if _run(file, monitor, reader, kept, watching.Shown(every, alarms_only, quiet), save_every):
+        record = _record(monitor, options, scores, bins or BINS) | {"features": features, "label": label}
+        state_file = watching.StateFile(state, record, free=_free_fields(options))
+    elif seed is None and not quiet and measure != "p-values":
+        print_notes([f"the seed is {monitor.seed}: --seed {monitor.seed} repeats this run"])
+    with _command_errors():
+        if _run(file, monitor, reader, state_file, watching.OutputOptions(every, alarms_only, quiet), save_every):
             raise RejectedError
 
 
-def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, shown: Shown, save_every: float) -> bool:
-    """Open what is needed, take up what was left, and go on to the end; is there an alarm?"""
+def _record(monitor: Monitor, options: MonitorOptions, scores: list[float] | None, bins: int) -> dict[str, Any]:
+    """Return the options that a state file is created with; a resumed watch must have the same."""
+    method = Method.of(monitor)
+    return {
+        "alarm": method.alarm,  # first, since the default bet depends on it
+        **method._asdict(),
+        "measure": options.measure,
+        "reference": None if scores is None else hashlib.sha256(json.dumps(scores).encode("ascii")).hexdigest(),
+        "bins": None if scores is None else bins,
+    }
+
+
+def _free_fields(options: MonitorOptions) -> list[str]:
+    """Return the fields that a state file may decide, because no option sets them."""
+    return [*(["seed"] * (options.seed is None)), *(["bet", "epsilon"] * (options.bet is None))]
+
+
+def _run(
+    file: str, monitor: Monitor, reader: Reader, state: StateFile | None, output: OutputOptions, save_every: float
+) -> bool:
+    """Resume from the state, watch until the input ends, and return whether there is an alarm."""
     from exchangeable.watch import Signals, Source, Watch
 
-    if file == "-" and sys.stdin is None:  # and its number may soon be that of another file
-        raise Failure("standard input is closed", UNDECIDED)
+    if file == "-" and sys.stdin is None:  # its file descriptor may soon belong to another file
+        raise CommandError("standard input is closed", UNDECIDED)
     with ExitStack() as stack:
         if state is not None:
             stack.enter_context(state)
@@ -180,39 +213,27 @@ def _run(file: str, monitor: Monitor, reader: Reader, state: StateFile | None, s
         source = stack.enter_context(Source(file))
         if state is not None:
             state.resume(source, reader)
-            state.save(monitor, reader.columns, source)  # before any output: a drawn seed is never drawn again
+            state.save(monitor, reader.columns, source)  # before any output, so that a drawn seed is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
-        return Watch(monitor, reader, source, out, shown=shown, state=state, save_every=save_every).run(signals)
+        return Watch(monitor, reader, source, out, output=output, state=state, save_every=save_every).run(signals)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Turn what the watch raises into a sentence and an exit code."""
+def _command_errors() -> Iterator[None]:
+    """Turn the exceptions of a watch into messages with exit codes."""
     from exchangeable import watch as watching
 
     try:
         yield
     except watching.UsageError as error:
-        raise Failure(str(error), USAGE) from error
+        raise CommandError(str(error), USAGE) from error
     except (watching.LineError, watching.StateError) as error:
-        raise Failure(str(error), UNDECIDED) from error
+        raise CommandError(str(error), UNDECIDED) from error
     except watching.Stopped as error:
-        _mute()
-        said = "interrupted" if error.number == signal.SIGINT else "terminated"
-        raise Failure(said, 128 + error.number) from error
+        silence_stdout()
+        message = "interrupted" if error.number == signal.SIGINT else "terminated"
+        raise CommandError(message, 128 + error.number) from error
     except BrokenPipeError as error:
-        _mute()
-        raise Failure("", UNREAD) from error
-
-
-def _mute() -> None:
-    """Write nothing more, not at exit either: nobody may be there to read it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _digest(scores: list[float] | None) -> str | None:
-    """What tells one table of scores from another."""
-    if scores is None:
-        return None
-    return hashlib.sha256(json.dumps(scores).encode("ascii")).hexdigest()
+        silence_stdout()
+        raise CommandError("", BROKEN_PIPE) from error

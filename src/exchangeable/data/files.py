@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from exchangeable._extras import needed
 from exchangeable.data.table import MAX_CATEGORIES, MAX_EXACT_INTEGER, Table, TableColumn
 from exchangeable.martingale import LN10
-from exchangeable.validation import LARGEST
+from exchangeable.validation import LARGEST, NUMBER
 
 if TYPE_CHECKING:
     import os
@@ -44,7 +44,6 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz")
 LONGEST = 16 << 20  # characters in a row of CSV
 CELLS = 200_000  # of CSV that are read as text at a time
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MISSING = re.compile(r"|na|n/a|[+-]?nan|null|none", re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _ROW_INDEX = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")  # what pandas calls an index saved with the data
@@ -228,7 +227,7 @@ def _reject(row: int, name: str, value: object, among_numbers: bool = True, labe
         fault = f"the value is missing ({_format(value)}); every value must be present, in every column that is used"
     elif _INFINITE.fullmatch(word):
         fault = f"{_format(value)} is not finite; every number must be"
-    elif not _NUMBER.fullmatch(word):
+    elif not NUMBER.fullmatch(word):
         fault = f"{_format(value)} is not a number; correct it, or if the column is text, {encode}"
     elif abs(float(word)) > LARGEST:
         fault = f"{_format(value)} is beyond {LARGEST:g}, where squared distances overflow; rescale the column"
@@ -363,7 +362,7 @@ class _Numbers:
     def _parsed(self, column: Sequence[str], start: int) -> NDArray[np.float64]:
         values = _to_floats(column)
         if values is None:  # then some value is no number, or not written as most are
-            plain = np.array([_NUMBER.fullmatch(text.strip()) is not None for text in column])
+            plain = np.array([NUMBER.fullmatch(text.strip()) is not None for text in column])
             self._check(~plain, column, start, among_numbers=start > 0 or bool(plain.any()))
             values = np.array([float(text) for text in column])
         large = np.flatnonzero((np.abs(values) >= MAX_EXACT_INTEGER) & (np.abs(values) <= LARGEST))
@@ -578,7 +577,7 @@ def _logs(column: Values, unit: float, name: str, start: int) -> NDArray[np.floa
 def _log(text: str) -> float:
     """Parse a number; NaN for other text."""
     word = text.strip()
-    return float(word) if _NUMBER.fullmatch(word) or _INFINITE.fullmatch(word) else math.nan
+    return float(word) if NUMBER.fullmatch(word) or _INFINITE.fullmatch(word) else math.nan
 
 
 # ---------------------------------------------------------------------------------------------------------------- CSV
@@ -664,7 +663,7 @@ def _check_header(names: list[str]) -> None:
         raise ColumnError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
     # numbered columns are what pandas makes of nameless ones
     numbered = [[str(i + start) for i in range(len(names))] for start in (0, 1)]
-    if names not in numbered and all(_NUMBER.fullmatch(name.strip()) for name in names):
+    if names not in numbered and all(NUMBER.fullmatch(name.strip()) for name in names):
         raise ColumnError("the first line holds numbers only, so it is no header; add --no-header")
 
 

@@ -1,10 +1,11 @@
-"""Many monitors of one recipe, one for each key, as columns: one call takes the events of all keys at once.
+"""Many monitors of one recipe, one for each key, stored as columns: one call consumes the events of all keys.
 
-For engines that bring events in batches and keep state as bytes, such as Apache Spark; nothing of them is in here.
+For engines that deliver events in batches and store state as bytes, such as Apache Spark. It does not depend on them.
 """
 
-from exchangeable.keyed.engine import Monitors, Standing
-from exchangeable.keyed.report import BAD, CONFLICT, DUPLICATE, FULL, GAP, KINDS, LATE, STEP, Rows
+from exchangeable.keyed.engine import Monitors, Status, Statuses
+from exchangeable.keyed.report import Rows
+from exchangeable.keyed.sequence import BAD, CONFLICT, DUPLICATE, FULL, GAP, KINDS, LATE, STEP
 
 __all__ = [
     "BAD",
@@ -17,5 +18,6 @@ __all__ = [
     "STEP",
     "Monitors",
     "Rows",
-    "Standing",
+    "Status",
+    "Statuses",
 ]

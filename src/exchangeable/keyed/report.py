@@ -1,33 +1,31 @@
-"""What became of the events of a call."""
+"""The result of a call: one row for each step, and for everything that was not bet on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable import native
+from exchangeable.keyed.sequence import KINDS, describe
 from exchangeable.protocols import Floats, Integers
-
-KINDS = ("step", "duplicate", "late", "gap", "conflict", "bad", "full")
-STEP, DUPLICATE, LATE, GAP = native.KEYED_STEP, native.KEYED_DUPLICATE, native.KEYED_LATE, native.KEYED_GAP
-CONFLICT, BAD, FULL = native.KEYED_CONFLICT, native.KEYED_BAD, native.KEYED_FULL
 
 
 class Rows(NamedTuple):
-    """What became of the events of one call: columns, sorted by key and order.
+    """The result of one call as columns, sorted by key and order.
 
-    ``kind`` is a place in ``KINDS``. ``n``, ``p``, ``log_value``, ``alarm`` and ``test`` are those of step rows; in
+    ``kind`` is an index into ``KINDS``. ``n``, ``p``, ``log_value``, ``alarm`` and ``test`` belong to step rows; in
     side rows (all others) they are -1, NaN, NaN, False and 0. ``changepoint`` is -1 where the alarm is off.
 
-    - step: an event that was bet on; ``test`` counts the tests of its key, from 1 (above 1 with restarts only).
-    - duplicate: numbers that came before, or several times alike; one row a key, ``order`` the first, ``count`` all.
-    - late: a number that was passed over before; one row an event. With ``unsure`` it may be a repeat.
-    - gap: ``order`` is the first missing number, ``count`` how many are missing (more than int64 holds: two rows).
-    - conflict: several different events of one number, ``count`` of them (bad ones aside); none is bet on.
-    - bad: an event that the caller refused; one row an event.
-    - full: an event after the test of its key has ended; one row an event.
+    - step: an event that was bet on. ``test`` counts the tests of its key, from 1 (above 1 only with restarts).
+    - duplicate: numbers that were used before, or several equal events. One row for each key: ``order`` is the first,
+      ``count`` the number of events.
+    - late: a number that was skipped before. One row for each event; with ``unsure`` it may be a duplicate.
+    - gap: ``order`` is the first missing number, ``count`` the number of missing ones (above 2^63 - 1: two rows).
+    - conflict: ``count`` different events with one number (bad ones not counted). None is bet on.
+    - bad: an event that the caller rejected. One row for each event.
+    - full: an event after the end of the test of its key. One row for each event.
 
     ``source`` is the position of the (first) event among those of the call; -1 for a gap.
     """
@@ -40,45 +38,26 @@ class Rows(NamedTuple):
     log_value: Floats
     alarm: NDArray[np.bool_]
     changepoint: Integers
-    count: Integers  # type: ignore[assignment]  # of tuples, which is not needed
+    count: Integers  # type: ignore[assignment]  # hides tuple.count, which is not needed
     test: Integers
     source: Integers
     unsure: NDArray[np.bool_]
 
-    def detail(self, i: int) -> str | None:
-        """A sentence on a side row; None for a step."""
-        order, count = int(self.order[i]), int(self.count[i])
-        match KINDS[self.kind[i]]:
-            case "duplicate":
-                return f"{count} repeated event{'s' * (count > 1)}, the first of order {order}: dropped"
-            case "late" if self.unsure[i]:
-                return f"order {order} lies before the numbers that are remembered: late, or a repeat; not bet on"
-            case "late":
-                return f"order {order} was passed over before: late, not bet on"
-            case "gap" if count == 1:
-                return f"order {order} is missing"
-            case "gap":
-                return f"orders {order} to {order + count - 1} are missing"
-            case "conflict" if count == 1:
-                return f"an event of order {order} beside bad ones of the same order: not bet on"
-            case "conflict":
-                return f"{count} different events of order {order}: none is bet on"
-            case "bad":
-                return f"order {order} was refused: not bet on"
-            case "full":
-                return f"order {order} came after the pool of its key was full, which ended the test: not bet on"
-        return None
+    def detail(self, i: int, show: Callable[[Any], str] = str) -> str | None:
+        """Return a sentence about a side row; None for a step. ``show`` formats a sequence number."""
+        kind, unsure = KINDS[self.kind[i]], bool(self.unsure[i])
+        return describe(kind, int(self.order[i]), int(self.count[i]), unsure=unsure, show=show)
 
     def details(self) -> NDArray[Any]:
-        """``detail`` of every row, as objects: no work for steps, which are the many."""
-        found = np.full(len(self.kind), None, object)
+        """Return ``detail`` of every row as an array of objects. Steps, which are the most, cost nothing."""
+        sentences = np.full(len(self.kind), None, object)
         for i in np.flatnonzero(self.kind).tolist():
-            found[i] = self.detail(i)
-        return found
+            sentences[i] = self.detail(i)
+        return sentences
 
 
 class Steps(NamedTuple):
-    """What became of the events that were to be bet on; an event that was not, ``full``, has n = -1."""
+    """The steps of accepted events. An event that came after the end of its test has n = -1."""
 
     n: Integers
     p: Floats
@@ -89,11 +68,11 @@ class Steps(NamedTuple):
 
     @classmethod
     def blank(cls, count: int) -> Steps:
-        """None of them yet."""
+        """Return steps yet to be filled in."""
         nan, none = np.full(count, np.nan), np.full(count, -1)
         return cls(none, nan, nan.copy(), np.zeros(count, np.bool_), none.copy(), np.zeros(count, np.int64))
 
-    def put(self, at: Integers, steps: Steps, those: Integers) -> None:
-        """Set what stands at these places to those of the steps."""
+    def put(self, at: Integers, steps: Steps, chosen: Integers) -> None:
+        """Set the steps at these positions to the chosen ones of ``steps``."""
         for column, new in zip(self, steps, strict=True):
-            column[at] = new[those]
+            column[at] = new[chosen]

@@ -1,4 +1,4 @@
-"""The straight line for many streams at once: number, p-value, capital, alarm."""
+"""The full pipeline for many streams at once: number, p-value, capital, alarm."""
 
 from __future__ import annotations
 
@@ -8,75 +8,79 @@ from numpy.typing import NDArray
 from exchangeable import native
 from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.report import Steps
-from exchangeable.keyed.vectorised import Player
+from exchangeable.keyed.vectorised import Vectorised
 from exchangeable.monitor import BLOCK, FEW, Monitor
 from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import smoothed
 
 
-class Line:
-    """What `Monitor` does to the numbers of one stream, for many streams, in the rows of a table each."""
+class Pipeline:
+    """Does for many streams what `Monitor` does for one: stream t is row t of the tables."""
 
     def __init__(self, recipe: Monitor) -> None:
-        self.bet: Player = Player(recipe.martingale.bet)
-        self.alarm: Player = Player(recipe.alarm)
+        self.bet: Vectorised = Vectorised(recipe.martingale.bet)
+        self.alarm: Vectorised = Vectorised(recipe.alarm)
         self.restart: bool = recipe.on_alarm == "restart"
 
     def extend(self, rows: Columns, lo: Integers, hi: Integers, x: Floats) -> Steps:
-        """Bet on ``x[lo[t]:hi[t]]`` in row t, which learns; what comes after the end of a test is not bet on.
+        """Consume ``x[lo[t]:hi[t]]`` in row t, which is updated; what follows the end of a test is not bet on.
 
-        After an alarm that is followed by a restart the rest is ranked again, few at first, as `Monitor` does.
+        After a restart the remaining numbers are ranked again, in small batches at first, as in `Monitor`.
         """
         steps = Steps.blank(len(x))
         at, size = lo.copy(), np.full(len(lo), len(x))
         while True:
-            ended = rows.whole[:, native.KEYED_FLAGS] & native.KEYED_FLAG_FULL != 0
-            todo = np.where(ended, 0, np.minimum(hi - at, size))
-            if not todo.any():
+            ended = rows.integers[:, native.KEYED_FLAGS] & native.KEYED_FLAG_FULL != 0
+            count = np.where(ended, 0, np.minimum(hi - at, size))
+            if not count.any():
                 return steps
-            taken, begun = self._some(rows, at, todo, x, steps)
-            at += taken
-            size = np.where(begun, FEW, np.minimum(2 * size, BLOCK))
+            consumed, restarted = self._extend_once(rows, at, count, x, steps)
+            at += consumed
+            size = np.where(restarted, FEW, np.minimum(2 * size, BLOCK))
 
-    def _some(
-        self, rows: Columns, at: Integers, todo: Integers, x: Floats, steps: Steps
+    def _extend_once(
+        self, rows: Columns, at: Integers, count: Integers, x: Floats, steps: Steps
     ) -> tuple[Integers, NDArray[np.bool_]]:
-        """Bet on so many numbers of each row; how many were taken, and which rows begin a new test."""
-        index, lo, hi = _spread(at, todo)
-        p = self._p(rows, lo, hi, x[index])
-        gains = self.bet.play(rows.bet, lo, hi, p)
-        local, begun = Steps.blank(len(index)), np.zeros(len(lo), np.bool_)
-        local.p[:] = p
-        local.log_value[:] = 0.0
-        native.keyed_accumulate(rows.real, lo, hi, gains, local.log_value)
-        sounds = self.alarm.play(rows.alarm, lo, hi, local.log_value)
-        told = local.n, local.alarm, local.changepoint, local.test
-        native.keyed_settle(rows.whole, rows.real, self.restart, lo, hi, local.log_value, sounds, begun, *told)
-        self._renew(rows, begun)
-        those, _, _ = _spread(lo, hi - lo)
-        steps.put(index[those], local, those)
-        return hi - lo, begun
+        """Consume up to ``x[at[t]:at[t] + count[t]]``; return how many were consumed, and which rows restarted."""
+        index, lo, hi = _ranges(at, count)
+        p = self._p_values(rows, lo, hi, x[index])
+        gains = self.bet.extend(rows.bet, lo, hi, p)
+        part, restarted = Steps.blank(len(index)), np.zeros(len(lo), np.bool_)
+        part.p[:] = p
+        part.log_value[:] = 0.0
+        native.keyed_accumulate(rows.reals, lo, hi, gains, part.log_value)
+        raised = self.alarm.extend(rows.alarm, lo, hi, part.log_value)
+        native.track(
+            *(rows.integers, rows.reals, self.restart, lo, hi, part.log_value, raised, restarted),
+            *(part.n, part.alarm, part.changepoint, part.test),
+        )
+        part.changepoint[~part.alarm] = -1
+        self._start_tests(rows, restarted)
+        consumed, _, _ = _ranges(lo, hi - lo)
+        steps.put(index[consumed], part, consumed)
+        return hi - lo, restarted
 
-    def _p(self, rows: Columns, lo: Integers, hi: Integers, x: Floats) -> Floats:
-        """The p-values of numbers that join the pools; ``hi`` becomes the end of those that do."""
+    def _p_values(self, rows: Columns, lo: Integers, hi: Integers, x: Floats) -> Floats:
+        """Return the p-values of numbers that join the pools; ``hi`` becomes the end of those that do."""
         if rows.pool is None:
             return x
-        ranks = rows.pool.rank(rows.whole[:, native.KEYED_N] - rows.whole[:, native.KEYED_SINCE], lo, hi, x)
+        ranks = rows.pool.rank(rows.integers[:, native.TRACK_N] - rows.integers[:, native.TRACK_START], lo, hi, x)
         theta = np.ones(len(x))
-        native.keyed_thetas(rows.whole, lo, hi, theta)
+        native.keyed_thetas(rows.integers, lo, hi, theta)
         return smoothed(*(np.asarray(column, np.float64) for column in (ranks.greater, theta, ranks.equal, ranks.n)))
 
-    def _renew(self, rows: Columns, begun: NDArray[np.bool_]) -> None:
-        """Fresh parts where a test begins; elsewhere it ends when its pool is full."""
-        again = np.flatnonzero(begun)
-        rows.bet[again], rows.alarm[again] = self.bet.fresh, self.alarm.fresh
+    def _start_tests(self, rows: Columns, restarted: NDArray[np.bool_]) -> None:
+        """Reset the parts where a new test starts; elsewhere a test ends when its pool is full."""
+        new = np.flatnonzero(restarted)
+        rows.bet[new], rows.alarm[new] = self.bet.fresh, self.alarm.fresh
+        rows.reals[new, native.KEYED_SUM : native.KEYED_CARRY + 1] = 0.0
         if rows.pool is not None:
-            rows.pool.clear(again)
-            rows.whole[rows.pool.full(), native.KEYED_FLAGS] |= native.KEYED_FLAG_FULL
+            rows.pool.clear(new)
+            rows.integers[rows.pool.full(), native.KEYED_FLAGS] |= native.KEYED_FLAG_FULL
 
 
-def _spread(start: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
-    """The places of so many numbers from each start on; and where those of each lie among them, from and to."""
+def _ranges(start: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the positions of ``count[t]`` items from ``start[t]`` on, and where those of each t begin and end."""
     hi = np.cumsum(count)
     lo = hi - count
     return np.arange(count.sum()) + np.repeat(start - lo, count), lo, hi

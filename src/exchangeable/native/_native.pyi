@@ -79,14 +79,35 @@ def shiryaev_roberts(state: Floats, log_values: float, out: None) -> float: ...
 def shiryaev_roberts(state: Floats, log_values: Floats, out: Floats) -> None: ...
 @overload
 def shiryaev_roberts(state: Floats, log_values: Floats | float, out: Floats | None) -> float | None: ...
-@overload
-def difference(state: Floats, ring: Floats, bound: float, log_values: float, out: None) -> float: ...
-@overload
-def difference(state: Floats, ring: Floats, bound: float, log_values: Floats, out: Floats) -> None: ...
-@overload
-def difference(
-    state: Floats, ring: Floats, bound: float, log_values: Floats | float, out: Floats | None
-) -> float | None: ...
+
+# ------------------------------------------------------------------ track.c
+
+TRACK_N: int
+TRACK_START: int
+TRACK_LOWEST: int
+TRACK_ALARM: int
+TRACK_CHANGE: int
+TRACK_TEST: int
+TRACK_INTEGERS: int
+TRACK_LOW: int
+TRACK_HIGH: int
+TRACK_REALS: int
+
+def track_step(integers: Integers, reals: Floats, restart: bool, log_value: float, raised: bool) -> int: ...
+def track(
+    integers: Integers,
+    reals: Floats,
+    restart: bool,
+    lo: Integers,
+    hi: Integers,
+    log_values: Floats,
+    raised: Bools,
+    restarted: Bools,
+    n: Integers,
+    alarm: Bools,
+    lowest: Integers,
+    test: Integers,
+) -> None: ...
 
 # ------------------------------------------------------------------ mixture.c
 
@@ -162,7 +183,6 @@ def tree(nodes: Floats, depth: int, smooth: bool, p: Floats, gains: Floats) -> N
 @overload
 def tree(nodes: Floats, depth: int, smooth: bool, p: Floats | float, gains: Floats | None) -> float | None: ...
 def tree_at(nodes: Floats, depth: int, smooth: bool, p: float) -> float: ...
-def tree_log_odds(nodes: Floats, depth: int, smooth: bool, logs: Floats) -> int: ...
 
 # ------------------------------------------------------------------ blend.c
 
@@ -440,25 +460,60 @@ def sweep_ranks(
 # ------------------------------------------------------------------ keyed.c
 
 KEYED_SEED: int
-KEYED_N: int
-KEYED_SINCE: int
 KEYED_FIRST: int
 KEYED_LAST: int
 KEYED_HORIZON: int
-KEYED_LOWEST: int
-KEYED_ALARM: int
-KEYED_CHANGE: int
-KEYED_TEST: int
 KEYED_FLAGS: int
 KEYED_INTEGERS: int
-KEYED_LOW: int
-KEYED_HIGH: int
 KEYED_SUM: int
 KEYED_CARRY: int
 KEYED_REALS: int
 KEYED_FLAG_PASSED: int
 KEYED_FLAG_FORGOT: int
 KEYED_FLAG_FULL: int
+KEYED_SPANS: int
+
+def keyed_rank_bins(
+    counts: Integers,
+    before: Integers,
+    lo: Integers,
+    hi: Integers,
+    x: Floats,
+    greater: Integers,
+    equal: Integers,
+    n: Integers,
+) -> None: ...
+def keyed_rank_scores(
+    score: Floats,
+    count: Integers,
+    start: Integers,
+    used: Integers,
+    most: int,
+    before: Integers,
+    lo: Integers,
+    hi: Integers,
+    x: Floats,
+    greater: Integers,
+    equal: Integers,
+    n: Integers,
+) -> None: ...
+def keyed_thetas(integers: Integers, lo: Integers, hi: Integers, out: Floats) -> None: ...
+def keyed_simple_jumper(rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_composite_jumper(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_sleepy_jumper(
+    waking: float, jumping: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
+def keyed_simple_mixture(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_gamma_mixture(
+    shape: float, rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
+def keyed_histogram(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_accumulate(reals: Floats, lo: Integers, hi: Integers, gains: Floats, out: Floats) -> None: ...
+def keyed_cusum(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
+def keyed_shiryaev_roberts(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
+
+# ------------------------------------------------------------------ keyed_sequence.c
+
 KEYED_STEP: int
 KEYED_DUPLICATE: int
 KEYED_LATE: int
@@ -467,7 +522,6 @@ KEYED_CONFLICT: int
 KEYED_BAD: int
 KEYED_FULL: int
 KEYED_NONE: int
-KEYED_SPANS: int
 
 def keyed_sequence(
     bounds: Integers,
@@ -498,58 +552,9 @@ def keyed_unfold(
     orders: Integers,
     counts: Integers,
 ) -> int: ...
-def keyed_rank_bins(
-    counts: Integers,
-    before: Integers,
-    lo: Integers,
-    hi: Integers,
-    x: Floats,
-    greater: Integers,
-    equal: Integers,
-    n: Integers,
-) -> None: ...
-def keyed_rank_scores(
-    score: Floats,
-    count: Integers,
-    start: Integers,
-    used: Integers,
-    most: int,
-    before: Integers,
-    lo: Integers,
-    hi: Integers,
-    x: Floats,
-    greater: Integers,
-    equal: Integers,
-    n: Integers,
-) -> None: ...
-def keyed_thetas(numbers: Integers, lo: Integers, hi: Integers, out: Floats) -> None: ...
-def keyed_simple_jumper(rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
-def keyed_composite_jumper(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
-def keyed_sleepy_jumper(
-    waking: float, jumping: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
-) -> None: ...
-def keyed_simple_mixture(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
-def keyed_gamma_mixture(
-    shape: float, rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
-) -> None: ...
-def keyed_histogram(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
-def keyed_accumulate(reals: Floats, lo: Integers, hi: Integers, gains: Floats, out: Floats) -> None: ...
-def keyed_cusum(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
-def keyed_shiryaev_roberts(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
-def keyed_settle(
-    numbers: Integers,
-    reals: Floats,
-    restart: bool,
-    lo: Integers,
-    hi: Integers,
-    log_values: Floats,
-    sounds: Bools,
-    begun: Bools,
-    n: Integers,
-    alarm: Bools,
-    change: Integers,
-    test: Integers,
-) -> None: ...
+
+# ------------------------------------------------------------------ keyed_ragged.c
+
 def keyed_lift(
     column: Integers, start: Integers, used: Integers, places: Integers, to: Integers, out: Integers
 ) -> None: ...

@@ -108,35 +108,6 @@ static inline TreeGain tree_step(TreeNode *nodes, int64_t depth, bool smooth, do
     return g;
 }
 
-/* log B_s of every inner node from the counts alone, in logs[s]; logs[0] is 0. -1 if the counts contradict each other.
- *
- *     KT_s = 2^n Gamma(2 a)/Gamma(a)^2 Gamma(left + a) Gamma(right + a)/Gamma(n + 2 a)
- */
-static int tree_logs(const TreeNode *nodes, int64_t depth, bool smooth, double *counts, double *logs) {
-    int64_t inner = (int64_t)1 << depth;
-    counts[1] = nodes[0].left;
-    for (int64_t s = 1; s < inner; s++) {
-        double n = counts[s], left = nodes[s].left;
-        if (!(left >= 0.0 && left <= n && n <= 0x1p53 && left == floor(left) && n == floor(n))) return -1;
-        counts[2 * s] = left, counts[2 * s + 1] = n - left;
-    }
-    logs[0] = 0.0;
-    for (int64_t d = depth - 1; d >= 0; d--)
-        for (int64_t s = (int64_t)1 << d; s < (int64_t)2 << d; s++) {
-            double n = counts[s], a = tree_pseudo(d, smooth), both = 0.0;
-            if (n > 0.0) {
-                both = n * LN2 + ex_lgamma(2.0 * a) - 2.0 * ex_lgamma(a) - ex_lgamma(n + 2.0 * a);
-                both += ex_lgamma(counts[2 * s] + a) + ex_lgamma(counts[2 * s + 1] + a);
-            }
-            for (int64_t half = 2 * s; d < depth - 1 && half <= 2 * s + 1; half++) {
-                double log_odds = logs[half];
-                both += (log_odds > 0.0 ? log_odds : 0.0) + ex_log1p(ex_exp(-fabs(log_odds))) - LN2;
-            }
-            logs[s] = both;
-        }
-    return 0;
-}
-
 static const char *tree_check(const Arg *nodes, int64_t depth) {
     REQUIRE(1 <= depth && depth <= TREE_DEEPEST, "depth must be from 1 to 24");
     REQUIRE(nodes->size == (int64_t)3 << depth, "nodes must have 2^depth rows of 3");
@@ -163,19 +134,7 @@ static const char *tree_at(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* tree_log_odds(nodes, depth, smooth, logs): whether the counts are consistent; if so, log B of each node from them. */
-static const char *tree_log_odds(const Arg *in, Arg *out) {
-    const char *wrong = tree_check(in, in[1].integer);
-    if (wrong) return wrong;
-    REQUIRE(in[3].size == (int64_t)1 << in[1].integer, "logs must have 2^depth items");
-    double *counts = malloc((size_t)2 * (size_t)in[3].size * sizeof(double));
-    if (!counts) return OUT_OF_MEMORY;
-    out[0].integer = !tree_logs(in[0].data, in[1].integer, in[2].integer, counts, float64s(&in[3]));
-    free(counts);
-    return NULL;
-}
-
-#define TREE_KERNELS ENTRY(tree, "Dnnpo"), ENTRY(tree_at, "dnnf>f"), ENTRY(tree_log_odds, "dnnD>n"),
+#define TREE_KERNELS ENTRY(tree, "Dnnpo"), ENTRY(tree_at, "dnnf>f"),
 
 #define HISTOGRAM_KERNELS ENTRY(histogram, "Dpo"), TREE_KERNELS
 #define HISTOGRAM_CONSTANTS

@@ -11,6 +11,7 @@
 #include "summation.c"
 #include "philox.c"
 #include "alarms.c"
+#include "track.c"
 #include "mixture.c"
 #include "jackson.c"
 #include "beta.c"
@@ -25,6 +26,8 @@
 #include "neighbours.c"
 #include "sweep.c"
 #include "keyed.c"
+#include "keyed_sequence.c"
+#include "keyed_ragged.c"
 
 #ifndef BUILD
 #define BUILD base
@@ -42,6 +45,7 @@ const Entry NAMED(kernels_, BUILD)[] = {
     SUMMATION_KERNELS //
     PHILOX_KERNELS //
     ALARMS_KERNELS //
+    TRACK_KERNELS //
     MIXTURE_KERNELS //
     JACKSON_KERNELS //
     BETA_KERNELS //
@@ -56,6 +60,8 @@ const Entry NAMED(kernels_, BUILD)[] = {
     NEIGHBOURS_KERNELS //
     SWEEP_KERNELS //
     KEYED_KERNELS //
+    KEYED_SEQUENCE_KERNELS //
+    KEYED_RAGGED_KERNELS //
     {NULL, NULL, NULL},
 };
 
@@ -64,6 +70,7 @@ const Constant NAMED(constants_, BUILD)[] = {
     SUMMATION_CONSTANTS //
     PHILOX_CONSTANTS //
     ALARMS_CONSTANTS //
+    TRACK_CONSTANTS //
     MIXTURE_CONSTANTS //
     JACKSON_CONSTANTS //
     BETA_CONSTANTS //
@@ -78,5 +85,7 @@ const Constant NAMED(constants_, BUILD)[] = {
     NEIGHBOURS_CONSTANTS //
     SWEEP_CONSTANTS //
     KEYED_CONSTANTS //
+    KEYED_SEQUENCE_CONSTANTS //
+    KEYED_RAGGED_CONSTANTS //
     {NULL, 0},
 };

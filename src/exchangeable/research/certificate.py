@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exchangeable import catalogue
-from exchangeable.alarms import Cusum, Difference, ShiryaevRoberts, Ville
+from exchangeable.alarms import Cusum, ShiryaevRoberts, Ville
 from exchangeable.martingale import Martingale
 from exchangeable.monitor import default_bet
 from exchangeable.protocols import Alarm, Floats, Integers
@@ -220,7 +220,6 @@ NAMED_ALARMS: Mapping[str, Callable[[float, int], Alarm]] = {
     "ville": lambda alpha, steps: Ville(alpha),
     "cusum": lambda alpha, steps: Cusum(steps / alpha),
     "shiryaev-roberts": lambda alpha, steps: ShiryaevRoberts(steps / alpha),
-    "difference": lambda alpha, steps: Difference(steps / alpha),
 }
 
 

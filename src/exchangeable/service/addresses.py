@@ -1,8 +1,8 @@
-"""Which addresses a webhook may reach, checked where it cannot be outwitted: at the moment of connecting.
+"""Which addresses a webhook may reach, checked at the moment of connecting.
 
-A name is resolved once, every address it leads to is judged, and the connection goes to exactly an address that was
-judged. Between check and use nothing is asked again, so a name that changes its mind (DNS rebinding) gains nothing, and
-no spelling of an address (decimal, octal, hexadecimal, mapped) matters: what is judged is what the system made of it.
+A name is resolved once, all its addresses are checked, and the connection is made to one of these addresses. Nothing is
+resolved again between check and use, so DNS rebinding has no effect. The spelling of an address (decimal, octal,
+hexadecimal, mapped) does not matter either, because the resolved address is checked.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import httpcore2
 
-__all__ = ["Checked", "Refused", "Resolve", "public", "resolve"]
+__all__ = ["CheckedBackend", "ForbiddenAddressError", "Resolve", "public", "resolve"]
 Resolve = Callable[[str, int], Awaitable[list[str]]]  # host and port to addresses
 
-# IANA's registries of special-purpose addresses, written out: what `ipaddress` knows differs between Pythons.
+# IANA's registries of special-purpose addresses, copied: those in `ipaddress` differ between versions of Python.
 _SPECIAL = tuple(
     ip_network(network)
     for network in (
@@ -26,7 +26,7 @@ _SPECIAL = tuple(
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # carriers' shared addresses
         "127.0.0.0/8",  # loopback
-        "169.254.0.0/16",  # link-local, where clouds keep their metadata
+        "169.254.0.0/16",  # link-local, with the metadata services of clouds
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments
         "192.0.2.0/24",  # documentation
@@ -37,38 +37,38 @@ _SPECIAL = tuple(
         "203.0.113.0/24",  # documentation
         "224.0.0.0/4",  # multicast
         "240.0.0.0/4",  # reserved, and broadcast
-        "2001::/23",  # protocol assignments, Teredo among them
+        "2001::/23",  # protocol assignments, with Teredo
         "2001:db8::/32",  # documentation
         "3fff::/20",  # documentation
     )
 )
-_UNICAST = ip_network("2000::/3")  # of IPv6, all that is given out to the public
+_UNICAST = ip_network("2000::/3")  # the public part of IPv6
 _NAT64 = ip_network("64:ff9b::/96")
 
 
-class Refused(httpcore2.ConnectError):
-    """A connection that would reach an address which the operator did not allow."""
+class ForbiddenAddressError(httpcore2.ConnectError):
+    """The connection would reach an address that the operator did not allow."""
 
 
 def public(address: str) -> bool:
-    """Whether an address belongs to the public internet.
+    """Return whether an address belongs to the public internet.
 
-    Not private, loopback, link-local, multicast, reserved, unspecified, shared by a carrier or for documentation; an
-    IPv6 address that carries an IPv4 one (mapped, 6to4, NAT64) is judged by what it carries.
+    It does not if it is private, loopback, link-local, multicast, reserved, unspecified, shared by a carrier or for
+    documentation. For an IPv6 address that contains an IPv4 one (mapped, 6to4, NAT64), the latter decides.
 
     >>> public("192.0.43.8"), public("127.0.0.1"), public("::ffff:127.0.0.1"), public("100.64.0.1")
     (True, False, False, False)
 
     Reference: RFC 6890 and the IANA special-purpose address registries.
     """
-    inner = _carried(ip_address(address))
+    inner = _embedded(ip_address(address))
     if any(inner in network for network in _SPECIAL if network.version == inner.version):
         return False
     return inner.version == 4 or inner in _UNICAST
 
 
-def _carried(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address inside, if there is one."""
+def _embedded(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """Return the IPv4 address inside an IPv6 one, if there is one."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -77,16 +77,16 @@ def _carried(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Every address of a name, as the system resolves it."""
+    """Return every address of a name, as the system resolves it."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
 
-class Checked(httpcore2.AnyIOBackend):
-    """The network, but only where one may go: connects to public addresses, or to any with ``allow_private``.
+class CheckedBackend(httpcore2.AnyIOBackend):
+    """A network backend that connects to public addresses only, or to any with ``allow_private``.
 
-    If *one* of the addresses of a name is not public, none is connected to: such a name is wrong or hostile. The name
-    itself still goes into the Host header and the TLS handshake.
+    If *one* of the addresses of a name is not public, there is no connection to any of them: such a name is wrong or
+    hostile. The name itself is still used in the Host header and the TLS handshake.
     """
 
     def __init__(self, allow_private: bool, resolve: Resolve = resolve) -> None:
@@ -101,9 +101,9 @@ class Checked(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Resolve, judge, connect to what was judged: the first of the addresses that answers."""
+        """Resolve the name, check its addresses, and connect to the first of them that answers."""
         failure = httpcore2.ConnectError("the host has no address")
-        for address in await self._judged(host, port):
+        for address in await self._checked_addresses(host, port):
             try:
                 return await super().connect_tcp(address, port, timeout, local_address, socket_options)
             except httpcore2.ConnectError as error:
@@ -113,15 +113,17 @@ class Checked(httpcore2.AnyIOBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        """Never."""
-        raise Refused("sockets of this machine must not be connected to")
+        """Refuse: a webhook must not reach the sockets of this machine."""
+        raise ForbiddenAddressError("sockets of this machine must not be connected to")
 
-    async def _judged(self, host: str, port: int) -> list[str]:
+    async def _checked_addresses(self, host: str, port: int) -> list[str]:
         try:
             addresses = await self._resolve(host, port)
-        except (OSError, UnicodeError):  # not found, or not a name at all
+        except (OSError, UnicodeError):  # unknown or invalid
             raise httpcore2.ConnectError("the host's name cannot be resolved") from None
         for address in addresses:
             if not (self._allow_private or public(address)):
-                raise Refused(f"the host must have public addresses only unless allow_private is set, got {address}")
+                raise ForbiddenAddressError(
+                    f"the host must have public addresses only unless allow_private is set, got {address}"
+                )
         return addresses

@@ -1,71 +1,78 @@
-"""Events: what commits brought, for readers who stay (server-sent events)."""
+"""Server-sent events: what commits change, for clients that stay connected."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from exchangeable.protocols import Floats
 from exchangeable.service import history
-from exchangeable.service.engine import Steps
+from exchangeable.service.announcements import StreamEvent
 from exchangeable.service.problems import Problem
 
-BACKLOG = 64  # events that wait for a reader; one who falls behind is told of the rest from the history
+BACKLOG = 64  # events that wait for a reader; one that falls behind gets the rest from the history
 HEARTBEAT = 15.0  # seconds
-CHECKED = 1.0  # seconds between two looks at a reader's token, if there is anything to tell
-PACE = 0.5  # seconds between two events about all streams
-SHOWN = 200  # points of a batch in an event
-NEWEST = 20  # points of a stream in them
-RESUMED = 2000  # points for a reader who comes back
+CHECK_INTERVAL = 1.0  # seconds between two checks of a reader's token, if there are events
+ALL_STREAMS_INTERVAL = 0.5  # seconds between two events about all streams
+MAX_POINTS = 200  # points of a batch in an event about its stream
+TAIL_POINTS = 20  # points of a stream in an event about all streams
+MAX_RESUMED_POINTS = 2000  # points for a reader that reconnects
+RETRY = b"retry: 2000\n\n"
+KEEP_ALIVE = b": alive\n\n"
 
-Watch = Callable[[], None]  # raises where the reader must not go on
+CheckAccess = Callable[[], None]  # raises `Problem` if the reader's token was revoked
+Query = Callable[[int | None], Awaitable[tuple[dict[str, Any], history.Points | None]]]
 
 
 def encode(value: Any) -> bytes:
-    """JSON; what is no finite number is null."""
+    """Encode a value as JSON; numbers that are not finite become null."""
     return msgspec.json.encode(value)
 
 
-def columns(points: history.Points) -> dict[str, list[Any]]:
-    """Points as JSON holds them: null for a bankrupt capital, and for a p-value that is not at hand."""
+def point_columns(points: history.Points) -> dict[str, list[Any]]:
+    """Return points as lists. A capital of 0, and a p-value that was not read, is None."""
     return {"n": points.n.tolist(), "log10": _nullable(points.log10), "p": _nullable(points.p)}
 
 
-def _nullable(values: Any) -> list[Any]:
-    return [value if lawful else None for value, lawful in zip(values.tolist(), np.isfinite(values), strict=True)]
+def _nullable(values: Floats) -> list[float | None]:
+    return [value if finite else None for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)]
 
 
-def _newest(event: Steps) -> dict[str, list[Any]]:
-    """The last points of an event, made once for all readers."""
+def _tail(event: StreamEvent) -> dict[str, list[Any]]:
+    """Return the last points of an event."""
     if event.points is None:
         return {"n": [], "log10": []}
     n, log10, p, exact, width = event.points
-    return columns(history.Points(n[-NEWEST:], log10[-NEWEST:], p[-NEWEST:], exact, width))
+    return point_columns(history.Points(n[-TAIL_POINTS:], log10[-TAIL_POINTS:], p[-TAIL_POINTS:], exact, width))
 
 
-def _thinned(event: Steps) -> Steps:
+def _thinned(event: StreamEvent) -> StreamEvent:
     if event.points is None:
         return event
     n, log10, p, *_ = event.points
-    return event._replace(points=history.thin(n, log10, p, SHOWN))
+    return event._replace(points=history.thin(n, log10, p, MAX_POINTS))
 
 
-class Reader:
-    """One who reads of a stream: events come in on the loop's side, and go out at the reader's pace."""
+# ------------------------------------------------------------------ readers
+
+
+class StreamReader:
+    """A client that reads the events of one stream. They are queued by the event loop and sent at its own pace."""
 
     def __init__(self, name: str | None) -> None:
-        self.name = name  # of the stream; None: all
-        self.events: deque[Steps] = deque()
+        self.name = name  # of the stream; None for all streams
+        self.events: deque[StreamEvent] = deque()
         self.lagging: bool = False
         self.wake: asyncio.Event = asyncio.Event()
-        self.checked: float = 0.0  # when the reader's token was last looked at
+        self.checked: float = 0.0  # when the token was last checked
 
-    def take(self, event: Steps, newest: dict[str, list[Any]]) -> None:
-        """Keep an event, or, if the reader is slow, only that there was one."""
+    def push(self, event: StreamEvent, tail: dict[str, list[Any]]) -> None:
+        """Queue an event; if the reader is slow, only note that there was one."""
         if len(self.events) >= BACKLOG and event.kind == "steps":
             self.lagging = True
         else:
@@ -73,89 +80,89 @@ class Reader:
         self.wake.set()
 
 
-class Overlooker(Reader):
-    """One who reads of all streams: what is known last of each that has changed."""
+class AllStreamsReader(StreamReader):
+    """A client that reads the latest summary of each stream that changes."""
 
     def __init__(self) -> None:
         super().__init__(None)
         self.streams: dict[str, dict[str, Any]] = {}
         self.removed: dict[str, None] = {}
 
-    def take(self, event: Steps, newest: dict[str, list[Any]]) -> None:
-        """Put an event in the place of those before it."""
+    def push(self, event: StreamEvent, tail: dict[str, list[Any]]) -> None:
+        """Replace what is queued about the stream."""
         if event.kind == "gone":
             self.streams.pop(event.name, None)
             self.removed[event.name] = None
         else:
             self.removed.pop(event.name, None)
-            tail = self.streams.get(event.name, {}).get("tail", {"n": [], "log10": []})
-            joined = {key: (tail[key] + newest[key])[-NEWEST:] for key in ("n", "log10")}
+            before = self.streams.get(event.name, {}).get("tail", {"n": [], "log10": []})
+            joined = {key: (before[key] + tail[key])[-TAIL_POINTS:] for key in ("n", "log10")}
             self.streams[event.name] = {**event.stream, "tail": joined}
         self.wake.set()
 
-    def together(self) -> dict[str, Any]:
-        """All that waits, as one event."""
-        taken = {"streams": list(self.streams.values()), "removed": list(self.removed)}
+    def drain(self) -> dict[str, Any]:
+        """Return what is queued, as one event, and empty the queue."""
+        queued = {"streams": list(self.streams.values()), "removed": list(self.removed)}
         self.streams, self.removed = {}, {}
-        return taken
+        return queued
 
 
 class Feed:
-    """Brings events from the engine's thread to the readers."""
+    """Delivers events from the writer thread to the readers, on the event loop."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_readers: int) -> None:
+        self.max_readers = max_readers
         self.closed: bool = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._readers: dict[str | None, set[Reader]] = {}
+        self._readers: dict[str | None, set[StreamReader]] = {}
 
     def open(self) -> None:
-        """Begin, on the running loop."""
+        """Deliver on the event loop that runs now."""
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Send every reader home."""
+        """End the events of all readers."""
         self.closed = True
         for readers in self._readers.values():
             for reader in readers:
                 reader.wake.set()
 
-    def publish(self, events: list[Steps]) -> None:
-        """From the engine's thread. Steps are thinned there, and only if somebody reads of them."""
+    def publish(self, events: list[StreamEvent]) -> None:
+        """Deliver events. Called in the writer thread, which thins their steps if there are readers for them."""
         wanted = [event for event in events if None in self._readers or event.name in self._readers]
         if wanted and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, [_thinned(event) for event in wanted])
 
-    def _deliver(self, events: list[Steps]) -> None:
+    def _deliver(self, events: list[StreamEvent]) -> None:
         for event in events:
-            newest = _newest(event)
+            tail = _tail(event)
             for name in (event.name, None):
                 for reader in self._readers.get(name, ()):
-                    reader.take(event, newest)
+                    reader.push(event, tail)
 
     @property
     def readers(self) -> int:
-        """How many read."""
+        """The number of readers."""
         return sum(map(len, self._readers.values()))
 
-    def join(self, reader: Reader) -> None:
-        """One more reader, of one stream or of all."""
+    def join(self, reader: StreamReader) -> None:
+        """Add a reader."""
         if self.closed:
             raise Problem(503, "not-ready", "the server is stopping; try again later", retry_after=5)
-        if self.readers >= self.most:
-            message = f"at most {self.most} readers of events are served; try again later"
+        if self.readers >= self.max_readers:
+            message = f"at most {self.max_readers} readers of events are served; try again later"
             raise Problem(429, "overload", message, retry_after=10)
         self._readers.setdefault(reader.name, set()).add(reader)
 
-    def leave(self, reader: Reader) -> None:
-        """The reader has gone."""
+    def leave(self, reader: StreamReader) -> None:
+        """Remove a reader."""
         readers = self._readers.get(reader.name, set())
         readers.discard(reader)
         if not readers:
             self._readers.pop(reader.name, None)
 
-    async def wait(self, reader: Reader, watch: Watch) -> bool:
-        """Until something happened for a reader: True; False after a heartbeat's time without."""
+    async def wait(self, reader: StreamReader, check_access: CheckAccess) -> bool:
+        """Wait until there is something for a reader; return False if nothing comes before the next heartbeat."""
         try:
             await asyncio.wait_for(reader.wake.wait(), HEARTBEAT)
             reader.wake.clear()
@@ -163,85 +170,99 @@ class Feed:
         except TimeoutError:
             woken = False
         now = asyncio.get_running_loop().time()
-        if now - reader.checked >= CHECKED:  # on a busy stream no heartbeat comes
-            watch()
+        if now - reader.checked >= CHECK_INTERVAL:  # not only with heartbeats, which a busy stream does not have
+            check_access()
             reader.checked = now
         return woken
 
 
-def event(kind: str, data: Any, id: int | None = None) -> bytes:  # noqa: A002
-    """One event as it goes over the wire.
+# ------------------------------------------------------------------ what is sent
 
-    >>> event("steps", {"n": [1]}, id=1)
+
+def encode_event(kind: str, data: Any, id: int | None = None) -> bytes:  # noqa: A002
+    """Encode a server-sent event.
+
+    >>> encode_event("steps", {"n": [1]}, id=1)
     b'event: steps\\nid: 1\\ndata: {"n":[1]}\\n\\n'
     """
     place = b"" if id is None else b"id: %d\n" % id
     return b"event: " + kind.encode() + b"\n" + place + b"data: " + encode(data) + b"\n\n"
 
 
-async def of_stream(
-    feed: Feed, reader: Reader, last: int | None, look: Callable[[int | None], Any], watch: Watch
+def _encode_steps(points: history.Points, stream: dict[str, Any], after: int) -> bytes:
+    """Encode the steps after step ``after``."""
+    later = points.n > after
+    n, log10, p, exact, width = points
+    selected = history.Points(n[later], log10[later], p[later], exact, width)
+    last = int(n[-1])
+    return encode_event("steps", {"first": after + 1, "last": last, **point_columns(selected), "stream": stream}, last)
+
+
+def _encode_change(event: StreamEvent, sent: int) -> bytes:
+    """Encode what is new in an event for a reader that has the steps up to ``sent``; nothing if it has them all."""
+    if event.kind == "gone":
+        return encode_event("gone", {"name": event.name})
+    n = event.stream["state"]["n"]
+    if event.kind == "reset":
+        return encode_event("reset", {"stream": event.stream}, n)
+    if event.points is None:
+        return encode_event("state", event.stream, n)
+    return _encode_steps(event.points, event.stream, sent) if event.points.n[-1] > sent else b""
+
+
+async def stream_events(
+    feed: Feed, reader: StreamReader, last: int | None, query: Query, check_access: CheckAccess
 ) -> AsyncIterator[bytes]:
-    """What happens in one stream. ``look(after)`` gives the stream and the points after a step, from the database."""
+    """Yield what happens in one stream, from the step after ``last`` on if it is given.
+
+    ``query(after)`` reads the summary of the stream and its points after a step from the database.
+    """
     try:
-        yield b"retry: 2000\n\n"
-        stream, points = await look(last)
+        yield RETRY
+        stream, points = await query(last)
         sent = stream["state"]["n"]
-        if last is None or last > sent:
-            yield event("state", stream, sent)
-        elif points is not None and len(points.n):
-            yield _steps(points, stream, last + 1)
-        else:  # nothing new to be seen, but a reset may have been
-            yield event("state", stream, sent)
+        if last is not None and points is not None and len(points.n):
+            yield _encode_steps(points, stream, last)
+        else:  # also if there are no new steps, since the stream may have been reset
+            yield encode_event("state", stream, sent)
         while not feed.closed:
-            if not await feed.wait(reader, watch):
-                yield b": alive\n\n"
+            if not await feed.wait(reader, check_access):
+                yield KEEP_ALIVE
                 continue
             while reader.events:
-                news = reader.events.popleft()
-                if news.kind == "gone":
-                    yield event("gone", {"name": news.name})
+                event = reader.events.popleft()
+                if change := _encode_change(event, sent):
+                    yield change
+                if event.kind == "gone":
                     return
-                if news.kind == "reset":
-                    yield event("reset", {"stream": news.stream}, news.stream["state"]["n"])
-                elif news.points is None:
-                    yield event("state", news.stream, news.stream["state"]["n"])
-                elif int(news.points.n[-1]) > sent:
-                    yield _steps(_after(news.points, sent), news.stream, max(sent, 0) + 1)
-                    sent = int(news.points.n[-1])
+                sent = max(sent, _last_step(event.points))
             if reader.lagging:
                 reader.lagging = False
-                stream, points = await look(sent)
+                stream, points = await query(sent)
                 if points is not None and len(points.n):
-                    yield _steps(points, stream, sent + 1)
-                    sent = int(points.n[-1])
-    except Problem:  # the token was revoked, or the stream is gone: the events end
+                    yield _encode_steps(points, stream, sent)
+                    sent = _last_step(points)
+    except Problem:  # the token was revoked, or the stream was deleted
         return
     finally:
         feed.leave(reader)
 
 
-def _steps(points: history.Points, stream: dict[str, Any], first: int) -> bytes:
-    last = int(points.n[-1])
-    return event("steps", {"first": first, "last": last, **columns(points), "stream": stream}, last)
+def _last_step(points: history.Points | None) -> int:
+    return 0 if points is None else int(points.n[-1])
 
 
-def _after(points: history.Points, n: int) -> history.Points:
-    later = points.n > n
-    return history.Points(points.n[later], points.log10[later], points.p[later], points.exact, points.width)
-
-
-async def of_all(feed: Feed, reader: Overlooker, watch: Watch) -> AsyncIterator[bytes]:
-    """What happens in all streams: each that has changed, at most twice a second."""
+async def all_events(feed: Feed, reader: AllStreamsReader, check_access: CheckAccess) -> AsyncIterator[bytes]:
+    """Yield what happens in all streams: the summaries of those that changed, at most twice a second."""
     try:
-        yield b"retry: 2000\n\n"
+        yield RETRY
         while not feed.closed:
-            if not await feed.wait(reader, watch):
-                yield b": alive\n\n"
+            if not await feed.wait(reader, check_access):
+                yield KEEP_ALIVE
                 continue
-            yield event("streams", reader.together())
-            await asyncio.sleep(PACE)
-    except Problem:  # the token was revoked, or the stream is gone: the events end
+            yield encode_event("streams", reader.drain())
+            await asyncio.sleep(ALL_STREAMS_INTERVAL)
+    except Problem:  # the token was revoked
         return
     finally:
         feed.leave(reader)

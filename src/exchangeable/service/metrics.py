@@ -1,11 +1,10 @@
-"""Metrics for Prometheus: where every stream stands, and how the server fares.
+"""Metrics for Prometheus: the state of every stream and of the server.
 
-The capital is told as its log10, since the capital itself overflows; a bankrupt stream stands at -Inf.
+The capital is reported as its log10, since the capital itself overflows; that of a bankrupt stream is -Inf.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable
@@ -17,10 +16,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from exchangeable.service.alerts import counts
+from exchangeable.service.schema import load_json
 from exchangeable.service.store import StoreError
 
-__all__ = ["Fleet", "Metrics", "rows"]
-LIMIT = 2_000  # streams told of one by one
+__all__ = ["DatabaseStatus", "Metrics", "read_status"]
+LIMIT = 2_000  # streams that have their own metrics
 REASONS = (
     "bad-configuration", "bad-json", "bad-observation", "bad-request", "conflict", "different", "forbidden", "full",
     "gap", "internal", "not-found", "not-ready", "overload", "storage", "storage-full", "too-large", "too-many-streams",
@@ -29,8 +29,8 @@ REASONS = (
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Stream(NamedTuple):
-    """A stream as its row says; the names are those of the metrics."""
+class StreamStatus(NamedTuple):
+    """The state of a stream; the fields are named like the metrics."""
 
     name: str
     log10_capital: float
@@ -42,95 +42,88 @@ class Stream(NamedTuple):
     waiting_labels: int
     last_observation: float | None
     expired: int = 0
-    classes: str | None = None  # of the expired whose label came after all: how many had each label, as JSON
+    classes: str | None = None  # how many expired observations whose label came later had each label, as JSON
 
 
-class Fleet(NamedTuple):
-    """All that the database knows."""
+class DatabaseStatus(NamedTuple):
+    """The metrics that come from the database."""
 
-    streams: list[Stream]
-    total: int  # of which ``streams`` may be the first few
-    pending: int
+    streams: list[StreamStatus]  # at most ``LIMIT``
+    total: int  # of all streams
+    pending: int  # alerts in the outbox
     dead: int
 
 
-def rows(connection: sqlite3.Connection, limit: int = LIMIT) -> Fleet:
-    """What there is to tell; of at most so many streams, those with an alarm first, so that none of these is left out.
+def read_status(connection: sqlite3.Connection, limit: int = LIMIT) -> DatabaseStatus:
+    """Read the metrics from the database, of at most ``limit`` streams; those with an alarm come first.
 
     O(streams) time, O(limit) memory.
     """
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT name, log10, json_extract(state, '$.log10_max'), alarm, observations, duplicates, alarms, waiting,"
         " observed_at, expired, json_extract(left_out, '$.classes') FROM streams ORDER BY alarm DESC, name LIMIT ?",
         (limit,),
     )
-    streams = [Stream(*row) for row in found]
+    streams = [StreamStatus(*row) for row in rows]
     total = connection.execute("SELECT count(*) FROM streams").fetchone()[0]
-    return Fleet(streams, total, *counts(connection))
+    return DatabaseStatus(streams, total, *counts(connection))
 
 
 _GAUGES = {
-    "log10_capital": "Log10 of the capital that bets against exchangeability, since the test of the stream began.",
-    "log10_capital_max": "Highest log10 of the capital since the test of the stream began.",
-    "alarm": "Whether the alarm of the stream sounds, 1 or 0.",
+    "log10_capital": "Log10 of the capital that bets against exchangeability, since the test of the stream started.",
+    "log10_capital_max": "Highest log10 of the capital since the test of the stream started.",
+    "alarm": "Whether the alarm of the stream is raised, 1 or 0.",
     "waiting_labels": "Observations that wait for their labels.",
 }
 _COUNTERS = {
-    "observations": "Observations taken in.",
-    "duplicates": "Observations sent again, and not counted again.",
-    "alarms": "Alarms that sounded.",
+    "observations": "Observations accepted.",
+    "duplicates": "Observations that were sent again; each is counted once in observations.",
+    "alarms": "Alarms raised.",
     "expired": "Observations left out since the last reset, because their label did not come within the wait.",
 }
 
 
 class _Streams(Collector):
-    """The fleet, read again for each scrape."""
+    """The metrics that come from the database, read for each scrape."""
 
-    def __init__(self, read: Callable[[], Fleet]) -> None:
+    def __init__(self, read: Callable[[], DatabaseStatus]) -> None:
         self._read = read
 
     def collect(self) -> Iterable[Metric]:
         try:
-            fleet: Fleet | None = self._read()
-        except (sqlite3.Error, StoreError):  # the other metrics are wanted now more than ever
-            fleet = None
-        yield _gauge("database_readable", "Whether this scrape could read the database, 1 or 0.", fleet is not None)
-        if fleet is not None:
-            yield from self._told(fleet)
-
-    def _told(self, fleet: Fleet) -> Iterable[Metric]:
-        yield _gauge("streams", "Streams that exist.", fleet.total)
-        left = fleet.total - len(fleet.streams)
-        yield _gauge("streams_left_out", "Streams without metrics of their own, because there are too many.", left)
-        yield _gauge("outbox_pending", "Alerts that wait to be delivered.", fleet.pending)
-        yield _gauge("outbox_dead", "Alerts given up, which wait for somebody to retry them.", fleet.dead)
-        yield from _families(fleet.streams)
+            status: DatabaseStatus | None = self._read()
+        except (sqlite3.Error, StoreError):  # the other metrics are now needed most
+            status = None
+        yield _gauge("database_readable", "Whether this scrape could read the database, 1 or 0.", status is not None)
+        if status is not None:
+            left_out = status.total - len(status.streams)
+            yield _gauge("streams", "Number of streams.", status.total)
+            yield _gauge("streams_left_out", "Streams without their own metrics, because there are too many.", left_out)
+            yield _gauge("outbox_pending", "Alerts that are yet to be delivered.", status.pending)
+            yield _gauge("outbox_dead", "Alerts whose delivery was given up, until someone retries them.", status.dead)
+            yield from _families(status.streams)
 
 
-def _families(streams: list[Stream]) -> Iterable[Metric]:
-    """One family a column, one sample a stream."""
-    for field, text in _GAUGES.items():
-        gauge = GaugeMetricFamily(f"exchangeable_stream_{field}", text, labels=["stream"])
-        for stream in streams:
-            gauge.add_metric([stream.name], getattr(stream, field))
-        yield gauge
-    for field, text in _COUNTERS.items():
-        counter = CounterMetricFamily(f"exchangeable_stream_{field}", text, labels=["stream"])
-        for stream in streams:
-            counter.add_metric([stream.name], getattr(stream, field))
-        yield counter
+def _families(streams: list[StreamStatus]) -> Iterable[Metric]:
+    """Yield one family for each column, with one sample for each stream."""
+    for kind, texts in ((GaugeMetricFamily, _GAUGES), (CounterMetricFamily, _COUNTERS)):
+        for field, text in texts.items():
+            family = kind(f"exchangeable_stream_{field}", text, labels=["stream"])
+            for stream in streams:
+                family.add_metric([stream.name], getattr(stream, field))
+            yield family
     late = CounterMetricFamily(
         "exchangeable_stream_expired_labelled",
-        "Expired observations whose label came after all, by label: the first ten labels, and all others together.",
+        "Expired observations whose label came later, by label: the first ten labels, and all others together.",
         labels=["stream", "label"],
     )
     for stream in streams:
-        for label, expired in json.loads(stream.classes or "{}").items():
+        for label, expired in load_json(stream.classes or "{}").items():
             late.add_metric([stream.name, label], expired)
     yield late
     last = GaugeMetricFamily(
         "exchangeable_stream_last_observation_timestamp_seconds",
-        "When the last observation was taken in, in seconds since 1970; missing before the first.",
+        "When the last observation was accepted, in seconds since 1970; missing before the first.",
         labels=["stream"],
     )
     for stream in streams:
@@ -144,7 +137,7 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 
 class _Server(Collector):
-    """How full the queue and the disk are, and which build this is."""
+    """The sizes of the queue and of the database, and the installed version."""
 
     def __init__(self, queue: Callable[[], tuple[int, int]], database_bytes: Callable[[], int]) -> None:
         self._queue = queue
@@ -152,16 +145,18 @@ class _Server(Collector):
 
     def collect(self) -> Iterable[Metric]:
         rows, requests = self._queue()
-        yield _gauge("queue_rows", "Observations taken in, but not committed yet.", rows)
-        yield _gauge("queue_requests", "Requests that wait for their commit.", requests)
+        yield _gauge("queue_rows", "Observations in the queue, not yet committed.", rows)
+        yield _gauge("queue_requests", "Requests in the queue, not yet committed.", requests)
         yield _gauge("database_bytes", "Size of the database and its log.", self._bytes())
-        build = GaugeMetricFamily("exchangeable_build_info", "This build; always 1.", labels=["version", "python"])
+        build = GaugeMetricFamily(
+            "exchangeable_build_info", "The installed version; always 1.", labels=["version", "python"]
+        )
         build.add_metric([sys.modules["exchangeable"].__version__, ".".join(map(str, sys.version_info[:3]))], 1)
         yield build
 
 
-class _Plain(Collector):
-    """Metrics without the times of their creation, which are no metrics of ours and only swell the text."""
+class _WithoutCreated(Collector):
+    """Metrics without the times of their creation, which prometheus_client adds and nobody needs here."""
 
     def __init__(self, *inner: Collector) -> None:
         self._inner = inner
@@ -174,14 +169,14 @@ class _Plain(Collector):
 
 
 class Metrics:
-    """All metrics of one server, in a registry of its own.
+    """All metrics of one server, in a separate registry.
 
-    ``read`` looks into the database (``rows`` on a connection), ``queue`` tells the rows and requests that wait for a
-    commit, ``database_bytes`` the size on disk. Counting is up to the server: ``ingest_seconds`` and ``commit_seconds``
-    (``.time()`` or ``.observe(seconds)``) and ``rejects.labels(reason=problem.code).inc()``.
+    ``read`` reads the database (with `read_status`), ``queue`` returns the numbers of queued rows and requests, and
+    ``database_bytes`` the size on disk. The server updates ``ingest_seconds`` and ``commit_seconds`` (with ``.time()``
+    or ``.observe(seconds)``) and calls ``count_rejected`` with the code of each problem.
 
-    >>> metrics = Metrics(lambda: Fleet([], 0, 0, 0))
-    >>> metrics.rejects.labels(reason="gap").inc()
+    >>> metrics = Metrics(lambda: DatabaseStatus([], 0, 0, 0))
+    >>> metrics.count_rejected("gap")
     >>> [line for line in metrics.text().decode().splitlines() if "gap" in line]
     ['exchangeable_rejects_total{reason="gap"} 1.0']
     """
@@ -190,13 +185,13 @@ class Metrics:
 
     def __init__(
         self,
-        read: Callable[[], Fleet],
+        read: Callable[[], DatabaseStatus],
         *,
         queue: Callable[[], tuple[int, int]] = lambda: (0, 0),
         database_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self.rejects: Counter = Counter(
-            "exchangeable_rejects", "Requests refused, by reason.", ["reason"], registry=None
+            "exchangeable_rejects", "Requests rejected, by reason.", ["reason"], registry=None
         )
         self.ingest_seconds: Histogram = Histogram(
             "exchangeable_ingest_seconds",
@@ -205,20 +200,20 @@ class Metrics:
             registry=None,
         )
         self.commit_seconds: Histogram = Histogram(
-            "exchangeable_commit_seconds", "Time of a transaction.", buckets=SECONDS, registry=None
+            "exchangeable_commit_seconds", "Duration of a transaction.", buckets=SECONDS, registry=None
         )
-        for reason in REASONS:  # a counter that begins at 0 can be seen to rise
+        for reason in REASONS:  # only a counter that starts at 0 is seen to rise
             self.rejects.labels(reason=reason)
-        self.registry: CollectorRegistry = CollectorRegistry()  # reads nothing when a collector is registered
+        self.registry: CollectorRegistry = CollectorRegistry()  # registering a collector does not read the database
         self.registry.register(_Streams(read))
         self.registry.register(_Server(queue, database_bytes))
-        self.registry.register(_Plain(self.rejects, self.ingest_seconds, self.commit_seconds))
+        self.registry.register(_WithoutCreated(self.rejects, self.ingest_seconds, self.commit_seconds))
         ProcessCollector(registry=self.registry)
 
-    def refused(self, reason: str) -> None:
-        """Count a refusal."""
+    def count_rejected(self, reason: str) -> None:
+        """Count a rejected request."""
         self.rejects.labels(reason=reason).inc()
 
     def text(self) -> bytes:
-        """The answer to a scrape. It reads the database: not for the event loop's own thread."""
+        """Return the response to a scrape. This reads the database, so do not call it on the event loop."""
         return generate_latest(self.registry)

@@ -1,46 +1,39 @@
-"""What arrives: JSON and NDJSON, turned into columns or refused with the line and the law."""
+"""Parsing of request bodies: JSON and NDJSON become columns, or a ``Problem`` that names the line and the rule."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from exchangeable.data.events.errors import LineError
+from exchangeable.data.events.schema import (
+    LABELS,
+    OBSERVATIONS,
+    TEXT_LENGTH,
+    DuplicateKeyError,
+    Event,
+    Label,
+    LateLabel,
+    check_lengths,
+    check_unique_keys,
+    decode_line,
+    decode_lines,
+    unique_keys,
+)
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.problems import Problem
 
-LAST_SEQ = 2**53 - 1  # the last integer that every JSON reader keeps exactly
+__all__ = ["JSON", "NDJSON", "Batch", "Extras", "LateLabel", "json_object", "labels", "observations"]
 JSON, NDJSON = "application/json", "application/x-ndjson"
-TEXT = 256  # characters of a label, an id or a time, unless the operator allows more or fewer
-Text = str
-Name = Annotated[str, msgspec.Meta(min_length=1)]
-Label = str | int | float
-
-
-class Observation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One line of a batch."""
-
-    seq: Annotated[int, msgspec.Meta(ge=1, le=LAST_SEQ)]
-    x: float | list[float]
-    y: Text | int | float | None = None
-    id: Name | None = None
-    time: Text | float | None = None
-
-
-class LateLabel(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A label and the id of the observation that waits for it, or the statement that it will never come."""
-
-    id: Name
-    y: Text | int | float | None = None
-    time: Text | float | None = None
-    never: bool = False
 
 
 class Extras(NamedTuple):
-    """What observations carry beside seq and x: columns, each None where no observation has it."""
+    """The optional fields of observations as columns; a column is None if no observation has the field."""
 
     y: list[Label | None] | None = None
     id: list[str | None] | None = None
@@ -58,13 +51,13 @@ class Batch(NamedTuple):
         return len(self.seq)
 
     def part(self, start: int, stop: int) -> Batch:
-        """The observations at positions start to stop - 1."""
+        """Return the observations at positions start to stop - 1."""
         y, names, times = self.extras
         extras = Extras(y and y[start:stop], names and names[start:stop], times and times[start:stop])
         return Batch(self.seq[start:stop], self.x[start:stop], extras)
 
     def taken(self, places: list[int]) -> Batch:
-        """The observations at these positions."""
+        """Return the observations at these positions."""
         y, names, times = self.extras
         extras = Extras(
             y and [y[i] for i in places], names and [names[i] for i in places], times and [times[i] for i in places]
@@ -72,13 +65,8 @@ class Batch(NamedTuple):
         return Batch(self.seq[places], self.x[places], extras)
 
 
-Line = TypeVar("Line", Observation, LateLabel)
-OBSERVATIONS = msgspec.json.Decoder(Observation)
-LABELS = msgspec.json.Decoder(LateLabel)
-
-
-def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4096, text: int = TEXT) -> Batch:
-    """Admit one observation, or lines of them: at most ``batch``, each with at most ``width`` numbers.
+def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4096, text: int = TEXT_LENGTH) -> Batch:
+    """Parse one observation, or lines of at most ``batch`` of them, each with at most ``width`` numbers.
 
     >>> observations(b'{"seq": 1, "x": 0.5}\\n{"seq": 2, "x": 3}', many=True).x
     array([[0.5],
@@ -86,64 +74,44 @@ def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4
     >>> observations(b'{"seq": 1, "x": NaN}', many=True)
     Traceback (most recent call last):
     ...
-    exchangeable.service.problems.Problem: line 1 must be a JSON object: JSON is malformed...
+    exchangeable.service.problems.Problem: line 1 must be JSON: invalid character (byte 16); numbers must be finite
     """
-    lines = _lines(OBSERVATIONS, body, many, batch, "observation")
-    extras = _extras(lines, text)
-    if _repeated(body, len(lines), extras):
-        _refuse_repeated(body, many)
-    seq = np.array([line.seq for line in lines], np.int64)
-    return Batch(seq, _rows([line.x for line in lines], width), extras)
+    with _problems():
+        events = _decode(OBSERVATIONS, body, many, batch, "observation")
+        columns: dict[str, list[Any]] = {
+            "y": [event.y for event in events],
+            "id": [event.id for event in events],
+            "time": [event.time for event in events],
+        }
+        counts = {name: len(column) - column.count(None) for name, column in columns.items()}
+        check_unique_keys(body if many else _one_line(body), {"seq": len(events), "x": len(events), **counts})
+        for name, column in columns.items():
+            if counts[name]:
+                check_lengths(name, column, text)
+        x = _matrix([event.x for event in events], width)
+    seq = np.array([event.seq for event in events], np.int64)
+    return Batch(seq, x, Extras(**{name: column if counts[name] else None for name, column in columns.items()}))
 
 
-def _repeated(body: bytes, lines: int, extras: Extras) -> bool:
-    """Whether a line may have a key twice: False where the number of times that keys are written rules it out."""
-    written = {key: body.count(b'"%s"' % key.encode()) for key in Observation.__struct_fields__}
-    once = [written["seq"], written["x"]] == [lines, lines]
-    for key, column in extras._asdict().items():
-        once &= written[key] == (0 if column is None else lines) and (column is None or None not in column)
-    return not once or b"\\" in body  # a key may be written with escapes
-
-
-def _refuse_repeated(body: bytes, many: bool) -> None:
-    """Refuse a line that has a key twice: which of the two would be meant?"""
-    for number, line in enumerate(body.split(b"\n") if many else [body], 1):
-        if line.strip():
-            try:
-                json.loads(line, object_pairs_hook=_unique)
-            except Problem as problem:
-                raise _bad(number, problem.message.removeprefix("the body "), 400, "bad-json") from None
-            except ValueError:  # several objects on one line
-                continue
-
-
-def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT) -> list[LateLabel]:
-    """Admit one late label, or lines of them."""
-    lines = _lines(LABELS, body, many, batch, "label")
-    _refuse_repeated(body, many)
-    for number, line in enumerate(lines, 1):
-        _short(number, text, y=line.y, id=line.id, time=line.time)
-        if line.never == (line.y is not None):
-            raise _bad(number, "either y or never: true must be given, not both")
-        if line.never and line.time is not None:
-            raise _bad(number, "time must be left out if the label never comes")
-    return lines
-
-
-def _short(line: int, text: int, **values: object) -> None:
-    """Refuse long texts, and numbers that are labels but would not stay themselves."""
-    for key, value in values.items():
-        if isinstance(value, str) and len(value) > text:
-            raise _bad(line, f"{key} must have at most {text} characters, got {len(value)}")
-    y = values.get("y")
-    if isinstance(y, int) and abs(y) > LAST_SEQ:
-        raise _bad(
-            line, f"y must be a text, or a number that a float holds exactly, got one of {len(str(abs(y)))} digits"
-        )
+def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT_LENGTH) -> list[LateLabel]:
+    """Parse one late label, or lines of at most ``batch`` of them."""
+    with _problems():
+        events = _decode(LABELS, body, many, batch, "label")
+        counts = {"id": len(events), "never": sum(event.never for event in events)}
+        counts |= {name: sum(getattr(event, name) is not None for event in events) for name in ("y", "time")}
+        check_unique_keys(body if many else _one_line(body), counts)
+        for name in ("id", "y", "time"):
+            check_lengths(name, [getattr(event, name) for event in events], text)
+        for number, event in enumerate(events, 1):
+            if event.never == (event.y is not None):
+                raise LineError(number, "either y or never: true must be given, not both")
+            if event.never and event.time is not None:
+                raise LineError(number, "time must be left out if the label will never arrive")
+    return events
 
 
 def json_object(body: bytes, depth: int = 8) -> dict[str, Any]:
-    """Admit one JSON object without NaN, infinities or repeated keys, and not nested deeper than ``depth``.
+    """Parse one JSON object without NaN, infinities or repeated keys, and not nested deeper than ``depth``.
 
     >>> json_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
@@ -151,10 +119,15 @@ def json_object(body: bytes, depth: int = 8) -> dict[str, Any]:
     exchangeable.service.problems.Problem: the body must not have a key twice, got 'a'
     """
     try:
-        value = json.loads(_text(body), object_pairs_hook=_unique, parse_constant=_constant)
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        message = f"the body must be UTF-8, got another byte at {error.start}"
+        raise Problem(400, "bad-json", message) from error
+    except DuplicateKeyError as error:
+        raise Problem(400, "bad-json", f"the body {error}") from error
     except (ValueError, RecursionError) as error:
-        law = "nested less deeply" if isinstance(error, RecursionError) else str(error)
-        raise Problem(400, "bad-json", f"the body must be a JSON object: {law}") from error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Problem(400, "bad-json", f"the body must be a JSON object: {reason}") from error
     if not isinstance(value, dict):
         raise Problem(422, "bad-request", f"the body must be a JSON object, got {type(value).__name__}")
     if _depth(value, depth) > depth:
@@ -162,16 +135,7 @@ def json_object(body: bytes, depth: int = 8) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in made:
-            raise Problem(400, "bad-json", f"the body must not have a key twice, got {key[:80]!r}")
-        made[key] = value
-    return made
-
-
-def _constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise Problem(422, "bad-request", f"numbers must be finite, got {name}")
 
 
@@ -182,95 +146,52 @@ def _depth(value: Any, limit: int) -> int:
     return 1 + max((_depth(part, limit - 1) for part in parts), default=0)
 
 
-def _text(body: bytes) -> str:
+@contextmanager
+def _problems() -> Iterator[None]:
+    """Turn the error of a line into the reply to the request."""
     try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Problem(400, "bad-json", f"the body must be UTF-8, got another byte at {error.start}") from error
+        yield
+    except LineError as error:
+        status, code = (400, "bad-json") if error.malformed else (422, "bad-observation")
+        raise Problem(status, code, str(error), line=error.line) from None
 
 
-def _lines(decoder: msgspec.json.Decoder[Line], body: bytes, many: bool, most: int, noun: str) -> list[Line]:
-    if many and body.count(b"\n") > 2 * most:  # blank lines count here too, before anything is parsed
+def _decode(decoder: msgspec.json.Decoder[Event], body: bytes, many: bool, most: int, noun: str) -> list[Event]:
+    if many and body.count(b"\n") > 2 * most:  # counts blank lines too, before anything is parsed
         raise Problem(413, "too-large", f"a batch must have at most {most} lines, got {body.count(10)}")
-    try:
-        lines = decoder.decode_lines(body) if many else [decoder.decode(body)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _malformed(decoder, body, many, error) from error
-    if len(lines) > most:
-        raise Problem(413, "too-large", f"a batch must have at most {most} lines, got {len(lines)}")
-    if not lines:
+    events = decode_lines(decoder, body) if many else [decode_line(decoder, body)]
+    if len(events) > most:
+        raise Problem(413, "too-large", f"a batch must have at most {most} lines, got {len(events)}")
+    if not events:
         raise Problem(422, "bad-observation", f"the body must hold at least one {noun}, got none")
-    return lines
+    return events
 
 
-def _malformed(decoder: msgspec.json.Decoder[Line], body: bytes, many: bool, error: Exception) -> Problem:
-    """The first line at fault, found by reading them one by one."""
-    for number, line in enumerate(body.split(b"\n") if many else [body], 1):
-        try:
-            if line.strip() or not many:
-                decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
-            return _bad(number, *_law(fault))
-    return _bad(1, *_law(error))
+def _one_line(body: bytes) -> bytes:
+    """Return a JSON document without line breaks, which can only stand between its tokens."""
+    return body.replace(b"\n", b" ")
 
 
-def _law(fault: Exception) -> tuple[str, int, str]:
-    """What is wrong with a line, in our words; whether it is JSON at all decides the status."""
-    if not isinstance(fault, msgspec.ValidationError):
-        said = "nested too deeply" if isinstance(fault, RecursionError) else str(fault)
-        return f"must be a JSON object: {said}", 400, "bad-json"
-    said, _, where = str(fault).partition(" - at `$")
-    key = where.strip("`.").partition("[")[0]
-    law = LAWS.get(key, "must have the keys of the documentation")
-    return f"{key} {law}: {said}".lstrip(), 422, "bad-observation"
-
-
-LAWS = {
-    "seq": f"must be an integer from 1 to {LAST_SEQ}",
-    "x": "must be a finite number or a list of them",
-    "y": "must be a text or a finite number",
-    "id": "must be a text, and not empty",
-    "time": "must be a text or a finite number",
-    "never": "must be true or false",
-}
-
-
-def _bad(line: int, law: str, status: int = 422, code: str = "bad-observation") -> Problem:
-    return Problem(status, code, f"line {line}{'' if law.startswith('must') else ':'} {law}", line=line)
-
-
-def _rows(x: Sequence[float | list[float]], width: int) -> Floats:
-    """One row for each observation, all of one width."""
+def _matrix(x: Sequence[float | list[float]], width: int) -> Floats:
+    """Return one row for each observation, all of one width."""
     if any(type(row) is list for row in x):
         x = [row if isinstance(row, list) else [row] for row in x]
     try:
-        made = np.array(x, np.float64)
+        matrix = np.array(x, np.float64)
     except ValueError:
-        made = np.empty(0)
-    if made.ndim == 1 and len(made) == len(x):
-        return made.reshape(-1, 1)
-    if made.ndim != 2 or not 1 <= made.shape[1] <= width:
-        raise _ragged(x, width)
-    return made
+        matrix = np.empty(0)
+    if matrix.ndim == 1 and len(matrix) == len(x):
+        return matrix.reshape(-1, 1)
+    if matrix.ndim != 2 or matrix.shape[1] > width:
+        raise _width_error(x, width)
+    return matrix
 
 
-def _ragged(x: Sequence[Any], width: int) -> Problem:
+def _width_error(x: Sequence[Any], width: int) -> LineError:
     first = len(x[0])
     for number, got in enumerate(map(len, x), 1):
-        if not 1 <= got <= width:
-            return _bad(number, f"x must hold from 1 to {width} numbers, got {got}")
+        if got > width:
+            return LineError(number, f"x must hold from 1 to {width} numbers, got {got}")
         if got != first:
-            return _bad(number, f"x must be of one width in a batch, {first} here, got {got}")
-    return _bad(1, "x must be a number or a list of numbers")
-
-
-def _extras(lines: Sequence[Observation], text: int) -> Extras:
-    if all(line.y is None and line.id is None and line.time is None for line in lines):
-        return Extras()
-    for number, line in enumerate(lines, 1):
-        _short(number, text, y=line.y, id=line.id, time=line.time)
-    return Extras(*(_held([getattr(line, key) for line in lines]) for key in Extras._fields))
-
-
-def _held(column: list[Any]) -> list[Any] | None:
-    return column if any(value is not None for value in column) else None
+            return LineError(number, f"x must be of one width in a batch, {first} here, got {got}")
+    return LineError(1, "x must be a number or a list of numbers")

@@ -1,14 +1,11 @@
-"""A stream in memory: its monitor, its place in the order of observations, and what is said of it."""
+"""A stream in memory: its monitor, its counters, and how both are stored and restored."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -17,25 +14,30 @@ from exchangeable import snapshot
 from exchangeable.late_labels import LeftOut
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Floats, Integers, Path, Step
+from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
-from exchangeable.service.stream_config import Configuration, Once, stored
+from exchangeable.service.schema import dump_json, load_json
+from exchangeable.service.stream_config import Configuration, load_configuration
+from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
 log: logging.Logger = logging.getLogger(__name__)
-COMPARED = ("n", "p", "log10_martingale", "log10_max", "alarm", "alarm_at", "changepoint")  # words may change
+COMPARED = ("n", "p", "log10_martingale", "log10_max", "alarm", "alarm_at", "changepoint")  # not the guarantee's words
 BINS = 20  # of the histogram of p-values
-PART = 64 << 20  # bytes of a snapshot in one row
-CHANGING = (
-    "state", "observed_at", "next_seq", "n", "since", "resets", "waiting", "expired", "observations", "duplicates",
-    "alarms", "alarm", "log10", "carried", "total", "peak", "histogram", "kept", "clock", "left_out",
+CURVE = 101  # points of a betting function
+PART = 64 << 20  # bytes of a snapshot in one row, since the size of SQLite's values is limited
+STORED_ATTRIBUTES = (
+    "observed_at", "next_seq", "since", "resets", "waiting", "observations", "duplicates", "alarms", "carried", "total",
+    "peak", "kept", "clock",
 )  # fmt: skip
-SAID = ", ".join(("name", "kinds", "created", *CHANGING))  # the columns that ``summary`` wants
 
 
 @dataclass
-class Live:
-    """One stream. The monitor is what a snapshot and the steps after it give; the rest is a row of ``streams``."""
+class LiveStream:
+    """A stream in memory. Its monitor is restored from a snapshot and the steps after it, the rest from its row.
+
+    The attributes listed in ``STORED_ATTRIBUTES`` are columns of the table ``streams``.
+    """
 
     id: int
     name: str
@@ -43,17 +45,17 @@ class Live:
     monitor: Monitor
     tail: history.Tail
     created: float
-    histogram: Integers
-    observed_at: float | None = None
+    histogram: Integers  # of the p-values of the current test
+    observed_at: float | None = None  # when the last observation was received
     next_seq: int = 1
-    since: int = 0
+    since: int = 0  # the number of steps before the current test
     resets: int = 0
-    waiting: int = 0
+    waiting: int = 0  # observations that wait for their labels
     observations: int = 0
     duplicates: int = 0
     alarms: int = 0
-    carried: float = 0.0  # log capital of the tests that have restarted since the last reset, one after the other
-    total: float = 0.0  # the same with the test that runs: the capital of one gambler who never begins again
+    carried: float = 0.0  # log capital of the tests before the last restart, multiplied, since the last reset
+    total: float = 0.0  # the same including the current test: the capital of a gambler who never starts again
     peak: float = 0.0  # the highest total
     kept: int = 1  # the first step that is still stored one by one
     clock: float | None = None  # the latest relevant time of an observation or label, in seconds
@@ -62,105 +64,146 @@ class Live:
     snapshot_bytes: int = 0
     left_out: LeftOut = field(default_factory=LeftOut)  # in the current test
 
-    @classmethod
-    def fresh(cls, id: int, name: str, configuration: Configuration, now: float) -> Live:  # noqa: A002
-        """A stream that has seen nothing."""
-        monitor = configuration.monitor()
-        return cls(id, name, configuration, monitor, history.Tail(), now, np.zeros(BINS, np.int64))
+    # -------------------------------------------------------------- storing and restoring
 
     @classmethod
-    def load(cls, connection: sqlite3.Connection, name: str) -> Live:
-        """A stream as of its last commit: the snapshot, and what came after it, replayed."""
+    def create(cls, connection: sqlite3.Connection, name: str, configuration: Configuration, now: float) -> LiveStream:
+        """Store a new stream."""
+        stream = cls(0, name, configuration, configuration.monitor(), history.Tail(), now, np.zeros(BINS, np.int64))
+        columns = {
+            "name": name,
+            "configuration": configuration.canonical(),
+            "kinds": dump_json(kinds(configuration)),
+            "created": now,
+            **stream._columns(),
+        }
+        names, places = ", ".join(columns), ", ".join("?" * len(columns))
+        cursor = connection.execute(f"INSERT INTO streams ({names}) VALUES ({places})", [*columns.values()])  # noqa: S608
+        stream.id = cursor.lastrowid or 0
+        stream.save_snapshot(connection)
+        return stream
+
+    @classmethod
+    def load(cls, connection: sqlite3.Connection, name: str) -> LiveStream:
+        """Restore a stream as of its last commit: load its snapshot and replay the steps after it."""
         try:
-            live = cls.row(connection, name)
-            live._resume(connection)
-        except ValueError as error:  # of the steps, the snapshot, or the replay
-            raise _damaged(name, str(error)) from error
-        (text,) = connection.execute("SELECT state FROM streams WHERE id = ?", (live.id,)).fetchone()
-        live._check(json.loads(text))
-        return live
+            row = read_row(connection, name)
+            stream = cls._from_row(connection, row)
+            stream._restore_monitor(connection)
+            stream._compare(row["state"])
+        except ValueError as error:
+            raise _damaged(name, error) from error
+        return stream
 
-    def _resume(self, connection: sqlite3.Connection) -> None:
-        """Bring the monitor back."""
-        self.snapshot_n, data = _snapshot(connection, self.id)
-        self.snapshot_bytes = len(data)
+    @classmethod
+    def load_reset(cls, connection: sqlite3.Connection, name: str) -> LiveStream:
+        """Start a new test of a stream; this does not need its snapshot, which may be damaged."""
+        try:
+            stream = cls._from_row(connection, read_row(connection, name))
+        except ValueError as error:
+            raise _damaged(name, error) from error
+        stream.since, stream.resets, stream.histogram = stream.monitor.n, stream.resets + 1, np.zeros(BINS, np.int64)
+        stream.carried = stream.total = stream.peak = 0.0
+        return stream
+
+    @classmethod
+    def _from_row(cls, connection: sqlite3.Connection, row: dict[str, Any]) -> LiveStream:
+        """Restore all but the monitor, which is new and continues the count of steps."""
+        configuration = load_configuration(row["configuration"])
+        return cls(
+            id=row["id"],
+            name=row["name"],
+            configuration=configuration,
+            monitor=configuration.monitor(start=row["n"]),
+            tail=history.Tail.load(connection, row["id"], row["n"]),
+            created=row["created"],
+            histogram=np.frombuffer(row["histogram"], "<i8").copy(),
+            width=_width(connection, row["id"]),
+            left_out=LeftOut(**row["left_out"]),
+            **{name: row[name] for name in STORED_ATTRIBUTES},
+        )
+
+    def _restore_monitor(self, connection: sqlite3.Connection) -> None:
+        query = "SELECT n, data FROM snapshots WHERE stream = ? ORDER BY part"
+        rows = connection.execute(query, (self.id,)).fetchall()
+        if not rows:
+            raise ValueError("it has no snapshot")
+        data = b"".join(part for _, part in rows)
+        self.snapshot_n, self.snapshot_bytes = rows[0][0], len(data)
         monitor = snapshot.decode(data)
         if not isinstance(monitor, Monitor):
             raise ValueError("its snapshot is not a monitor")
         labelled = self.configuration.needs_labels
         for part in history.replay(connection, self.id, self.snapshot_n):
-            monitor.extend(examples(self.configuration, part.x), part.extra.get("y") if labelled else None)
+            monitor.extend(self.as_examples(part.x), part.extra.get("y") if labelled else None)
         self.monitor = monitor
 
-    def _check(self, committed: dict[str, Any]) -> None:
-        """Refuse to go on from another state than the committed one; another version may round the last digits."""
+    def _compare(self, committed: dict[str, Any]) -> None:
+        """Raise if the restored state is not the committed one; another version may round the last digits."""
         state = self.state()
-        for key in ("log10_martingale", "log10_max"):
-            was, now = committed[key], state[key]
-            if (
-                was != now
-                and was is not None
-                and now is not None
-                and math.isclose(was, now, rel_tol=1e-9, abs_tol=1e-9)
-            ):
-                log.warning("stream %s resumes with %s = %r, committed was %r", self.name, key, now, was)
-                committed[key] = now
         for key in COMPARED:
-            if committed[key] != state[key]:
-                law = f"{key} is {state[key]!r} after replay and was {committed[key]!r} when it was committed"
-                raise _damaged(self.name, law)
+            was, now = committed[key], state[key]
+            if was == now:
+                continue
+            if not (key.startswith("log10") and _close(was, now)):
+                raise ValueError(f"{key} is {now!r} after replay and was {was!r} when it was committed")
+            log.warning("stream %s resumes with %s = %r, committed was %r", self.name, key, now, was)
 
-    @classmethod
-    def row(cls, connection: sqlite3.Connection, name: str) -> Live:
-        """What the row says of a stream; its monitor knows where it stands, but nothing of the past."""
-        row = connection.execute(
-            f"SELECT id, configuration, created, {', '.join(CHANGING)} FROM streams WHERE name = ?",  # noqa: S608
-            (name,),
-        ).fetchone()
-        if row is None:
-            raise unknown(name)
-        id_, text, created, state, observed_at, next_seq, n, since, resets, waiting, _ = row[:11]
-        observations, duplicates, alarms, _, _, carried, total, peak, histogram, kept, clock, left_out = row[11:]
-        configuration = stored(text)
-        monitor, said = configuration.monitor(start=n), json.loads(state)
-        monitor.alarm_at, monitor.changepoint = said["alarm_at"], said["changepoint"]
-        monitor._high = said["log10_max"] * LN10
-        if said["p"] is not None:
-            log_value = -math.inf if said["log10_martingale"] is None else said["log10_martingale"] * LN10
-            monitor.last = Step(n, said["p"], log_value, said["alarm"])
-        return cls(
-            id_, name, configuration, monitor, history.Tail.load(connection, id_, n), created,
-            np.frombuffer(histogram, "<i8").copy(), observed_at, next_seq, since, resets, waiting,
-            observations, duplicates, alarms, carried, total, peak, kept, clock, _width(connection, id_),
-            left_out=LeftOut(**json.loads(left_out)),
-        )  # fmt: skip
-
-    def values(self) -> tuple[Any, ...]:
-        """What changes of the row, in the order of ``CHANGING``."""
+    def _columns(self) -> dict[str, Any]:
+        """Return the columns of the row that change."""
         state = self.state()
-        return (
-            json.dumps(state), self.observed_at, self.next_seq, self.monitor.n, self.since, self.resets, self.waiting,
-            self.left_out.expired, self.observations, self.duplicates, self.alarms, int(state["alarm"]), self.log10,
-            self.carried, self.total, self.peak, self.histogram.astype("<i8").tobytes(), self.kept,
-            self.clock, json.dumps(asdict(self.left_out)),
-        )  # fmt: skip
+        return {
+            "state": dump_json(state),
+            "n": self.monitor.n,
+            "alarm": int(state["alarm"]),
+            "log10": self.log10,
+            "histogram": self.histogram.astype("<i8").tobytes(),
+            "expired": self.left_out.expired,
+            "left_out": dump_json(asdict(self.left_out)),
+            **{name: getattr(self, name) for name in STORED_ATTRIBUTES},
+        }
+
+    def update_row(self, connection: sqlite3.Connection) -> None:
+        """Store the counters and the state."""
+        columns = self._columns()
+        names = ", ".join(f"{name} = ?" for name in columns)
+        connection.execute(f"UPDATE streams SET {names} WHERE id = ?", [*columns.values(), self.id])  # noqa: S608
+
+    def save_snapshot(self, connection: sqlite3.Connection) -> None:
+        """Replace the stored snapshot of the monitor, unless there is one of this step."""
+        if self.monitor.n == self.snapshot_n:
+            return
+        data, n = snapshot.encode(self.monitor), self.monitor.n
+        connection.execute("DELETE FROM snapshots WHERE stream = ?", (self.id,))
+        connection.executemany(
+            "INSERT INTO snapshots (stream, part, n, data) VALUES (?, ?, ?, ?)",
+            ((self.id, part, n, data[start : start + PART]) for part, start in enumerate(range(0, len(data), PART))),
+        )
+        self.snapshot_n, self.snapshot_bytes = n, len(data)
+
+    # -------------------------------------------------------------- describing
+
+    def describe(self) -> dict[str, Any]:
+        """Return the summary with the configuration."""
+        return with_configuration(self.summary(), self.configuration)
 
     def summary(self) -> dict[str, Any]:
-        """The stream without its configuration."""
-        return summary((self.name, kinds(self.configuration), self.created, *self.values()))
-
-    def whole(self) -> dict[str, Any]:
-        """The stream with its configuration."""
-        made = self.configuration
-        return {**self.summary(), "configuration": made.model_dump(mode="json"), "notes": made.notes}
+        """Return what replies say about the stream, without its configuration."""
+        decoded = {
+            "state": self.state(),
+            "left_out": asdict(self.left_out),
+            "expired": self.left_out.expired,
+            "kinds": kinds(self.configuration),
+        }
+        return summarize({**vars(self), **decoded})
 
     @property
     def log10(self) -> float:
-        """The capital of the test that runs, as a power of ten; -inf is bankruptcy."""
+        """The log10 capital of the current test; -inf is bankruptcy."""
         return self.monitor.last.log_value / LN10 if self.monitor.last is not None else 0.0
 
     def state(self) -> dict[str, Any]:
-        """What the world is told. A capital of 0 has no logarithm: there ``log10_martingale`` is None."""
+        """Return the state of the test. ``log10_martingale`` is None if the capital is 0."""
         last, log10 = self.monitor.last, self.log10
         return {
             "n": self.monitor.n,
@@ -181,124 +224,87 @@ class Live:
             return self.monitor.guarantee
         return self.left_out.guarantee(self.monitor.guarantee, labels.seconds, server_clock=labels.clock == "server")
 
-    def count(self, p: Floats) -> None:
-        """Put p-values into the histogram."""
-        self.histogram += binned(p)
+    def describe_bet(self, connection: sqlite3.Connection) -> dict[str, Any]:
+        """Return the betting function for the next p-value, and histograms of the p-values of the current test."""
+        n, places = self.monitor.n, ((np.arange(CURVE) + 0.5) / CURVE).tolist()
+        recent = history.read(connection, self.id, max(n - history.BLOCK, self.since) + 1, n, history.BLOCK).p
+        log_density = self.monitor.martingale.bet.log_density
+        return {
+            "n": n,
+            "p": places,
+            "density": [float(np.exp(log_density(p))) for p in places],
+            "histogram": self.histogram.tolist(),
+            "recent": count_in_bins(recent[np.isfinite(recent)]).tolist(),  # those that are still stored
+        }
 
-    def gain(self, path: Path) -> None:
-        """Carry the capital over restarts: the product over all tests since the last reset is one martingale.
+    # -------------------------------------------------------------- counting
 
-        The capital of the test that runs is none: a restart may lift it.
-        """
-        ends = np.flatnonzero(path.alarm).tolist() if self.monitor.on_alarm == "restart" else []
-        for start, stop in zip([0, *(end + 1 for end in ends)], [*(end + 1 for end in ends), len(path.n)], strict=True):
-            totals = self.carried + path.log_value[start:stop]
-            if len(totals):
-                self.total, self.peak = float(totals[-1]), max(self.peak, float(totals.max()))
-            if stop - 1 in ends:
-                self.carried = self.total
+    def as_examples(self, x: Floats) -> Floats:
+        """Return rows as the measure expects them: numbers, or rows of numbers."""
+        return x[:, 0] if self.configuration.scalar else x
 
-    def in_pool(self) -> int:
-        """How many examples the measure remembers."""
+    def pool_size(self) -> int:
+        """Return how many examples the measure remembers."""
         return int(getattr(self.monitor.measure, "n", self.monitor.n - self.since))
 
+    def new_alarms(self, path: Path) -> Integers:
+        """Return the places of the alarms in a path: all with restarts, else the one that latched, if it is there."""
+        restarts = self.monitor.on_alarm == "restart"
+        return np.flatnonzero(path.alarm if restarts else path.n == self.monitor.alarm_at)
 
-def binned(p: Floats) -> Integers:
-    """How many p-values lie in (k/20, (k + 1)/20], for each k.
+    def count_steps(self, path: Path) -> None:
+        """Update the counters of the test after these steps.
 
-    >>> binned(np.array([0.01, 0.05, 0.06, 1.0])).tolist()[:2]
+        The capital is carried over restarts: the product of the capitals of all tests since the last reset is a
+        martingale. The capital of the current test alone is not, since a restart may raise it.
+        """
+        alarms = self.new_alarms(path)
+        self.alarms += len(alarms)
+        gained = np.zeros(len(path.n) + 1)
+        gained[0] = self.carried
+        if self.monitor.on_alarm == "restart" and len(alarms):
+            gained[alarms + 1] = path.log_value[alarms]
+            self.since = int(path.n[alarms[-1]])
+            self.histogram[:] = 0
+        carried = np.cumsum(gained)  # before each step, and after the last one
+        totals = carried[:-1] + path.log_value
+        self.carried, self.total, self.peak = carried[-1].item(), totals[-1].item(), max(self.peak, totals.max().item())
+        self.histogram += count_in_bins(path.p[path.n > self.since])
+
+
+def read_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
+    """Read the row of a stream; its state and counts are decoded, its configuration is not."""
+    cursor = connection.execute("SELECT * FROM streams WHERE name = ?", (name,))
+    values = cursor.fetchone()
+    if values is None:
+        raise unknown_stream(name)
+    row = dict(zip((column for column, *_ in cursor.description), values, strict=True))
+    return {**row, "state": load_json(row["state"]), "left_out": load_json(row["left_out"])}
+
+
+def count_in_bins(p: Floats) -> Integers:
+    """Count the p-values in (k/20, (k + 1)/20], for each k.
+
+    >>> count_in_bins(np.array([0.01, 0.05, 0.06, 1.0])).tolist()[:2]
     [2, 1]
     """
     return np.bincount(np.maximum(np.ceil(p * BINS).astype(np.int64) - 1, 0), minlength=BINS)
 
 
-def keep(connection: sqlite3.Connection, live: Live) -> None:
-    """Store a snapshot in the place of the one before; in parts, because SQLite's values have an end."""
-    data = snapshot.encode(live.monitor)
-    n = live.monitor.n
-    connection.execute("DELETE FROM snapshots WHERE stream = ?", (live.id,))
-    connection.executemany(
-        "INSERT INTO snapshots (stream, part, n, data) VALUES (?, ?, ?, ?)",
-        ((live.id, part, n, data[start : start + PART]) for part, start in enumerate(range(0, len(data), PART))),
-    )
-    live.snapshot_n, live.snapshot_bytes = n, len(data)
-
-
-def _snapshot(connection: sqlite3.Connection, stream: int) -> tuple[int, bytes]:
-    """After how many examples the snapshot was taken, and the snapshot."""
-    query = "SELECT n, data FROM snapshots WHERE stream = ? ORDER BY part"
-    rows = connection.execute(query, (stream,)).fetchall()
-    if not rows:
-        raise ValueError("it has no snapshot")
-    return rows[0][0], b"".join(data for _, data in rows)
-
-
-def examples(configuration: Configuration, x: Floats) -> Floats:
-    """Rows as the measure wants them: numbers, or rows of numbers."""
-    return x[:, 0] if configuration.scalar else x
-
-
 def _width(connection: sqlite3.Connection, stream: int) -> int | None:
-    """How wide the stream's observations are, from one that is stored."""
+    """Return how many numbers the stream's observations have, from one that is stored."""
     row = connection.execute(
         "SELECT length(x) / (8 * count) FROM steps WHERE stream = ? ORDER BY first DESC LIMIT 1", (stream,)
     ).fetchone()
     if row is not None:
         return int(row[0])
     row = connection.execute("SELECT body FROM waiting WHERE stream = ? LIMIT 1", (stream,)).fetchone()
-    return None if row is None else len(json.loads(row[0])["x"])
+    return None if row is None else len(load_json(row[0])["x"])
 
 
-def unknown(name: str) -> Problem:
-    """What is said of a stream that is not there."""
-    return Problem(404, "not-found", f"there is no stream {name!r}")
+def _close(left: float | None, right: float | None) -> bool:
+    return left is not None and right is not None and math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def _damaged(name: str, why: str) -> Problem:
-    return Problem(503, "storage", f"stream {name!r} cannot be resumed: {why}")
-
-
-# ------------------------------------------------------------------ what is said of streams
-
-
-def moment(time: float | None) -> str | None:
-    """A time as RFC 3339 writes it."""
-    if time is None:
-        return None
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-    """A stream with its configuration, as its row says."""
-    query = f"SELECT configuration, {SAID} FROM streams WHERE name = ?"  # noqa: S608
-    row = connection.execute(query, (name,)).fetchone()
-    if row is None:
-        raise unknown(name)
-    return {**summary(row[1:]), "configuration": json.loads(row[0]), "notes": stored(row[0]).notes}
-
-
-def summary(values: Sequence[Any]) -> dict[str, Any]:
-    """A stream without its configuration, from the columns ``SAID`` of its row."""
-    row = dict(zip(SAID.split(", "), values, strict=True))
-    return {
-        "name": row["name"],
-        "state": json.loads(row["state"]),
-        **{key: row[key] for key in ("next_seq", "since", "resets", "waiting", "expired", "alarms")},
-        "left_out": json.loads(row["left_out"]),
-        "created": moment(row["created"]),
-        "observed_at": moment(row["observed_at"]),
-        **json.loads(row["kinds"]),
-    }
-
-
-def kinds(configuration: Configuration) -> str:
-    """What a summary says of a configuration, which may be long."""
-    alarm = configuration.alarm
-    return json.dumps(
-        {
-            "measure": configuration.measure.kind,
-            "bet": configuration.bet.kind,
-            "alarm_kind": alarm.kind,
-            "threshold_log10": -math.log10(alarm.alpha) if isinstance(alarm, Once) else None,
-        }
-    )
+def _damaged(name: str, error: ValueError) -> Problem:
+    return Problem(503, "storage", f"stream {name!r} cannot be resumed: {error}")

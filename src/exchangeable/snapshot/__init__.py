@@ -2,7 +2,7 @@
 
 A snapshot is a ZIP archive in which nothing is compressed, so that ``unzip`` and ``numpy.load`` open it:
 
-    state.json     {"format": "exchangeable snapshot", "version": 3, "package": .., "arrays": [["float64", [2, 3]], ..],
+    state.json     {"format": "exchangeable snapshot", "version": 4, "package": .., "arrays": [["float64", [2, 3]], ..],
                     "state": ..}
     float64.npy    the arrays of this dtype in the order of the list, end to end (also float32, int64, int32, bool)
 
@@ -64,11 +64,11 @@ def decode(data: bytes, *, score: Any = None) -> Any:
     >>> decode(b"PK")
     Traceback (most recent call last):
     ...
-    ValueError: data must be a snapshot of exchangeable, whole and unchanged, got 2 bytes that differ from byte 0 on
+    ValueError: data must be a complete, unchanged snapshot of exchangeable, got 2 bytes, damaged or of another format
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {format_value(data)}")
-    state, arrays = archive.unpack(memoryview(bytes(data)))
+    state, arrays = archive.unpack(bytes(data))
     reader = Reader(arrays, score)
     thing = reader.node(state, "state")
     if names().get(type(thing), PARTS).startswith(PARTS):

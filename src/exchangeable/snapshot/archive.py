@@ -1,59 +1,141 @@
-"""The archive: a ZIP file that is written in one way only, so that every bit of it can be checked."""
+"""The container of a snapshot: a ZIP archive of uncompressed members, most of them arrays in NumPy's format.
+
+Equal members give equal bytes, and only those bytes are read back: a damaged, extended or recompressed archive is
+refused before anything in it is used.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import struct
 import sys
-import zlib
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from exchangeable.validation import format_value
 
-FORMAT, VERSION = "exchangeable snapshot", 3
-OLDEST = 3  # versions 1 and 2, of exchangeable 0.1, hold states that the compiled kernels cannot continue
+FORMAT, VERSION = "exchangeable snapshot", 4
+OLDEST = 4  # earlier states name classes and attributes that no longer exist
 HEAD = {"arrays", "format", "package", "state", "version"}
 DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "bool": "|b1"}
-DIMENSIONS = 8  # the most of an array
-LOCAL, CENTRAL, END = "<4s5H3I2H", "<4s6H3I5H2I", "<4s4H2IH"  # the records of a ZIP file
-NPY = 128  # bytes of the header of an array
+MEMBERS = {"state.json", *(f"{name}.npy" for name in DTYPES)}
+MAX_DIMENSIONS, MAX_HEADER = 8, 200  # dimensions of an array, characters of the header of a column
+MODE = 0o644 << 16  # the permissions of a member when it is extracted
+DAMAGE = (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError, struct.error)
 
 Arrays = list[NDArray[Any]]
 
 
 def pack(state: Any, arrays: Arrays) -> bytes:
-    """What JSON can say of a state, and its arrays, as an archive."""
+    """Write a state, as a tree for JSON, and its arrays as an archive."""
     package = sys.modules["exchangeable"].__version__
     listed = [[array.dtype.name, list(array.shape)] for array in arrays]
     head = {"format": FORMAT, "version": VERSION, "package": package, "arrays": listed, "state": state}
     members = {"state.json": json.dumps(head, separators=(",", ":"), allow_nan=False).encode()}
     for name, descr in DTYPES.items():
-        same = [array for array in arrays if array.dtype.name == name]
-        if same:
-            parts = (np.ascontiguousarray(array, descr).tobytes() for array in same)
-            members[f"{name}.npy"] = b"".join([_npy_header(descr, sum(array.size for array in same)), *parts])
-    return zipped(members)
+        parts = [np.asarray(array, descr).ravel() for array in arrays if array.dtype.name == name]
+        if parts:
+            members[f"{name}.npy"] = write_array(np.concatenate(parts))
+    return write_members(members)
 
 
-def unpack(data: memoryview) -> tuple[Any, Arrays]:
-    """The state and the arrays, each a copy of its own. What is not such an archive is refused."""
-    members = _unzipped(data)
-    if "state.json" not in members or not {f"{name}.npy" for name in DTYPES} >= set(_columns(members)):
+def unpack(data: bytes) -> tuple[Any, Arrays]:
+    """Read the state and the arrays, each a copy, or raise a ValueError for anything that is not such an archive."""
+    members = read_members(data)
+    if "state.json" not in members or not members.keys() <= MEMBERS:
         raise ValueError(f"data must hold state.json and arrays, got {format_value(list(members))}")
-    head = _head(bytes(members["state.json"]))
-    columns = {name.removesuffix(".npy"): _column(name, members[name]) for name in _columns(members)}
+    head = _head(members.pop("state.json"))
+    columns = {}
+    for name, body in members.items():
+        dtype = name.removesuffix(".npy")
+        columns[dtype] = read_array(name, body, DTYPES[dtype])
     return head["state"], _arrays(head["arrays"], columns)
 
 
-def listed(content: Any, where: str, length: int | None = None) -> list[Any]:
-    """Admit a list, of this length if one is given.
+# ------------------------------------------------------------------ ZIP
 
-    >>> listed([1], "arrays[0]", 2)
+
+def write_members(members: Mapping[str, bytes]) -> bytes:
+    """Return a ZIP archive of these members, uncompressed and dated 1980, so that equal members give equal bytes.
+
+    >>> read_members(write_members({"a.txt": b"text"}))
+    {'a.txt': b'text'}
+    """
+    stream = io.BytesIO(
+        bytes(sum(len(body) + 1_000 for body in members.values()))
+    )  # room, so that nothing is copied twice
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, body in members.items():
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, MODE  # the same on every platform
+            archive.writestr(info, body)
+    stream.truncate()
+    return stream.getvalue()
+
+
+def read_members(data: bytes) -> dict[str, bytes]:
+    """Return the members of an archive that equals, byte for byte, what ``write_members`` writes for them.
+
+    No more than the size of the data is ever allocated for the members, whatever the archive declares.
+    """
+    members: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+            stored = all(info.compress_type == zipfile.ZIP_STORED for info in infos)
+            if stored and sum(info.file_size for info in infos) <= len(data):
+                members = {info.filename: archive.read(info) for info in infos}
+        unchanged = bool(members) and write_members(members) == data
+    except DAMAGE:
+        unchanged = False
+    if not unchanged:
+        expected = "data must be a complete, unchanged snapshot of exchangeable"
+        raise ValueError(f"{expected}, got {len(data)} bytes, damaged or of another format")
+    return members
+
+
+# ------------------------------------------------------------------ JSON
+
+
+def _head(text: bytes) -> dict[str, Any]:
+    """Parse state.json and check its format and version."""
+    try:
+        head = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"state.json must be valid JSON, got text that is not: {error}") from None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise ValueError(f"state.json must be of the format {FORMAT!r}, got {format_value(head)}")
+    version = head.get("version")
+    if type(version) is not int or not OLDEST <= version <= VERSION:
+        raise ValueError(version_message(version, head.get("package"), OLDEST, VERSION))
+    if head.keys() != HEAD:
+        raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {format_value(sorted(head))}")
+    return head
+
+
+def version_message(version: Any, package: Any, oldest: int, newest: int) -> str:
+    """Return the message for a state of another format version, with what to do about it.
+
+    >>> print(version_message(5, "0.3.0", 4, 4))
+    version must be 4 for this exchangeable to read it, got 5, written by exchangeable '0.3.0': use that one
+    """
+    wanted = f"{oldest}" if oldest == newest else f"from {oldest} to {newest}"
+    got = f"{format_value(version)}, written by exchangeable {format_value(package)}"
+    advice = "start with a new state, or use that one" if type(version) is int and version < oldest else "use that one"
+    return f"version must be {wanted} for this exchangeable to read it, got {got}: {advice}"
+
+
+def check_list(content: Any, where: str, length: int | None = None) -> list[Any]:
+    """Check that a node is a list, of this length if one is given.
+
+    >>> check_list([1], "arrays[0]", 2)
     Traceback (most recent call last):
     ...
     ValueError: arrays[0] must be a list of 2, got [1]
@@ -64,140 +146,62 @@ def listed(content: Any, where: str, length: int | None = None) -> list[Any]:
     return content
 
 
-# ------------------------------------------------------------------ ZIP
-
-
-def zipped(members: Mapping[str, bytes]) -> bytes:
-    """A ZIP archive of uncompressed members, by the clock of 1980: the same members give the same bytes."""
-    parts: list[bytes] = []
-    directory: list[bytes] = []
-    at = 0
-    for name, body in members.items():
-        local, central = _entries(name.encode(), body, at)
-        parts += [local, body]
-        directory.append(central)
-        at += len(local) + len(body)
-    return b"".join([*parts, *directory, _end(directory, at)])
-
-
-def _unzipped(data: memoryview) -> dict[str, memoryview]:
-    """The members of an archive that is, byte for byte, what ``zipped`` makes of them."""
-    members: dict[str, memoryview] = {}
-    directory: list[bytes] = []
-    at = 0
-    while bytes(data[at : at + 4]) == b"PK\3\4" and at + 30 <= len(data):
-        *_, size, length, _ = struct.unpack_from(LOCAL, data, at)
-        begin = at + 30 + length
-        name, body = bytes(data[at + 30 : begin]), data[begin : begin + size]
-        local, central = _entries(name, body, at)
-        if data[at:begin] != local or len(body) != size or not name.isascii() or name.decode() in members:
-            break
-        members[name.decode()] = body
-        directory.append(central)
-        at = begin + size
-    if not members or data[at:] != b"".join([*directory, _end(directory, at)]):
-        law = "data must be a snapshot of exchangeable, whole and unchanged"
-        raise ValueError(f"{law}, got {len(data)} bytes that differ from byte {at} on")
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError(f"names must not repeat, got {format_value([name for name, _ in pairs])}")
     return members
 
 
-def _entries(name: bytes, body: bytes | memoryview, at: int) -> tuple[bytes, bytes]:
-    """What stands before a member that begins at this byte, and what the directory says of it."""
-    common = (20, 0, 0, 0, 33, zlib.crc32(body), len(body), len(body), len(name), 0)
-    try:
-        local = struct.pack(LOCAL, b"PK\3\4", *common) + name
-        central = struct.pack(CENTRAL, b"PK\1\2", 3 << 8 | 20, *common, 0, 0, 0, 0o644 << 16, at) + name
-    except struct.error:
-        raise ValueError(f"a state must be smaller than 4 GiB to be saved, got {at + len(body)} bytes") from None
-    return local, central
-
-
-def _end(directory: Sequence[bytes], at: int) -> bytes:
-    size = sum(map(len, directory))
-    return struct.pack(END, b"PK\5\6", 0, 0, len(directory), len(directory), size, at, 0)
-
-
-# ------------------------------------------------------------------ JSON
-
-
-def _head(text: bytes) -> dict[str, Any]:
-    """Admit a state of this format and version."""
-    try:
-        head = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"state.json must be JSON as snapshots have it, got what is none: {error}") from None
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise ValueError(f"state.json must be of the format {FORMAT!r}, got {format_value(head)}")
-    version = head.get("version")
-    if type(version) is not int or not OLDEST <= version <= VERSION:
-        raise ValueError(unreadable(version, head.get("package"), OLDEST, VERSION))
-    if head.keys() != HEAD:
-        raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {format_value(sorted(head))}")
-    return head
-
-
-def unreadable(version: Any, package: Any, oldest: int, newest: int) -> str:
-    """A sentence about a state of another format version, and what to do with it.
-
-    >>> print(unreadable(4, "0.3.0", 3, 3))
-    version must be 3 for this exchangeable to read it, got 4, written by exchangeable '0.3.0': use that one
-    """
-    wanted = f"{oldest}" if oldest == newest else f"from {oldest} to {newest}"
-    got = f"{format_value(version)}, written by exchangeable {format_value(package)}"
-    cure = "begin with a new state, or use that one" if type(version) is int and version < oldest else "use that one"
-    return f"version must be {wanted} for this exchangeable to read it, got {got}: {cure}"
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError(f"names must come once, got {format_value([name for name, _ in pairs])}")
-    return found
-
-
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"numbers must be finite, got {name}")
 
 
 # ------------------------------------------------------------------ arrays
 
 
-def _npy_header(descr: str, count: int) -> bytes:
-    """Of a one-dimensional array, as `numpy.save` writes it."""
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({count},), }}"
-    return struct.pack("<6sBBH", b"\x93NUMPY", 1, 0, NPY - 10) + text.ljust(NPY - 11).encode() + b"\n"
+def write_array(array: NDArray[Any]) -> bytes:
+    """Return a contiguous array of numbers as the content of a ``.npy`` file."""
+    stream = io.BytesIO()
+    npy.write_array_header_1_0(stream, npy.header_data_from_array_1_0(array))
+    return stream.getvalue() + array.tobytes()
 
 
-def _columns(members: Mapping[str, memoryview]) -> list[str]:
-    return [name for name in members if name != "state.json"]
-
-
-def _column(name: str, body: memoryview) -> NDArray[Any]:
-    """All arrays of a dtype, end to end."""
-    dtype = np.dtype(DTYPES[name.removesuffix(".npy")])
-    count, rest = divmod(max(len(body) - NPY, 0), dtype.itemsize)
-    if rest or body[:NPY] != _npy_header(dtype.str, count):
-        raise ValueError(f"{name} must be a one-dimensional array of {dtype}, got another header")
-    column: NDArray[Any] = np.frombuffer(body, dtype, count, NPY)
-    if dtype.kind == "b" and (column.view(np.uint8) > 1).any():
-        raise ValueError(f"{name} must hold zeros and ones, got others")
-    return column
+def read_array(name: str, body: bytes, *dtypes: str) -> NDArray[Any]:
+    """Return the one-dimensional array in a ``.npy`` file, of one of these dtypes, as a read-only view of its bytes."""
+    stream = io.BytesIO(body)
+    try:
+        major, _ = npy.read_magic(stream)
+        shape, _, dtype = npy.read_array_header_1_0(stream, MAX_HEADER)
+        valid = major == 1 and len(body) - stream.tell() == math.prod(shape) * dtype.itemsize
+    except Exception:  # noqa: BLE001 - NumPy parses the header as Python source, which can fail in many ways
+        valid = False
+    if not valid or dtype.str not in dtypes or len(shape) != 1:
+        raise ValueError(f"{name} must be a one-dimensional array of {' or '.join(dtypes)}, got another header")
+    array: NDArray[Any] = np.frombuffer(body, dtype, offset=stream.tell())
+    if dtype.kind == "b" and (array.view(np.uint8) > 1).any():
+        raise ValueError(f"{name} must hold zeros and ones, got other bytes")
+    return array
 
 
 def _arrays(entries: Any, columns: Mapping[str, NDArray[Any]]) -> Arrays:
-    """The arrays of the list; together they are all that the columns hold."""
+    """Cut the columns into the listed arrays, which together must be all that the columns hold."""
     used, arrays = dict.fromkeys(columns, 0), []
-    for i, entry in enumerate(listed(entries, "arrays")):
-        name, shape = listed(entry, f"arrays[{i}]", 2)
-        if not isinstance(shape, list) or len(shape) > DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
+    for i, entry in enumerate(check_list(entries, "arrays")):
+        name, shape = check_list(entry, f"arrays[{i}]", 2)
+        if not _is_shape(shape):
             raise ValueError(f"arrays[{i}] must have a shape of integers, got {format_value(shape)}")
         if not isinstance(name, str) or name not in columns or math.prod(shape) > len(columns[name]) - used[name]:
             raise ValueError(f"arrays[{i}] must lie in the archive, got {format_value(entry)}")
-        if max(shape, default=0) > sys.maxsize:  # beside a length of nought
-            raise ValueError(f"arrays[{i}] must have a shape that fits in memory, got {format_value(shape)}")
         part = columns[name][used[name] : used[name] + math.prod(shape)]
         arrays.append(part.astype(name).reshape(shape))
         used[name] += part.size
     if any(used[name] != len(column) for name, column in columns.items()):
         raise ValueError("arrays must list all that the archive holds, got less")
     return arrays
+
+
+def _is_shape(shape: Any) -> bool:
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
+        return False
+    return math.prod(n or 1 for n in shape) <= sys.maxsize

@@ -21,9 +21,9 @@ import numpy as np
 from exchangeable import alarms, bets, measures
 from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
-from exchangeable.measures.conditional import _Copies, _Pools
+from exchangeable.measures.conditional import LabelCopies, LabelPools
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Bet, Floats, Path, Step, is_alarm
+from exchangeable.protocols import Bet, Path, Step, is_alarm
 from exchangeable.pvalues import Precomputed, PValues
 from exchangeable.validation import check_integer, check_stored, format_value
 
@@ -39,7 +39,7 @@ def classes() -> dict[str, Any]:
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}
-    return kinds | {"_Copies": _Copies, "_Path": Path, "_Pools": _Pools, "_Step": Step}
+    return kinds | {"_LabelCopies": LabelCopies, "_LabelPools": LabelPools, "_Path": Path, "_Step": Step}
 
 
 @cache
@@ -86,10 +86,8 @@ def _constructed(kind: Any, held: dict[str, Any]) -> Any:
     _check_names(held, _attributes(thing), counts)
     for name in held.keys() - given:
         setattr(thing, name, _alike(name, getattr(thing, name), held[name]))
-    if hasattr(thing, "_check_state"):
-        thing._check_state()
-    if kind is alarms.Difference:
-        _check_ring(*thing._state)
+    if isinstance(thing, Bet):
+        thing.log_density(0.5)  # the compiled loops check the numbers that they use as indices
     return thing
 
 
@@ -111,6 +109,7 @@ def _monitor(held: dict[str, Any]) -> Monitor:
     learnt = {name: _alike(name, getattr(model, name), held[name]) for name in held if name not in laws}
     monitor = copy.copy(model)
     vars(monitor).update({**learnt, **{name: held[name] for name in laws}})
+    monitor._check_state()
     return monitor
 
 
@@ -135,7 +134,7 @@ def _record(kind: Any, held: dict[str, Any]) -> Any:
     if kind is Path:
         count = len(check_stored("n", held["n"], np.int64, None))
         integers, floats = np.zeros(count, np.int64), np.zeros(count)
-        model = Path(integers, floats, floats, np.zeros(count, np.bool_), integers, guarantee="")
+        model = Path(integers, floats, floats, np.zeros(count, np.bool_), integers, integers, guarantee="")
     return kind(**{name: _alike(name, getattr(model, name), held[name]) for name in kind._fields})
 
 
@@ -186,9 +185,3 @@ def _alike(name: str, model: Any, value: Any) -> Any:
     if not lawful:
         raise ValueError(f"{name} must be like {format_value(model)}, got {format_value(value)}")
     return value
-
-
-def _check_ring(state: Floats, ring: Floats) -> None:
-    """The loop of `alarms.Difference` finds its way in the ring by the last number of the state."""
-    if not 0.0 <= state[2] < len(ring) or state[2] != math.floor(state[2]):
-        raise ValueError(f"_state must hold a place in a ring of {len(ring)}, got {state[2]:g}")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.measures import Frozen
-from exchangeable.snapshot.archive import listed
+from exchangeable.snapshot.archive import check_list
 from exchangeable.snapshot.objects import built, classes
 from exchangeable.snapshot.writing import DEEPEST, SCALARS, SHARED
 from exchangeable.validation import format_value
@@ -66,10 +66,10 @@ class Reader:
         return self._arrays[content]
 
     def _tuple(self, content: Any, where: str, depth: int) -> tuple[Any, ...]:
-        return tuple(self.node(listed(content, where), where, depth))
+        return tuple(self.node(check_list(content, where), where, depth))
 
     def _dict(self, content: Any, where: str, depth: int) -> dict[Any, Any]:
-        pairs = [listed(self.node(pair, where, depth + 1), where, 2) for pair in listed(content, where)]
+        pairs = [check_list(self.node(pair, where, depth + 1), where, 2) for pair in check_list(content, where)]
         try:
             found = dict(pairs)
         except TypeError:
@@ -96,9 +96,9 @@ class Reader:
             )
         self._scored = True
         measure: Frozen = built(Frozen, {**held, "score": self._score}, where)
-        if measure._kind != kind:
+        if measure.score_kind != kind:
             raise ValueError(
-                f"score must be of kind {format_value(kind)}, as for {where}, got one of kind {measure._kind!r}"
+                f"score must be of kind {format_value(kind)}, as for {where}, got one of kind {measure.score_kind!r}"
             )
         return measure
 
@@ -124,7 +124,7 @@ def _int(content: Any, where: str, depth: int = 0) -> int:
 
 
 def _numpy(content: Any, where: str, depth: int = 0) -> np.generic:
-    name, value = listed(content, where, 2)
+    name, value = check_list(content, where, 2)
     if name == "str" and isinstance(value, str):
         return np.str_(value)
     if name == "bytes":

@@ -1,18 +1,19 @@
-"""Watch a stream of lines: JSONL, CSV or TSV in, one line of JSON out for each example; no server.
+"""Watch a stream of lines without a server: JSONL, CSV or TSV in, one line of JSON out for each example.
 
-bytes --source--> lines --lines--> examples --Monitor--> steps --loop--> JSONL
-                                                  state: a file to resume from
+bytes --Source--> lines --Reader--> examples --Monitor--> steps --Watch--> JSONL
+                                                  StateFile: where to resume
 """
 
-from exchangeable.data.events import LineError, Reader, UsageError
-from exchangeable.watch.loop import Shown, Watch, numbers
+from exchangeable.data.events.errors import LineError, UsageError
+from exchangeable.data.events.reader import Reader
+from exchangeable.watch.loop import OutputOptions, Watch, read_numbers
 from exchangeable.watch.source import Signals, Source, Stopped
 from exchangeable.watch.state import StateError, StateFile
 
 __all__ = [
     "LineError",
+    "OutputOptions",
     "Reader",
-    "Shown",
     "Signals",
     "Source",
     "StateError",
@@ -20,5 +21,5 @@ __all__ = [
     "Stopped",
     "UsageError",
     "Watch",
-    "numbers",
+    "read_numbers",
 ]

@@ -1,4 +1,4 @@
-"""The loop: examples to the monitor, steps to the output, and now and then the state to its file."""
+"""The main loop of a watch: examples go to the monitor, steps to the output, and the state to its file."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from exchangeable.data.events import Batch, LineError, Reader
+from exchangeable.data.events.errors import LineError
+from exchangeable.data.events.reader import Batch, Reader
+from exchangeable.keyed import sequence
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
 from exchangeable.watch.source import Block, Signals, Source, Stopped
 from exchangeable.watch.state import StateFile
 
-FEW = 8  # examples that are taken one by one: a monitor that restarts copies itself before each batch
-REST = 10.0  # times as long as saving takes, there is no other saving
+FEW = 8  # examples that are tested one by one: a monitor that restarts copies itself before each batch
+SAVE_SHARE = 0.1  # of the time at most is spent on saving
 
 
-class Shown(NamedTuple):
-    """Which steps are written: every so many, alarms alone, or none. An alarm that begins is always one of them."""
+class OutputOptions(NamedTuple):
+    """Which steps are written: every N-th, only new alarms, or none. New alarms are always written unless ``quiet``."""
 
     every: int = 1
     alarms_only: bool = False
     quiet: bool = False
 
 
-class Written(NamedTuple):
-    """A step as it is written."""
+class OutputStep(NamedTuple):
+    """A step with the fields that are written."""
 
     n: int
     p: float
@@ -37,19 +39,19 @@ class Written(NamedTuple):
     alarm_at: int | None
     changepoint: int | None
 
-    def line(self, identity: str | None) -> str:
-        """One line of JSON; null is the logarithm of a capital of 0."""
+    def to_json(self, id: str | None) -> str:  # noqa: A002
+        """Return one line of JSON. The logarithm of a capital of 0 is null."""
         log10 = "null" if self.log_value == -math.inf else repr(self.log_value / LN10)
-        known = "" if identity is None else f', "id": {json.dumps(identity)}'
+        suffix = "" if id is None else f', "id": {json.dumps(id)}'
         alarm = f', "alarm_at": {self.alarm_at}, "changepoint": {self.changepoint}' if self.alarm else ""
-        said = "true" if self.alarm else "false"
-        return f'{{"n": {self.n}, "p": {self.p!r}, "log10_martingale": {log10}, "alarm": {said}{alarm}{known}}}\n'
+        flag = "true" if self.alarm else "false"
+        return f'{{"n": {self.n}, "p": {self.p!r}, "log10_martingale": {log10}, "alarm": {flag}{alarm}{suffix}}}\n'
 
 
 class Watch:
-    """A monitor between lines and lines. Everything is written and flushed before the state is saved.
+    """Reads examples, tests them and writes the steps. Output is flushed before the state is saved.
 
-    ``save_every`` is in seconds; 0 saves after every batch, before the next is read.
+    ``save_every`` is in seconds; 0 saves after every batch, before the next one is read.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Watch:
         source: Source,
         out: BinaryIO,
         *,
-        shown: Shown = Shown(),  # noqa: B008 (it cannot change)
+        output: OutputOptions = OutputOptions(),  # noqa: B008 (it cannot change)
         state: StateFile | None = None,
         save_every: float = 5.0,
     ) -> None:
@@ -67,23 +69,22 @@ class Watch:
         self.reader = reader
         self.source = source
         self.out = out
-        self.shown = shown
+        self.output = output
         self.state = state
         self.save_every = save_every
-        self._sounded = False
-        self._saved, self._cost, self._unsaved = time.monotonic(), 0.0, False
+        self._alarm_raised = False
+        self._saved_at, self._save_seconds, self._unsaved = time.monotonic(), 0.0, False
 
     def run(self, signals: Signals) -> bool:
-        """Go on to the end of the input, or to a signal; is there an alarm?
+        """Run to the end of the input or to a signal, and return whether there is an alarm.
 
-        Raises ``LineError`` at a line that is no example, and ``Stopped`` after a signal, both with everything before
-        written and saved.
+        Raises ``LineError`` at an invalid line and ``Stopped`` after a signal; everything before is written and saved.
         """
         patience = self.save_every if self.state is not None and self.save_every else None
         try:
             for block in self.source.blocks(signals, patience):
                 if block is not None:
-                    self._take(block)
+                    self._process(block)
                 if self._due():
                     self._save()
         except LineError:
@@ -92,88 +93,85 @@ class Watch:
         self._save()
         if signals.caught is not None:
             raise Stopped(signals.caught)
-        return self._sounded if self.monitor.on_alarm == "restart" else self.monitor.alarm_at is not None
+        return self._alarm_raised if self.monitor.on_alarm == "restart" else self.monitor.alarm_at is not None
 
-    def _take(self, block: Block) -> None:
-        """Bet on the examples of a block and write the steps; stop before a line that is none."""
-        batch = self._numbered(self.reader.read(block.lines, block.first))
+    def _process(self, block: Block) -> None:
+        """Test the examples of a block and write the steps; stop before an invalid line."""
+        batch = self._new_examples(self.reader.read(block.lines, block.first))
         steps, fault = self._steps(batch)
         fault = fault or batch.fault
         self._write(steps, batch)
-        self.source.taken(block, None if fault is None else fault.line)
+        self.source.mark_processed(block, None if fault is None else fault.line)
         self._unsaved = True
         if fault is not None:
             raise fault
 
-    def _numbered(self, batch: Batch) -> Batch:
-        """Examples that carry their number: those that were seen before are skipped, and none may be missing."""
+    def _new_examples(self, batch: Batch) -> Batch:
+        """Drop the examples whose sequence number was seen before, and stop at a gap."""
         if batch.seq is None:
             return batch
-        chosen: list[int] = []
-        for i, seq in enumerate(batch.seq):
-            due = self.monitor.n + 1 + len(chosen)
-            if seq is not None and seq > due:
-                fault = LineError(batch.line[i], f"seq must be {due}, got {seq}: what lies between is missing")
-                return batch.chosen(chosen)._replace(fault=fault)
-            if seq is None or seq == due:
-                chosen.append(i)
-        return batch.chosen(chosen)
+        steps, _, fault = sequence.classify_in_turn(batch.seq, self.monitor.n + 1)
+        new = batch.select(steps)
+        if fault is None:
+            return new
+        message = f"seq must be {fault.expected}, got {fault.number}: the numbers between them are missing"
+        return new._replace(fault=LineError(batch.line[fault.position], message))
 
-    def _steps(self, batch: Batch) -> tuple[list[Written], LineError | None]:
-        """The same numbers one by one or all at once; if the batch is refused, one by one finds the line."""
+    def _steps(self, batch: Batch) -> tuple[list[OutputStep], LineError | None]:
+        """Test the examples at once; if the batch is rejected, test them one by one to find the invalid line."""
         if len(batch.x) > FEW:
             try:
-                return self._many(batch.x, batch.y), None
+                return self._extend(batch.x, batch.y), None
             except ValueError:
                 pass
-        steps: list[Written] = []
+        steps: list[OutputStep] = []
         for i, x in enumerate(batch.x):
             try:
                 n, p, log_value, alarm = self.monitor.update(x, None if batch.y is None else batch.y[i])
             except ValueError as error:
                 return steps, LineError(batch.line[i], str(error))
-            steps.append(Written(n, p, log_value, alarm, self.monitor.alarm_at, self.monitor.changepoint))
+            steps.append(OutputStep(n, p, log_value, alarm, self.monitor.alarm_at, self.monitor.changepoint))
         return steps, None
 
-    def _many(self, x: list[Any], y: list[Any] | None) -> list[Written]:
+    def _extend(self, x: list[Any], y: list[Any] | None) -> list[OutputStep]:
         path = self.monitor.extend(x, y)
         n = path.n.tolist()
-        begun = n if self.monitor.on_alarm == "restart" else [self.monitor.alarm_at] * len(n)
-        columns = (n, path.p.tolist(), path.log_value.tolist(), path.alarm.tolist(), begun, path.lowest.tolist())
-        return list(map(Written._make, zip(*columns, strict=True)))
+        alarm_at = n if self.monitor.on_alarm == "restart" else [self.monitor.alarm_at] * len(n)
+        columns = (n, path.p.tolist(), path.log_value.tolist(), path.alarm.tolist(), alarm_at, path.lowest.tolist())
+        return list(map(OutputStep._make, zip(*columns, strict=True)))
 
-    def _write(self, steps: list[Written], batch: Batch) -> None:
-        self._sounded = self._sounded or any(step.alarm for step in steps)
-        if self.shown.quiet:
+    def _write(self, steps: list[OutputStep], batch: Batch) -> None:
+        self._alarm_raised = self._alarm_raised or any(step.alarm for step in steps)
+        if self.output.quiet:
             return
-        lines = [step.line(None if batch.id is None else batch.id[i]) for i, step in self._kept(steps)]
+        lines = [step.to_json(None if batch.id is None else batch.id[i]) for i, step in self._selected(steps)]
         if lines:
-            left = memoryview("".join(lines).encode("utf-8"))
-            while left:  # an output without a buffer (PYTHONUNBUFFERED) may take less at a signal
-                left = left[self.out.write(left) :]
+            remaining = memoryview("".join(lines).encode("utf-8"))
+            while remaining:  # an unbuffered output (PYTHONUNBUFFERED) may write less at a signal
+                remaining = remaining[self.out.write(remaining) :]
             self.out.flush()
 
-    def _kept(self, steps: list[Written]) -> Iterator[tuple[int, Written]]:
-        every, alarms_only, _ = self.shown
+    def _selected(self, steps: list[OutputStep]) -> Iterator[tuple[int, OutputStep]]:
+        every, alarms_only, _ = self.output
         for i, step in enumerate(steps):
             if (step.alarm and step.n == step.alarm_at) or (not alarms_only and step.n % every == 0):
                 yield i, step
 
     def _due(self) -> bool:
-        rest = max(self.save_every, REST * self._cost)
-        return self._unsaved and time.monotonic() - self._saved >= rest
+        pause = max(self.save_every, self._save_seconds / SAVE_SHARE)
+        return self._unsaved and time.monotonic() - self._saved_at >= pause
 
     def _save(self) -> None:
         if self.state is None or not self._unsaved:
             return
-        begun = time.monotonic()
+        start = time.monotonic()
         self.state.save(self.monitor, self.reader.columns, self.source)
-        self._saved = time.monotonic()
-        self._cost, self._unsaved = self._saved - begun, False
+        self._saved_at = time.monotonic()
+        self._save_seconds, self._unsaved = self._saved_at - start, False
 
 
-def numbers(path: Path) -> list[float]:
-    """All numbers of a file, one in each line: a table of reference scores."""
+def read_numbers(path: Path) -> list[float]:
+    """Return all numbers of a file with one number in each line, such as reference scores."""
     batch = Reader().read(path.read_bytes().split(b"\n"), 1)
     if batch.fault is not None:
         raise batch.fault

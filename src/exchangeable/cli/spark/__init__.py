@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from exchangeable.cli.program import flowed
+from exchangeable.cli.program import join_lines
 from exchangeable.cli.spark import monitor, pvalues, test
 
 __all__ = ["commands"]
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Many streams, or one huge table, on Apache Spark.")
 for _command in (test.test, monitor.monitor, pvalues.pvalues):
-    commands.command(help=flowed(_command.__doc__))(_command)
+    commands.command(help=join_lines(_command.__doc__))(_command)

@@ -1,0 +1,90 @@
+"""Build a monitor from the options of a command."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import exchangeable as ex
+from exchangeable import bets, catalogue
+from exchangeable.cli.errors import USAGE, CommandError, usage_errors
+from exchangeable.cli.options import DEFAULT_ALARM, DEFAULT_MEASURE
+from exchangeable.cli.output import print_notes
+from exchangeable.monitor import BetWarning
+
+if TYPE_CHECKING:
+    from exchangeable.data.files import LabelKind
+    from exchangeable.protocols import Alarm, Bet, Measure
+    from exchangeable.pvalues import Precomputed
+
+
+class MeasureInput(NamedTuple):
+    """What a measure reads: the kind of labels, the default row limit, and the number of features if it is fixed."""
+
+    labels: LabelKind
+    max_rows: int = 100_000
+    width: int | None = None
+
+
+MEASURE_INPUTS: Mapping[str, MeasureInput] = {
+    "nearest-neighbour": MeasureInput("classes"),
+    "nearest-distance": MeasureInput("none"),
+    "nearest-residual": MeasureInput("numbers"),
+    "value": MeasureInput("none", max_rows=10_000_000, width=1),
+    "conditional-nearest-neighbour": MeasureInput("classes"),
+    "conditional-nearest-distance": MeasureInput("classes"),
+}
+
+
+class MonitorOptions(NamedTuple):
+    """The options that define a monitor. None stands for the default of the part that an option belongs to."""
+
+    measure: str = DEFAULT_MEASURE.value
+    neighbours: int | None = None
+    bet: str | None = None
+    epsilon: float | None = None
+    alarm: str = DEFAULT_ALARM.value
+    alpha: float | None = None
+    period: float | None = None
+    on_alarm: str = "latch"
+    seed: int | None = None
+
+    def build(self, measure: Measure | Precomputed | None = None, *, warn: bool = True) -> ex.Monitor:
+        """Build the monitor with ``measure``, by default the named one. Invalid options are a usage error.
+
+        With ``warn``, a bet that does not suit the alarm is reported on stderr.
+        """
+        parts = self._measure() if measure is None else measure, self._bet(), self._alarm()
+        with warnings.catch_warnings(record=True) as caught, usage_errors():
+            warnings.simplefilter("always", BetWarning)
+            monitor = ex.Monitor(*parts, seed=self.seed, on_alarm=str(self.on_alarm))
+        print_notes(str(warning.message) for warning in caught if warn)
+        return monitor
+
+    def _measure(self) -> Measure:
+        make: Callable[..., Measure] = catalogue.MEASURES[self.measure]
+        if self.neighbours is None:
+            return make()
+        if not self.measure.startswith("nearest-"):
+            raise CommandError(f"--neighbours goes with the measures nearest-..., got it with {self.measure}", USAGE)
+        with usage_errors():
+            return make(self.neighbours)
+
+    def _bet(self) -> Bet | None:
+        if self.epsilon is None:
+            return None if self.bet is None else catalogue.BETS[self.bet]()
+        if self.bet != "power" or not 0.0 < self.epsilon < 1.0:
+            rule = "--epsilon must lie in (0, 1) and goes with --bet power"
+            raise CommandError(f"{rule}, got {self.epsilon} with {self.bet or 'the default bet'}", USAGE)
+        return bets.Power(self.epsilon)
+
+    def _alarm(self) -> Alarm:
+        make: Callable[..., Alarm] = catalogue.ALARMS[self.alarm]
+        own, other = (self.alpha, self.period) if self.alarm == "ville" else (self.period, self.alpha)
+        if other is not None:
+            rule = "--alpha goes with --alarm ville, and --period with the other alarms"
+            name = "period" if self.alarm == "ville" else "alpha"
+            raise CommandError(f"{rule}, got --{name} with {self.alarm}", USAGE)
+        with usage_errors():
+            return make() if own is None else make(own)

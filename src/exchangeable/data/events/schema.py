@@ -1,0 +1,244 @@
+"""The JSON schema of events, for the server, its client and ``exchangeable watch``.
+
+The types below define which JSON is accepted; msgspec decodes it, and derives the schema for the OpenAPI document. Two
+things are not in msgspec and are done here: keys that occur twice are refused, and errors name the line and the rule.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from exchangeable.data.events.errors import LineError
+
+LAST_SEQ = 2**53 - 1  # the last integer that every JSON reader keeps exactly
+TEXT_LENGTH = 256  # characters of a label, an id or a time; the operator of a server may set another limit
+_LENGTH = {"maxLength": TEXT_LENGTH}
+
+Text = Annotated[str, Meta(extra_json_schema=_LENGTH)]
+Name = Annotated[str, Meta(min_length=1, extra_json_schema=_LENGTH)]
+Seq = Annotated[int, Meta(ge=1, le=LAST_SEQ)]
+ExactInteger = Annotated[int, Meta(ge=-LAST_SEQ, le=LAST_SEQ)]
+Row = Annotated[list[float], Meta(min_length=1)]
+Label = str | int | float
+Event = TypeVar("Event")
+
+
+class Example(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True, gc=False):
+    """An observation that need not be numbered: a line of ``exchangeable watch``."""
+
+    x: float | Row
+    y: Text | ExactInteger | float | None = None
+    id: Name | None = None
+    time: Text | float | None = None
+    seq: Seq | None = None
+
+
+class Observation(Example, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """An observation sent to a server. ``seq`` counts from 1 and defines the order."""
+
+    seq: Seq
+
+
+class LateLabel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """The label of an observation that waits for it under an id, or the statement that it will never arrive."""
+
+    id: Name
+    y: Text | ExactInteger | float | None = None
+    time: Text | float | None = None
+    never: bool = False
+
+
+OBSERVATIONS = msgspec.json.Decoder(Observation)
+LABELS = msgspec.json.Decoder(LateLabel)
+_EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | float | Row)
+
+_FIELD_RULES = {
+    "seq": f"must be an integer from 1 to {LAST_SEQ}",
+    "x": "must be a finite number or a list of finite numbers",
+    "y": f"must be a text or a finite number (an integer of at most {LAST_SEQ} in size)",
+    "id": "must be a text that is not empty",
+    "time": "must be a text or a finite number",
+    "never": "must be true or false",
+}
+_LINE_RULES: dict[Any, str] = {
+    Observation: "must be an object with seq and x, and optionally y, id and time",
+    LateLabel: "must be an object with id, and optionally y, time and never",
+}
+_ANY_LINE = "must be a number, a list of numbers, or an object with x, and optionally y, seq, id and time"
+_FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+# ------------------------------------------------------------------ decoding
+
+
+def decode_line(decoder: msgspec.json.Decoder[Event], line: bytes, number: int = 1) -> Event:
+    """Decode one line, or raise ``LineError``.
+
+    >>> decode_line(OBSERVATIONS, b'{"seq": 1, "x": 0.5}').x
+    0.5
+    >>> decode_line(OBSERVATIONS, b'{"seq": 0, "x": 0.5}')
+    Traceback (most recent call last):
+    ...
+    exchangeable.data.events.errors.LineError: line 1: seq must be an integer from 1 to 9007199254740991: expected ...
+    """
+    try:
+        return decoder.decode(line)
+    except _FAULTS as error:
+        raise _line_error(number, line, error, decoder) from None
+
+
+def decode_lines(decoder: msgspec.json.Decoder[Event], body: bytes) -> list[Event]:
+    """Decode all lines, or raise ``LineError`` at the first that is wrong. Blank lines are skipped."""
+    try:
+        return decoder.decode_lines(body)
+    except _FAULTS as error:
+        for number, line in enumerate(body.split(b"\n"), 1):
+            if line.strip():
+                decode_line(decoder, line, number)
+        raise _line_error(1, body, error, decoder) from None
+
+
+def decode_example(line: bytes, number: int = 1) -> Example:
+    """Decode a line of ``exchangeable watch``: an object, or x alone as a bare number or list.
+
+    >>> decode_example(b"[1, 2]").x
+    [1.0, 2.0]
+    """
+    event = decode_line(_EXAMPLES, line, number)
+    if not isinstance(event, Example):
+        return Example(x=event)
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    check_unique_keys(line, {name: value is not None for name, value in fields.items()}, number)
+    for name in ("y", "id", "time"):
+        check_lengths(name, [fields[name]], first=number)
+    return event
+
+
+def check_unique_keys(body: bytes, counts: Mapping[str, int], first: int = 1) -> None:
+    """Raise ``LineError`` at a line in which a key occurs twice: msgspec would keep the last value.
+
+    ``counts`` says for each key how many decoded events have a value for it. If the key is written exactly that often
+    in the body, it occurs once in each; only otherwise are the lines parsed again.
+    """
+    exact = all(body.count(b'"%s"' % key.encode()) == count for key, count in counts.items())
+    if exact and b"\\" not in body:  # a key may be written with escapes
+        return
+    for number, line in enumerate(body.split(b"\n"), first):
+        try:
+            json.loads(line or b"null", object_pairs_hook=unique_keys)
+        except DuplicateKeyError as error:
+            raise LineError(number, str(error), malformed=True) from None
+        except ValueError:  # several objects in one line
+            continue
+
+
+class DuplicateKeyError(ValueError):
+    """A JSON object in which a key occurs twice."""
+
+
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a dictionary from the pairs of a JSON object: an ``object_pairs_hook`` that refuses repeated keys."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise DuplicateKeyError(f"must not have a key twice, got {repeated[:80]!r}")
+    return values
+
+
+def check_lengths(name: str, values: Sequence[object], limit: int = TEXT_LENGTH, first: int = 1) -> None:
+    """Raise ``LineError`` at a text with more characters than the limit."""
+    for number, value in enumerate(values, first):
+        if isinstance(value, str) and len(value) > limit:
+            raise LineError(number, f"{name} must have at most {limit} characters, got {len(value)}")
+
+
+def _line_error(number: int, line: bytes, error: Exception, decoder: msgspec.json.Decoder[Any]) -> LineError:
+    if isinstance(error, msgspec.ValidationError):
+        return LineError(number, _describe(error, _LINE_RULES.get(decoder.type, _ANY_LINE)))
+    if isinstance(error, RecursionError):
+        reason = "nested too deeply"
+    elif isinstance(error, UnicodeDecodeError):
+        reason = "not UTF-8 text"
+    else:
+        reason = str(error).removeprefix("JSON is malformed: ").lower()
+    if b"NaN" in line or b"Infinity" in line:
+        reason += "; numbers must be finite"
+    return LineError(number, f"must be JSON: {reason}", malformed=True)
+
+
+def _describe(error: msgspec.ValidationError, line_rule: str) -> str:
+    """Return the rule that was broken, after the name of the field if there is one, and msgspec's words for it."""
+    detail, _, path = str(error).partition(" - at `$.")
+    field = path.rstrip("`").partition("[")[0]
+    rule = f"{field} {_FIELD_RULES[field]}" if field else line_rule
+    return f"{rule}: {detail[0].lower()}{detail[1:].partition(' - at ')[0]}"
+
+
+# ------------------------------------------------------------------ encoding
+
+
+def encode_example(x: Any, y: Any = None, id: str | None = None, time: Any = None) -> bytes:  # noqa: A002
+    """Encode an observation without its number, or raise ``ValueError``.
+
+    Numbers and arrays of NumPy become plain ones; dates and times become ISO 8601 text.
+
+    >>> encode_example((1, 2.5), y="cat")
+    b'{"x":[1.0,2.5],"y":"cat"}'
+    """
+    return _encode(Example, {"x": _plain(x), "y": _plain(y), "id": id, "time": _time(time)})
+
+
+def encode_label(id: str, y: Any = None, time: Any = None, *, never: bool = False) -> bytes:  # noqa: A002
+    """Encode a late label, or raise ``ValueError``.
+
+    >>> encode_label("a", 1)
+    b'{"id":"a","y":1}'
+    """
+    return _encode(LateLabel, {"id": id, "y": _plain(y), "time": _time(time), "never": never})
+
+
+def _encode(kind: type[Any], values: dict[str, Any]) -> bytes:
+    try:
+        event = msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_describe(error, "an event must have the fields of the documentation")) from None
+    for name, value in values.items():
+        numbers = value if isinstance(value, list) else [value]
+        if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+            raise ValueError(f"{name} {_FIELD_RULES[name]}, got {value!r:.80}")
+    try:
+        return msgspec.json.encode(event)
+    except UnicodeEncodeError:
+        raise ValueError(f"texts must be valid Unicode, got {values!r:.80}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _time(time: Any) -> Any:
+    value = _plain(time)
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+# ------------------------------------------------------------------ JSON Schema
+
+
+def json_schema(kind: type[Observation] | type[LateLabel]) -> dict[str, Any]:
+    """Return the JSON Schema of a type, for the OpenAPI document.
+
+    >>> json_schema(LateLabel)["required"]
+    ['id']
+    """
+    _, components = msgspec.json.schema_components([kind])
+    schema: dict[str, Any] = components[kind.__name__]
+    return schema

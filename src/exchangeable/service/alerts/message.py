@@ -1,0 +1,104 @@
+"""The content of alerts, in the format of Alertmanager's webhooks, version 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+ALERT_NAME, SEVERITY = "ExchangeabilityAlarm", "warning"
+NOT_ENDED = "0001-01-01T00:00:00Z"  # how Alertmanager writes the end of an alert that is still firing
+
+Status = Literal["firing", "resolved"]
+STATUSES: tuple[Status, ...] = ("firing", "resolved")
+
+
+class Details(NamedTuple):
+    """What an alert says about an alarm."""
+
+    alarm: str  # its kind, such as "ville"
+    guarantee: str
+    alarm_at: int  # the example that raised it
+    changepoint: int | None
+    log10_martingale: float | None  # None if the capital is 0, as in JSON
+    started: float | None = None  # unix time; None: now if firing, else the start of the newest firing alert
+    reason: str = ""  # of the end: "reset", "restart", "deleted"
+
+
+def fingerprint(labels: Mapping[str, str]) -> str:
+    """Return the identity of an alert: the same for equal labels, also after a restart.
+
+    It is computed as in Prometheus: 64-bit FNV-1a over names and values in the order of the names, each followed by a
+    byte 255.
+
+    >>> fingerprint({})
+    'cbf29ce484222325'
+    """
+    value = 0xCBF29CE484222325
+    for key in sorted(labels):
+        for byte in key.encode() + b"\xff" + labels[key].encode() + b"\xff":
+            value = (value ^ byte) * 0x100000001B3 % (1 << 64)
+    return f"{value:016x}"
+
+
+def build_alert(stream: str, status: Status, details: Details, started: float, now: float) -> dict[str, Any]:
+    """Return an alert as it is stored in the outbox."""
+    labels = {"alertname": ALERT_NAME, "stream": stream, "alarm": details.alarm, "severity": SEVERITY}
+    return {
+        "status": status,
+        "labels": labels,
+        "annotations": _annotations(stream, status, details),
+        "startsAt": format_time(started),
+        "endsAt": format_time(now) if status == "resolved" else NOT_ENDED,
+        "fingerprint": fingerprint(labels),
+    }
+
+
+def payload(alert: Mapping[str, Any], receiver: str, external_url: str = "") -> dict[str, Any]:
+    """Return the message for one alert of the outbox: Alertmanager's webhook, version 4.
+
+    Reference: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
+    """
+    labels, home = alert["labels"], external_url.rstrip("/")
+    group = {"alertname": labels["alertname"], "stream": labels["stream"]}
+    key = ", ".join(f'{name}="{value}"' for name, value in group.items())
+    source = f"{home}/streams/{labels['stream']}" if home else ""
+    return {
+        "version": "4",
+        "groupKey": f"{{}}:{{{key}}}",
+        "truncatedAlerts": 0,
+        "status": alert["status"],
+        "receiver": receiver,
+        "groupLabels": group,
+        "commonLabels": labels,
+        "commonAnnotations": alert["annotations"],
+        "externalURL": home,
+        "alerts": [{**alert, "generatorURL": source}],
+    }
+
+
+def format_time(moment: float) -> str:
+    """Format a unix time as RFC 3339, in UTC.
+
+    >>> format_time(0)
+    '1970-01-01T00:00:00.000Z'
+    """
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _annotations(stream: str, status: Status, details: Details) -> dict[str, str]:
+    capital = "-inf" if details.log10_martingale is None else f"{details.log10_martingale:.6g}"
+    changepoint = "" if details.changepoint is None else str(details.changepoint)
+    if status == "firing":
+        summary = f"Stream {stream} is no longer exchangeable."
+        text = f"The alarm was raised at example {details.alarm_at}, with a log10 capital of {capital}."
+        text += f" The change seems to have begun after example {changepoint}." * bool(changepoint)
+    else:
+        summary = text = f"Stream {stream}: the alarm is over" + f" ({details.reason})" * bool(details.reason) + "."
+    return {
+        "summary": summary,
+        "description": f"{text} {details.guarantee}",
+        "log10_martingale": capital,
+        "alarm_at": str(details.alarm_at),
+        "changepoint": changepoint,
+    }

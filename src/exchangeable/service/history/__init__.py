@@ -1,0 +1,26 @@
+"""The history of a stream: every step in rows of columns, and roll-ups with which any range opens quickly.
+
+Step n (counted from 1) has a p-value and a log10 capital. The table ``steps`` holds them with their observations, in
+rows of consecutive steps (`rows`). The table ``rollups`` holds the lowest, highest and last log10 capital of blocks of
+steps on several levels (`rollups`). Both are written in the transaction that accepts the observations. Call readers
+within one transaction, so that they see a single committed state.
+"""
+
+from exchangeable.service.history.points import MIN_POINTS, Points, read, thin
+from exchangeable.service.history.reading import Observations, observations, replay
+from exchangeable.service.history.rollups import BLOCK
+from exchangeable.service.history.writing import Tail, append, prune
+
+__all__ = [
+    "BLOCK",
+    "MIN_POINTS",
+    "Observations",
+    "Points",
+    "Tail",
+    "append",
+    "observations",
+    "prune",
+    "read",
+    "replay",
+    "thin",
+]

@@ -1,0 +1,76 @@
+"""Reading stored observations: by seq, to compare a repeated one, and after a step, to replay them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.protocols import Floats, Integers
+from exchangeable.service.history.rows import Steps, decode_seq, read_rows
+
+
+class Observations(NamedTuple):
+    """What is stored under consecutive seqs: columns with one place for each."""
+
+    stored: NDArray[np.bool_]  # False: pruned, expired, or not received yet
+    width: Integers  # numbers in x; -1 where nothing is stored
+    x: Floats  # as wide as the widest observation; NaN where there is no number
+    extra: dict[str, list[Any]]  # None where there is no value
+
+
+def observations(connection: sqlite3.Connection, stream: int, first_seq: int, last_seq: int) -> Observations:
+    """Return what is stored under the seqs ``first_seq`` to ``last_seq``.
+
+    Steps are in the order of seq. A seq may have no step, if its label never came, so ``n <= seq``, and the first row
+    is found by bisection. O(log n) rows are read, and those that hold the result.
+    """
+    count = last_seq - first_seq + 1
+    parts = [part for part in _between(connection, stream, first_seq, last_seq) if len(part.seq)]
+    stored, width = np.zeros(count, np.bool_), np.full(count, -1, np.int64)
+    x = np.full((count, max((part.x.shape[1] for part in parts), default=0)), np.nan)
+    extra: dict[str, list[Any]] = {}
+    for part in parts:
+        places = part.seq - first_seq
+        stored[places], width[places] = True, part.x.shape[1]
+        x[places, : part.x.shape[1]] = part.x
+        for name, values in part.extra.items():
+            column = extra.setdefault(name, [None] * count)
+            for place, value in zip(places.tolist(), values, strict=True):
+                column[place] = value
+    return Observations(stored, width, x, extra)
+
+
+def _between(connection: sqlite3.Connection, stream: int, first_seq: int, last_seq: int) -> Iterator[Steps]:
+    for row in read_rows(connection, stream, _find_row(connection, stream, first_seq)):
+        if row.seq[0] > last_seq:
+            return
+        start, stop = np.searchsorted(row.seq, [first_seq, last_seq + 1]).tolist()
+        yield row.part(slice(start, stop))
+
+
+def _find_row(connection: sqlite3.Connection, stream: int, seq: int) -> int:
+    """Return a step of the last row that begins at or before a seq; 1 if there is none."""
+    low, high, probe = 1, seq, seq  # the first probe assumes n = seq, which is nearly always right
+    while low < high:
+        row = connection.execute(
+            "SELECT first, count, seq FROM steps WHERE stream = ? AND first <= ? ORDER BY first DESC LIMIT 1",
+            (stream, probe),
+        ).fetchone()
+        if row is None or decode_seq(*row)[0] <= seq:
+            low = probe
+        else:
+            high = row[0] - 1
+        probe = (low + high + 1) // 2
+    return low
+
+
+def replay(connection: sqlite3.Connection, stream: int, after: int) -> Iterator[Steps]:
+    """Yield the steps after step ``after`` in order: what a snapshot of that time lacks."""
+    for row in read_rows(connection, stream, after + 1):
+        later = row.part(slice(max(after + 1 - row.first, 0), None))
+        if len(later.p):
+            yield later

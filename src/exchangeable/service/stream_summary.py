@@ -1,0 +1,80 @@
+"""What replies and events say about a stream, from its row in the table ``streams``."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from exchangeable.service.problems import Problem
+from exchangeable.service.schema import load_json
+from exchangeable.service.stream_config import Configuration, VilleAlarm, load_configuration
+
+COLUMNS = (
+    "name", "kinds", "created", "state", "observed_at", "next_seq", "since", "resets", "waiting", "expired", "alarms",
+    "left_out",
+)  # fmt: skip
+JSON_COLUMNS = ("kinds", "state", "left_out")
+SUMMARY_COLUMNS = ", ".join(COLUMNS)  # for a query whose rows `summarize_row` reads
+
+
+def unknown_stream(name: str) -> Problem:
+    """Return the reply to a request for a stream that does not exist."""
+    return Problem(404, "not-found", f"there is no stream {name!r}")
+
+
+def format_time(seconds: float | None) -> str | None:
+    """Format a time as in RFC 3339.
+
+    >>> format_time(1.5)
+    '1970-01-01T00:00:01.500Z'
+    """
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def describe_stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
+    """Read a stream: its summary, its configuration and remarks on that."""
+    query = f"SELECT configuration, {SUMMARY_COLUMNS} FROM streams WHERE name = ?"  # noqa: S608
+    row = connection.execute(query, (name,)).fetchone()
+    if row is None:
+        raise unknown_stream(name)
+    return with_configuration(summarize_row(row[1:]), load_configuration(row[0]))
+
+
+def with_configuration(summary: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
+    """Add the configuration of a stream and remarks on it to its summary."""
+    return {**summary, "configuration": configuration.model_dump(mode="json"), "notes": configuration.notes}
+
+
+def summarize_row(values: Sequence[Any]) -> dict[str, Any]:
+    """Summarize a stream without its configuration, which may be long, from its ``SUMMARY_COLUMNS``."""
+    row = dict(zip(COLUMNS, values, strict=True))
+    return summarize({**row, **{name: load_json(row[name]) for name in JSON_COLUMNS}})
+
+
+def summarize(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Summarize a stream from a row whose JSON columns are decoded."""
+    return {
+        "name": row["name"],
+        "state": row["state"],
+        **{key: row[key] for key in ("next_seq", "since", "resets", "waiting", "expired", "alarms")},
+        "left_out": row["left_out"],
+        "created": format_time(row["created"]),
+        "observed_at": format_time(row["observed_at"]),
+        **row["kinds"],
+    }
+
+
+def kinds(configuration: Configuration) -> dict[str, Any]:
+    """Return what a summary says about the configuration."""
+    alarm = configuration.alarm
+    return {
+        "measure": configuration.measure.kind,
+        "bet": configuration.bet.kind,
+        "alarm_kind": alarm.kind,
+        "threshold_log10": -math.log10(alarm.alpha) if isinstance(alarm, VilleAlarm) else None,
+    }
