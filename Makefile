@@ -45,7 +45,7 @@ test: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 quick: $(VENV)/.test $(NATIVE)
-	$(BIN)/python -m pytest -q -n 2 -m quick
+	$(BIN)/python -m pytest -q -n 2 -m quick $$(grep -l mark.quick tests/test_*.py)
 
 soak: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python scripts/build_page.py

@@ -20,13 +20,26 @@ settings.register_profile("soak", max_examples=100)
 settings.load_profile("test")
 
 
+GROUPS = ("spark", "spark-faults")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process for all tests that share a session of Spark; those that kill processes have their own."""
+    """Run all tests that share a session of Spark in one process, those that kill processes in another.
+
+    They take longest and come first, so that another process runs all the rest meanwhile.
+    """
     for item in items:
         name = Path(item.fspath).stem
         if name.startswith("test_spark_") and name not in ("test_spark_state", "test_spark_batch"):
             group = "spark-faults" if name == "test_spark_faults" else "spark"
-            item.add_marker(pytest.mark.xdist_group(group))
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    return GROUPS.index(marker.args[0]) if marker is not None else len(GROUPS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -56,6 +56,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("label", ["kind", "price", None])
 @pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
 def test_every_kind_of_frame_gives_the_same_numbers(make: Any, label: str | None) -> None:

@@ -85,6 +85,7 @@ def test_demo_prints_both_verdicts_and_plots(run: Run, tmp_path: Path) -> None:
     assert "your data is i.i.d" not in done.out
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("change", [True, False])
 def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> None:
     file = write_csv(tmp_path / "data.csv", change=change)

@@ -67,6 +67,7 @@ def assert_same(sent: Stream, x: list[float]) -> None:
 # ------------------------------------------------------------------ sending
 
 
+@pytest.mark.quick
 def test_numbers_arrive_in_order(client: Client, server: Served) -> None:
     client.create("a")
     x = stream(2_500, change=1_500)

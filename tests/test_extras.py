@@ -53,9 +53,9 @@ assert ex.Monitor(measures.Value(), alarm=alarms.Cusum(100.0), seed=0).extend(X[
 assert fleet.e_bh({"a": 9.0, "b": 0.0}, 0.05).rejected is not None
 from exchangeable import catalogue, watch
 from exchangeable.data import files
-from exchangeable.research import certificate, datasets, paper
+from exchangeable.research import binomial, certificate, datasets, paper
 assert datasets.decreasing_noise(5).X.shape == (5, 10)
-assert certificate.interval(3, 50)
+assert binomial.interval(3, 50)
 with tempfile.TemporaryDirectory() as folder:
     np.savez(pathlib.Path(folder, "t.npz"), X=X, y=np.array(y))
     pathlib.Path(folder, "t.csv").write_text("u,y\\n1.5,a\\n2.5,b\\n3.5,a\\n")

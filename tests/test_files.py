@@ -765,7 +765,7 @@ print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - be
 
 def measured(path: Path) -> tuple[str, int]:
     """What was said and the growth of the peak memory, in bytes, in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(tables.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tables.__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(path)],
         env=environment,

@@ -49,7 +49,10 @@ def monitor(seed: int) -> Monitor:
     return Monitor(measures.Value(), bets.SimpleJumper(), alarms.Ville(ALPHA), seed=seed)
 
 
-@pytest.mark.parametrize("wait", [0.5 * late.HOUR, 1.02 * late.HOUR, 2.0 * late.HOUR, "forever"])
+@pytest.mark.parametrize(
+    "wait",
+    [1.02 * late.HOUR, "forever", *(pytest.param(hours * late.HOUR, marks=pytest.mark.soak) for hours in (0.5, 2.0))],
+)
 def test_traffic_does_not_decide_what_is_tested(wait: Any) -> None:
     """I.i.d. data, delays that depend on the class, traffic that rises: few false alarms."""
     false = 0

@@ -330,20 +330,18 @@ def test_shiryaev_roberts_on_watchful_is_the_mixture_of_their_statistics() -> No
     p = np.concatenate([1.0 - np.random.default_rng(9).random(300), np.full(40, 0.003)])
     log_value = Martingale(bets.Watchful()).extend(p)
     weights = np.log(np.repeat([0.4 / 225, 0.4 / 45, 0.2 / 20], [225, 45, 20]))
-    single = np.array([naive.shiryaev_roberts(np.cumsum(column).tolist()) for column in _fixed_densities(p)[:, ::29].T])
-    every = np.logaddexp.reduce(weights[:, np.newaxis] + _statistics(p))
+    densities = np.array([naive.watchful_log_densities(value) for value in p.tolist()])
+    statistics = _statistics(densities)
+    single = np.array([naive.shiryaev_roberts(np.cumsum(column).tolist()) for column in densities[:, ::29].T])
+    every = np.logaddexp.reduce(weights[:, np.newaxis] + statistics)
     np.testing.assert_allclose(naive.shiryaev_roberts(log_value.tolist()), every, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(single, _statistics(p)[::29], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(single, statistics[::29], rtol=0, atol=1e-9)
 
 
-def _fixed_densities(p: np.ndarray) -> np.ndarray:
-    return np.array([naive.watchful_log_densities(value) for value in p.tolist()])
-
-
-def _statistics(p: np.ndarray) -> np.ndarray:
+def _statistics(densities: np.ndarray) -> np.ndarray:
     """``log psi_n = g_n + log(1 + psi_{n-1})`` of each fixed density."""
     rows, psi = [], np.full(290, -np.inf)
-    for gains in _fixed_densities(p):
+    for gains in densities:
         psi = gains + np.logaddexp(0.0, psi)
         rows.append(psi)
     return np.array(rows).T

@@ -169,7 +169,7 @@ def test_labels_hash_by_their_text() -> None:
 def test_a_score_that_depends_on_the_batch_warns() -> None:
     """As some models do where large terms cancel, beyond what rounding with the default scale can mend."""
     X = np.random.default_rng(0).normal(size=(64, 1))
-    with pytest.warns(UserWarning, match=r"other outputs alone than among others.* give Frozen scale=") as caught:
+    with pytest.warns(UserWarning, match=r"single rows and batches different outputs.* set scale=") as caught:
         measures.Frozen(lambda X, y: X[:, 0] + 1e-7 * len(X)).extend(X)
     scale = float(str(caught[0].message).rpartition("=")[2])
     measures.Frozen(lambda X, y: X[:, 0] + 1e-7 * len(X), scale=scale).extend(X)  # no warning any more
@@ -180,7 +180,7 @@ def test_a_warning_that_is_an_error_changes_nothing() -> None:
     """Warnings are errors here: the batch is refused, and the monitor stays as it was."""
     X = np.random.default_rng(0).normal(size=(64, 1))
     monitor = ex.Monitor(measures.Frozen(lambda X, y: X[:, 0] + 1e-7 * len(X)), seed=1)
-    with pytest.raises(UserWarning, match="other outputs alone than among others"):
+    with pytest.raises(UserWarning, match="single rows and batches different outputs"):
         monitor.extend(X)
     assert (monitor.n, monitor.measure.n) == (0, 0)  # type: ignore[union-attr]
     assert monitor.update(X[0]).n == 1

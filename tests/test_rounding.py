@@ -147,14 +147,15 @@ def stream(kind: str, seed: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:score returns numbers that are rounded to 0:UserWarning")  # exact residuals
+@pytest.mark.parametrize("splits", [SPLITS[-2:], pytest.param(SPLITS, marks=pytest.mark.soak)], ids=["some", "all"])
 @pytest.mark.parametrize("name", MODELS)
-def test_ranks_are_equal_for_every_split(name: str) -> None:
+def test_ranks_are_equal_for_every_split(name: str, splits: list[list[int]]) -> None:
     make, kind = MODELS[name]
     model = make()
     for residual in ("absolute", "signed") if kind in ("real", "exact") else ("absolute",):
         X, y = stream(kind, 1)
         expected = ranked_in_pieces(Frozen(model, residual=residual), X, y, [N])
-        for cuts in SPLITS:
+        for cuts in splits:
             assert ranked_in_pieces(Frozen(model, residual=residual), X, y, cuts) == expected
 
 
@@ -323,7 +324,14 @@ def alarmed(measure: Any, X: Any, y: Any, seed: int) -> bool:
     return monitor.alarm_at is not None
 
 
-@pytest.mark.parametrize(("name", "runs"), [("ridge", 60), ("PCA", 20)])
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("ridge", 10),
+        ("PCA", 10),
+        *(pytest.param(*each, marks=pytest.mark.soak) for each in [("ridge", 60), ("PCA", 20)]),
+    ],
+)
 def test_false_alarms_with_few_distinct_rows(name: str, runs: int) -> None:
     # before outputs were rounded: 59 of 60, and 8 of 20
     found = 0

@@ -99,7 +99,7 @@ def test_an_address_for_others_needs_a_token(tmp_path: Path) -> None:
         assert http.get("/v1/streams", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
-def test_what_cannot_be_served(tmp_path: Path) -> None:
+def test_what_cannot_be_served(run: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[limits]\nbatch = 0\n")
     (tmp_path / "text.db").write_text("this is no database, and long enough to be looked at as one " * 20)
     with closing(socket.socket()) as taken:
@@ -113,10 +113,13 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
             (["--db", "text.db"], "text.db"),
             (["--port", port], "port must be free"),
         ):
-            code, out, err = done(tmp_path, "serve", "--no-page", *words)
+            if "--port" in words:  # leaves a socket open, which only the end of its process closes
+                code, out, err = done(tmp_path, "serve", "--no-page", *words)
+            else:
+                code, out, err = run("serve", "--no-page", *words)
             assert (code, out, err.count("\n")) == (3, "", 1), err
             assert clue in err
-    assert done(tmp_path, "serve", "--port", 99999)[0] == 2
+    assert run("serve", "--port", 99999).code == 2
 
 
 HEAVY = ("scipy", "pyarrow", "fastapi", "uvicorn", "httpx2", "exchangeable.service")

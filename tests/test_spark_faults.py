@@ -52,7 +52,8 @@ def filled(folder: Path, batches: int = BATCHES) -> dict[str, Any]:
 # ------------------------------------------------------------------ the driver
 
 
-def test_a_driver_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
+def test_a_driver_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
     if sparks.missing() is not None:
         pytest.skip(str(sparks.missing()))
     data = filled(tmp_path)
@@ -62,7 +63,7 @@ def test_a_driver_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Pat
     def committed() -> int:
         return sum(path.name.isdigit() for path in commits.iterdir()) if commits.is_dir() else 0
 
-    for moment in moments:
+    for moment in moments[:kills]:
         before = committed()
         driver = begun(tmp_path)
         until(lambda: committed() > before or driver.poll() is not None)  # noqa: B023
@@ -167,6 +168,7 @@ def tasks_done(spark: SparkSession) -> int:
     return sum(stage.numCompletedTasks for stage in stages if stage is not None and stage.numTasks > 2)
 
 
+@pytest.mark.soak
 def test_a_stream_goes_on_when_a_worker_is_killed(cluster: Standalone, tmp_path: Path) -> None:
     data, spark = filled(tmp_path, 6), connected(cluster)
     until(lambda: len(cluster.executors()) == 2)
@@ -178,6 +180,7 @@ def test_a_stream_goes_on_when_a_worker_is_killed(cluster: Standalone, tmp_path:
 # ------------------------------------------------------------------ executors that are processes of their own
 
 
+@pytest.mark.soak
 def test_all_of_it_on_executors_that_are_processes(tmp_path: Path) -> None:
     spark, data = sparks.cluster(), filled(tmp_path, 3)
     started(watched(spark, tmp_path), tmp_path).awaitTermination()

@@ -191,6 +191,7 @@ def test_many_numbers_are_read_as_each_alone(texts: list[str]) -> None:
 # ------------------------------------------------------------------ the same numbers as the library's
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 def test_numbers(run: Run, tmp_path: Path, on_alarm: str) -> None:
     x = stream(change=200)

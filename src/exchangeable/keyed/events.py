@@ -74,5 +74,5 @@ def build_rows(names: Any, events: Events, classified: Classified, accepted: Int
     kind[at[steps.n < 0]] = FULL
     n, p, log_value, alarm, changepoint, test = full
     source, unsure = np.append(events.source, -1)[event], np.append(classified.unsure, False)[event]
-    named = names_of.objects(names)[key]
+    named = names_of.to_numpy(names)[key]
     return Rows(named, order, kind, n, p, log_value, alarm, changepoint, count, test, source, unsure)

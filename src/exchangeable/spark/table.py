@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from exchangeable.measures.tiles import MOST, Block, Codes, Falls, Segment, Tiles, block_size, plan, search
+from exchangeable.measures.tiles import MAX_EXAMPLES, Block, Codes, Falls, Segment, Tiles, block_size, plan, search
 from exchangeable.protocols import Floats, Ranks
 from exchangeable.pvalues import from_ranks
 from exchangeable.spark import seeds
@@ -73,10 +73,10 @@ def pvalues(
     kind = _kind(df, order, label)
     seed = seeds.choose(seed)
     if block is not None:
-        check_integer("block", block, 1, MOST)
+        check_integer("block", block, 1, MAX_EXAMPLES)
     rows = validate(df, key=None, order=order, features=_as_list(features), label=label)
     with ExitStack() as cleanup:
-        n, orders = check_integer("the number of rows", rows.count(), 0, MOST), list[Any]()
+        n, orders = check_integer("the number of rows", rows.count(), 0, MAX_EXAMPLES), list[Any]()
         parts = _parts(_pieces(rows, n, cleanup), orders)
         first = next(parts, None)
         if first is None:
