@@ -4,6 +4,7 @@
 since evidently and alibi-detect need other versions of NumPy than NannyML. Every tool has its default settings.
 """
 
+# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import argparse
