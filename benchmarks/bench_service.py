@@ -21,7 +21,7 @@ from exchangeable.service.engine import Engine
 from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
-from exchangeable.service.stream_config import Configuration, configuration
+from exchangeable.service.stream_config import Configuration, parse_configuration
 from servers import NDJSON, Caller, Server, lines
 from workloads import Floats, best, table
 
@@ -276,7 +276,7 @@ def long() -> str:
     for count in (LONG // 100, LONG):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "bench.db")
-            _killed(made, path, configuration(CONSTANT), count)
+            _killed(made, path, parse_configuration(CONSTANT), count)
             server = Server(path)
             start = time.perf_counter()
             with server:

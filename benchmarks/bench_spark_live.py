@@ -20,9 +20,8 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from exchangeable import measures
-from exchangeable.spark import buckets as states
-from exchangeable.spark import monitor_streams, session
-from exchangeable.spark.packs import QUERY, opened, packed
+from exchangeable.spark import monitor_streams, session, state
+from exchangeable.spark.state import QUERY_BUCKET, from_bytes, to_bytes
 from workloads import table
 
 if TYPE_CHECKING:
@@ -37,12 +36,12 @@ CORES = 2
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # not the executors' to import
 
 
-class Nothing(states.Bucket):
+class Nothing(state.Bucket):
     """Rows out as events come in, and no state at all."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802
-        if key[0] != QUERY:
-            yield Row(rows=packed(self._rows(opened((bytes(row.events) for row in rows), self.form.events))))
+        if key[0] != QUERY_BUCKET:
+            yield Row(rows=to_bytes(self._rows(from_bytes((bytes(row.events) for row in rows), self.form.events))))
 
     def _rows(self, events: Any) -> Any:
         count, x = events.num_rows, events["x"]
@@ -192,10 +191,10 @@ def processes(spark: SparkSession) -> list[Process]:
 def compared(spark: SparkSession, folder: Path, keys: int, events: int, buckets: int) -> tuple[list[str], Timed]:
     place = written(folder, keys, events)
     ours = timed(spark, folder, monitored(spark, place, buckets))
-    with mock.patch.object(states, "Bucket", Nothing):
+    with mock.patch.object(state, "Bucket", Nothing):
         nothing = timed(spark, folder, monitored(spark, place, buckets))
     Bytes.size = ours.state // buckets
-    with mock.patch.object(states, "Bucket", Bytes):
+    with mock.patch.object(state, "Bucket", Bytes):
         bytes_ = timed(spark, folder, monitored(spark, place, buckets))
     row = [f"{keys:,}", f"{events:,}", f"{buckets:,}", f"{ours.state / keys:,.0f}", f"{ours.state / buckets / 1e6:.2f}"]
     row += [

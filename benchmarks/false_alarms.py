@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.research import certificate
+from exchangeable.research import binomial, certificate
 from workloads import table
 
 LEVELS = (0.05, 0.1, 0.3)  # nominal
@@ -43,10 +43,10 @@ class Counted(NamedTuple):
     runs: int
     alarms: tuple[int, ...]
 
-    def broken(self, confidence: float = certificate.CONFIDENCE) -> bool:
+    def broken(self, confidence: float = binomial.CONFIDENCE) -> bool:
         """Whether the exact interval lies above a level."""
         return any(
-            certificate.interval(count, self.runs, confidence)[0] > level
+            binomial.interval(count, self.runs, confidence)[0] > level
             for count, level in zip(self.alarms, LEVELS, strict=True)
         )
 
@@ -137,7 +137,7 @@ def percent(value: float) -> str:
 
 def cell(count: int, runs: int, level: float) -> str:
     """A rate with its interval in percent; bold where even the lower end is above the level."""
-    low, high = certificate.interval(count, runs)
+    low, high = binomial.interval(count, runs)
     text = f"{percent(count / runs)} ({percent(low)} to {percent(high)})"
     return f"**{text}**" if low > level else text
 
@@ -159,9 +159,9 @@ def rates(counted: Sequence[Counted], first: str) -> str:
 
 def noticed(sizes: Sequence[int]) -> str:
     """With which probability a rate above its level would be suspected, for these numbers of runs."""
-    excesses = [(excess, level) for excess in (certificate.EXCESS, 2.0) for level in LEVELS]
+    excesses = [(excess, level) for excess in (binomial.EXCESS, 2.0) for level in LEVELS]
     columns = ["runs", *(f"{excess:g} x {100.0 * level:g} %" for excess, level in excesses)]
-    powers = [[certificate.power(level, runs, excess=excess) for excess, level in excesses] for runs in sizes]
+    powers = [[binomial.power(level, runs, excess=excess) for excess, level in excesses] for runs in sizes]
     return table(columns, [[f"{n:,}", *(f"{p:.2f}" for p in row)] for n, row in zip(sizes, powers, strict=True)])
 
 

@@ -14,7 +14,7 @@ from exchangeable.service.engine import Engine
 from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
-from exchangeable.service.stream_config import configuration
+from exchangeable.service.stream_config import parse_configuration
 
 
 class Place:
@@ -26,7 +26,7 @@ class Place:
         self.engine = Engine(self.store, Settings(snapshot_every=500), lambda news, alerted: None)
         self.engine.clock = lambda: self.now
         self.engine.start()
-        self.engine.create("a", configuration(stream)).result(60)
+        self.engine.create("a", parse_configuration(stream)).result(60)
         labels = stream["labels"]
         self.timed = labels.get("clock") != "server" and labels.get("wait") != "forever"
 

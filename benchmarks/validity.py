@@ -23,8 +23,9 @@ import peers
 from entry_points import SCENARIOS, TEMPTING
 from exchangeable import PValues, alarms, catalogue, measures
 from exchangeable.protocols import Alarm, Floats, Measure
-from exchangeable.research import certificate
-from exchangeable.research.certificate import DATA, Certificate, Survey, certify_all, examples
+from exchangeable.research import binomial, certificate
+from exchangeable.research.certificate import Certificate, Survey, certify_all
+from exchangeable.research.simulated import DATA, simulate
 from false_alarms import AGAIN, AGAIN_CONFIDENCE
 from workloads import heading, table
 
@@ -59,9 +60,9 @@ def short_shiryaev_roberts() -> Alarm:
     return alarms.ShiryaevRoberts(PERIOD)
 
 
-MEASURES: list[certificate.Made] = [*catalogue.MEASURES, five_neighbours, frozen_bins, conditional_value]
-BETS: list[certificate.Made] = [*catalogue.BETS]
-ALARMS: list[certificate.Made] = [*catalogue.ALARMS]
+MEASURES: list[certificate.Factory] = [*catalogue.MEASURES, five_neighbours, frozen_bins, conditional_value]
+BETS: list[certificate.Factory] = [*catalogue.BETS]
+ALARMS: list[certificate.Factory] = [*catalogue.ALARMS]
 
 
 # ------------------------------------------------------------------ ours
@@ -76,13 +77,13 @@ class Ours(NamedTuple):
 def ours(runs: int, seed: int, progress: certificate.Progress) -> Ours:
     surveys = [Survey(MEASURES, BETS, ALARMS, data, runs, STEPS, ALPHA, seed) for data in DATA]
     cells = certify_all(surveys, processes=WORKERS, progress=progress)
-    made = {certificate.name(one): one for one in (*MEASURES, *BETS, *ALARMS)}
+    made = {certificate.display_name(one): one for one in (*MEASURES, *BETS, *ALARMS)}
     doubtful = [
         Survey([made[c.measure]], [made[c.bet]], [made[c.alarm]], c.data, AGAIN * runs, STEPS, ALPHA, seed + 1)
         for c in cells
         if c.verdict == "BROKEN"
     ]
-    short: list[certificate.Made] = [short_cusum, short_shiryaev_roberts]
+    short: list[certificate.Factory] = [short_cusum, short_shiryaev_roberts]
     watched = Survey(["value"], BETS, short, "ties", max(2, runs * LONG_RUNS // RUNS), LONG, ALPHA, seed)
     return Ours(
         cells,
@@ -93,7 +94,7 @@ def ours(runs: int, seed: int, progress: certificate.Progress) -> Ours:
 
 def broken(found: Ours) -> list[Certificate]:
     """The cells that were found broken twice, and the mean times that are too short."""
-    twice = [c for c in found.again if certificate.interval(c.false_alarms, c.runs, AGAIN_CONFIDENCE)[0] > c.promise]
+    twice = [c for c in found.again if binomial.interval(c.false_alarms, c.runs, AGAIN_CONFIDENCE)[0] > c.promise]
     return twice + [c for c in found.long if too_short(c)]
 
 
@@ -140,7 +141,7 @@ def steps(peer: peers.Peer) -> int:
 
 def peer_path(peer: peers.Peer, data: str, run: int, seed: int) -> Floats:
     """The log capital of one run."""
-    drawn, theta = examples(data, steps(peer), seed=seed, run=run)
+    drawn, theta = simulate(data, steps(peer), seed=seed, run=run)
     if isinstance(peer, peers.OnPValues):
         return peers.quietly(peer.path, PValues(measures.Value(), seed=theta).extend(drawn.numbers))
     codes = np.unique(drawn.labels, return_inverse=True)[1].astype(np.int64)
@@ -229,7 +230,7 @@ def headline(found: Ours, entered: Entries) -> str:
     again = [", ".join(c[:4]) for c in broken(found)] + [one.scenario.name for one in entered.found.broken]
     worst = max(cells, key=lambda c: c.rate / c.promise)
     power = min(c.power for c in cells)
-    mistaken = 0.5 * (1.0 - certificate.CONFIDENCE) * 0.5 * (1.0 - AGAIN_CONFIDENCE)
+    mistaken = 0.5 * (1.0 - binomial.CONFIDENCE) * 0.5 * (1.0 - AGAIN_CONFIDENCE)
     verdict = "Every promise was kept." if power >= certificate.POWER else "Too few runs to certify anything."
     if again:
         verdict = f"**{len(again)} PROMISES WERE BROKEN.** " + "; ".join(again) + "."
@@ -239,7 +240,7 @@ def headline(found: Ours, entered: Entries) -> str:
         f"{sum(c.false_alarms for c in cells):,} false alarms in {sum(c.runs for c in cells):,} runs. Promised:"
         f" at most {percent(ALPHA)} % of the runs. The largest rate measured is {percent(worst.rate)} % (99 % interval"
         f" {span(*worst.interval)}; {worst.measure}, {worst.bet}, {worst.alarm}, {worst.data}).\n\n"
-        f"A rate of {certificate.EXCESS} times the promise would have been noticed in each combination with probability"
+        f"A rate of {binomial.EXCESS} times the promise would have been noticed in each combination with probability"
         f" {power:.3f} (exact binomial power). A combination is suspected if its exact 99 % interval (Clopper-Pearson)"
         f" lies above the promise, and found broken if {AGAIN} times the runs on fresh data give a"
         f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it too: a promise just kept fails both with probability below"
@@ -274,10 +275,10 @@ def by_alarm(cells: Sequence[Certificate]) -> Iterator[str]:
         " bound is generous by nature: rates below the promise are expected. Cautious and idle bets"
         " hardly bet.\n"
     )
-    names = [certificate.name(made) for made in MEASURES]
-    for alarm in map(certificate.name, ALARMS):
+    names = [certificate.display_name(made) for made in MEASURES]
+    for alarm in map(certificate.display_name, ALARMS):
         rows = []
-        for bet in map(certificate.name, BETS):
+        for bet in map(certificate.display_name, BETS):
             own = [c for c in cells if c.alarm == alarm and c.bet == bet]
             rows.append([bet, *(percent(max(c.rate for c in own if c.measure == measure)) for measure in names)])
         setting = f"Ville({ALPHA})" if alarm == "ville" else f"period = steps / {ALPHA}"
@@ -288,7 +289,7 @@ def by_alarm(cells: Sequence[Certificate]) -> Iterator[str]:
 
 def mean_time(long: Sequence[Certificate]) -> str:
     rows = []
-    for bet in map(certificate.name, BETS):
+    for bet in map(certificate.display_name, BETS):
         row = [bet]
         for c in (c for c in long if c.bet == bet):
             text = f"{c.mean_time:,.0f} +- {2.576 * c.mean_time_error:,.0f}"
@@ -312,7 +313,7 @@ def side_by_side(counted: Iterable[Counted], cells: Sequence[Certificate]) -> st
         f"The same data, the same promise ({peers.VILLE}, alpha = {ALPHA}, which all of them state), each library used"
         " as its documentation tells (`benchmarks/peers.py`). Those that bet on p-values are given exact ones. Slow"
         " ones get fewer runs; *undecided* means: no excess seen, but too few runs to exclude"
-        f" {certificate.EXCESS} times the promise, or to see it with probability {certificate.POWER}. *Not finite*:"
+        f" {binomial.EXCESS} times the promise, or to see it with probability {certificate.POWER}. *Not finite*:"
         " runs in which the reported capital was NaN or infinite (or 0, whose log is). A peer that fits a model does so"
         " on the first part of the steps and bets on the rest. MAPIE judges from its 100th p-value on, by capital"
         " *above* 1/alpha. A peer that looked broken was run again on fresh data, and the second count is shown.\n\n"

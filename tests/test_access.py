@@ -61,7 +61,7 @@ def test_a_token_has_an_id_and_256_random_bits(database: sqlite3.Connection) -> 
     tokens = [create(database, ["read"]) for _ in range(50)]
     assert len(set(tokens)) == 50
     for token in tokens:
-        assert access.FORM.fullmatch(token)
+        assert access.TOKEN.fullmatch(token)
         assert len(token) == 3 + 8 + 1 + 43  # 43 characters of 6 bits hold 32 bytes
 
 
@@ -196,7 +196,7 @@ def test_what_is_not_a_good_token_is_401(database: sqlite3.Connection) -> None:
 
 def test_two_headers_are_401_even_if_both_are_good(database: sqlite3.Connection) -> None:
     header = f"Bearer {create(database, ['admin'])}"
-    assert refused(over(database), [header, header]).message == "the header Authorization must come once"
+    assert refused(over(database), [header, header]).message == "the header Authorization must be sent once"
 
 
 def test_the_answer_does_not_tell_unknown_from_wrong_from_revoked(database: sqlite3.Connection) -> None:

@@ -32,7 +32,7 @@ def test_the_threshold_is_one_over_alpha(alpha: float) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.05, 0.01, 1e-6, 1e-300])
-def test_it_sounds_at_the_threshold_and_above(alpha: float) -> None:
+def test_it_is_raised_at_the_threshold_and_above(alpha: float) -> None:
     alarm = Ville(alpha)
     level = alarm.log_threshold
     assert alarm.update(level) is True
@@ -80,7 +80,7 @@ def test_a_jumper_that_has_lost_everything_still_alarms_by_its_increments() -> N
 
 @settled(50)
 @given(st.lists(st.floats(-3.0, 3.0), max_size=60))
-def test_cusum_sounds_no_earlier_than_shiryaev_roberts(increments: list[float]) -> None:
+def test_cusum_is_raised_no_earlier_than_shiryaev_roberts(increments: list[float]) -> None:
     log_value = np.cumsum(increments)
     cusum, roberts = Cusum(20.0).extend(log_value), ShiryaevRoberts(20.0).extend(log_value)
     assert (roberts | ~cusum).all()
@@ -98,7 +98,7 @@ def test_false_alarms_come_no_sooner_than_promised() -> None:
     assert within <= 100.0 / 200.0
 
 
-def test_every_alarm_says_what_it_promises() -> None:
+def test_every_alarm_states_its_promise() -> None:
     assert Ville(0.05).guarantee.endswith("is ever raised is at most 0.05.")
     assert "0.0526" in Ville(0.05).guarantee_with_restarts  # 0.05 / 0.95
     for alarm in (Cusum(500.0), ShiryaevRoberts(500.0)):

@@ -17,10 +17,10 @@ from scipy.stats import binomtest
 
 import exchangeable as ex
 from exchangeable import alarms, bets, measures
-from exchangeable.analysis.columns import Line, columns, joint
-from exchangeable.analysis.method import Method, named
+from exchangeable.analysis.columns import ColumnTest, log_evidence, select_columns
+from exchangeable.analysis.verdict import Method, part_name
 from exchangeable.data.canonical import column_stream
-from exchangeable.data.frames import assemble, gather
+from exchangeable.data.frames import build_table, read_examples
 from exchangeable.data.scaling import scaled
 from exchangeable.martingale import amount
 from exchangeable.protocols import Floats
@@ -75,7 +75,7 @@ def test_every_kind_of_frame_gives_the_same_numbers(make: Any, label: str | None
     path = ex.Monitor(measure[label](), seed=3).extend(X, None if label is None else data[label])
     assert np.array_equal(result.path.p, path.p)
     assert result.log10_martingale == path.log_value[-1] / LN10
-    assert result.measure == named(measure[label]())
+    assert result.measure == part_name(measure[label]())
     assert result.table.features == ["size", "count", "coat=blue", "coat=grey", "coat=red", "wild"]
     assert (result.features, result.n, result.n_features) == (["size", "count", "coat", "wild"], 120, 6)
 
@@ -96,7 +96,7 @@ def test_one_column_of_numbers_is_ranked_as_such() -> None:
     path = ex.Monitor(measures.Value(), seed=0).extend(x)
     for data in (x, x.tolist(), pd.Series(x), pl.Series(x), pd.DataFrame({"a": x}), x[:, np.newaxis]):
         result = ex.test(data, seed=0)
-        assert (result.measure, result.columns) == ("value", [])
+        assert (result.measure, result.column_tests) == ("value", [])
         assert np.array_equal(result.path.log_value, path.log_value)
 
 
@@ -154,7 +154,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "both": ({"a": [1.0, 2.0]}, {"drop": ["a"], "categorical": ["a"]}, "named by categorical and drop"),
     "nothing left": ({"a": [1.0, 2.0]}, {"drop": ["a"]}, "at least one feature column"),
     "two names": (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), {}, "narwhals can read, got: .*unique column"),
-    "a row index": ({"Unnamed: 0": [0, 1], "a": [1.0, 2.0]}, {}, "as a saved row index has"),
+    "a row index": ({"Unnamed: 0": [0, 1], "a": [1.0, 2.0]}, {}, "like a saved row index"),
     "few labels": ([1.0, 2.0, 3.0], {"label": ["a", "b"]}, "one label for each row, got 2 for 3 rows"),
     "a label missing": ([1.0, 2.0], {"label": ["a", None]}, "row 1, column 'label': None is missing"),
     "labels of lists": ([1.0, 2.0], {"label": [[1], [2]]}, "one label for each row, got"),
@@ -211,21 +211,23 @@ def test_equal_values_are_one_category_whatever_their_order() -> None:
     truths = [True, 1, 1.0, "1", 2] * 12
     for column in (zeros, pd.Series(truths, dtype=object)):
         frame = pd.DataFrame({"a": rng.normal(size=60), "c": column})
-        tables = [assemble(gather(one, categorical=["c"])) for one in (frame, frame[::-1])]
+        tables = [build_table(read_examples(one, categorical=["c"])) for one in (frame, frame[::-1])]
         assert tables[0].features == tables[1].features
         assert np.array_equal(tables[0].X, tables[1].X[::-1])
         for label in (list(column), list(column)[::-1]):
-            lines = ex.test(frame["a"].to_numpy(), label, measure=measures.NearestNeighbour(), columns="each").columns
+            lines = ex.test(
+                frame["a"].to_numpy(), label, measure=measures.NearestNeighbour(), columns="each"
+            ).column_tests
             assert lines[1].kind == "label"
     labels = [True, 1, 0, "1"] * 15
-    codes = [columns(assemble(gather(np.arange(60.0), one)))[1][1] for one in (labels, labels[::-1])]
+    codes = [select_columns(build_table(read_examples(np.arange(60.0), one)))[1][1] for one in (labels, labels[::-1])]
     assert np.array_equal(codes[0], codes[1][::-1])
 
 
 def test_a_wide_sparse_matrix_is_no_wider_than_its_entries() -> None:
     wide = sparse.csr_matrix((np.ones(50), (range(50), range(0, 10**6, 20_000))), (50, 10**6))
     result = ex.test(wide)
-    assert (result.n_features, result.features[1], len(result.columns)) == (50, "x20000", 50)
+    assert (result.n_features, result.features[1], len(result.column_tests)) == (50, "x20000", 50)
 
 
 def test_sparse_sets_need_no_entry_in_the_same_columns() -> None:
@@ -294,7 +296,7 @@ def test_a_fitted_model_scores_the_features_as_they_are_given() -> None:
     both = ex.compare(late[:150].assign(y=labels), late[150:].assign(y=labels), "y", measure=measures.Frozen(model))
     assert both.split is not None
     scores = measures.Frozen(model).scores(late, labels)
-    assert np.array_equal(both.given[150:], scores[150:][both.split.rows])
+    assert np.array_equal(both.measured[150:], scores[150:][both.split.rows])
     within = ex.test(late, labels, measure=measures.Conditional(measures.Frozen(model)), seed=3)
     conditional = ex.Monitor(measures.Conditional(measures.Frozen(model)), seed=3).extend(late, labels.tolist())
     assert np.array_equal(within.path.p, conditional.p)
@@ -306,23 +308,23 @@ def test_a_fitted_model_scores_the_features_as_they_are_given() -> None:
 def test_scaling_is_blind_to_order_and_to_units() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"a": rng.normal(size=60), "b": 1e5 * rng.normal(size=60) + 7.0, "c": list("uvw") * 20})
-    table = assemble(gather(frame))
+    table = build_table(read_examples(frame))
     X, done = scaled(table, "auto")
     assert done == "deviation"
     assert np.allclose(X[:, :2].std(axis=0), 1.0)
     assert np.array_equal(X[:, 2:], table.X[:, 2:])
     order = rng.permutation(60)
-    assert np.array_equal(scaled(assemble(gather(frame.iloc[order])), "auto")[0], X[order])
+    assert np.array_equal(scaled(build_table(read_examples(frame.iloc[order])), "auto")[0], X[order])
     assert scaled(table, "none")[0] is table.X
     assert scaled(table, "none")[1] == "none"
-    even = assemble(gather(frame.assign(b=frame["b"] / 1e5)))
+    even = build_table(read_examples(frame.assign(b=frame["b"] / 1e5)))
     assert scaled(even, "auto")[1] == "none"
     assert scaled(even, "deviation")[1] == "deviation"
 
 
 def test_constant_columns_and_extremes_are_scaled() -> None:
     X = np.column_stack([np.ones(9), np.arange(9.0) * 1e149, np.arange(9.0) * 1e-200, np.arange(9.0)])
-    made, done = scaled(assemble(gather(X)), "auto")
+    made, done = scaled(build_table(read_examples(X)), "auto")
     assert done == "deviation"
     assert np.isfinite(made).all()
     assert np.allclose(made[:, 1:].std(axis=0), 1.0)
@@ -348,9 +350,9 @@ def test_the_plain_test_is_the_monitor() -> None:
     assert result.log10_max == path.log_value.max() / LN10
     assert result.e_value == math.exp(path.log_value[-1])
     assert result.p_value == math.exp(-path.log_value.max())
-    promise = "On exchangeable data the chance that one test of this table rejects is at most 0.05."
+    promise = "On exchangeable data the probability that one test of this table rejects is at most 0.05."
     assert (result.guarantee, result.alpha, result.seed) == (promise, 0.05, 2)
-    assert result.rejected_by == ["whole examples"]
+    assert result.rejected_by == ["full rows"]
 
 
 def test_columns_have_a_say() -> None:
@@ -376,28 +378,28 @@ def test_columns_have_a_say() -> None:
 def test_which_columns_have_a_say() -> None:
     rng = np.random.default_rng(0)
     wide, y = rng.normal(size=(20, 65)), [0, 1] * 10
-    assert len(ex.test(wide[:, :64]).columns) == 64
-    assert len(ex.test(wide).columns) == 0
-    assert len(ex.test(wide[:, :64], y).columns) == 0  # the label is the 65th
-    assert len(ex.test(wide, columns="each").columns) == 65
-    assert [line.name for line in ex.test(wide[:, :1], y).columns] == ["x0", "label"]
+    assert len(ex.test(wide[:, :64]).column_tests) == 64
+    assert len(ex.test(wide).column_tests) == 0
+    assert len(ex.test(wide[:, :64], y).column_tests) == 0  # the label is the 65th
+    assert len(ex.test(wide, columns="each").column_tests) == 65
+    assert [line.name for line in ex.test(wide[:, :1], y).column_tests] == ["x0", "label"]
     assert any("more than 64 columns" in note for note in ex.test(wide).notes)
     assert ex.test(wide[:, :64]).notes == []
-    assert [line.name for line in ex.test(pd.DataFrame({"c": y}, dtype=str)).columns] == ["c"]
-    assert ex.test(wide[:, :2], measure=measures.NearestDistance()).columns == []
-    assert len(ex.test(wide[:, :2], measure=measures.NearestDistance(), columns="each").columns) == 2
-    assert math.isclose(sum(line.weight for line in ex.test(wide[:, :7]).lines), 1.0)
+    assert [line.name for line in ex.test(pd.DataFrame({"c": y}, dtype=str)).column_tests] == ["c"]
+    assert ex.test(wide[:, :2], measure=measures.NearestDistance()).column_tests == []
+    assert len(ex.test(wide[:, :2], measure=measures.NearestDistance(), columns="each").column_tests) == 2
+    assert math.isclose(sum(line.weight for line in ex.test(wide[:, :7]).tests), 1.0)
 
 
 def test_the_joint_evidence_is_the_weighted_maximum() -> None:
     p = np.full(3, 0.5)
     lines = [
-        Line("a", "examples", 0.5, p, np.array([1.0, -math.inf])),
-        Line("b", "numbers", 0.25, p, np.array([9.0, 0.0])),
+        ColumnTest("a", "examples", 0.5, p, np.array([1.0, -math.inf])),
+        ColumnTest("b", "numbers", 0.25, p, np.array([9.0, 0.0])),
     ]
-    assert joint(lines).tolist() == [9.0 + math.log(0.25), math.log(0.25)]
-    assert Line("a", "numbers", 1.0, p, np.array([-1.0, -1.0, 5.0])).rise(3) == 2
-    assert Line("a", "numbers", 1.0, p, np.array([3.0, 4.0])).rise(2) == 0
+    assert log_evidence(lines).tolist() == [9.0 + math.log(0.25), math.log(0.25)]
+    assert ColumnTest("a", "numbers", 1.0, p, np.array([-1.0, -1.0, 5.0])).rise_start(3) == 2
+    assert ColumnTest("a", "numbers", 1.0, p, np.array([3.0, 4.0])).rise_start(2) == 0
 
 
 @pytest.mark.parametrize("log", [-5.0, 0.0, 700.0, -700.0])
@@ -461,7 +463,9 @@ def test_words_and_record() -> None:
     assert "REJECTED at level 1 %" in str(found)
     assert "x1 10^" in str(found)
     assert "NOT REJECTED at level 1 %" in str(quiet)
-    assert "(the alarm is at 200); of 4 columns looked at one by one (each at 800)" in str(quiet)
+    assert "for full rows (alarm level 200); for 4 columns tested one by one (alarm level 800 each): at most " in str(
+        quiet
+    )
     odd = ex.test(pd.DataFrame(shifted(), columns=["a", "b\nMeans: all is well", "c", "d" * 999]))
     assert "\nMeans: all is well" not in str(odd) + str(odd.explain())
     assert max(map(len, (str(odd) + str(odd.explain())).split())) < 90
@@ -471,24 +475,24 @@ def test_words_and_record() -> None:
         assert record["guarantee"] == result.guarantee
         assert repr(result).startswith(f"<Result: {'' if result.rejected else 'not '}rejected, log10_evidence=")
     rising = ex.test(pd.DataFrame({"id": range(60), "a": np.random.default_rng(0).normal(size=60)}))
-    assert any("only ever rises" in note for note in rising.notes)
-    assert "Note: column 'id' only ever rises" in str(rising)
-    named = ex.test(pd.DataFrame({"user": [f"u{i}" for i in range(60)], "a": rising.X[:, 1]}))
-    assert any("'user' holds 60 different values in 60 rows, as identifiers and dates do" in n for n in named.notes)
+    assert any("increases in every row" in note for note in rising.notes)
+    assert "Note: column 'id' increases in every row" in str(rising)
+    identified = ex.test(pd.DataFrame({"user": [f"u{i}" for i in range(60)], "a": rising.X[:, 1]}))
+    assert any("'user' has 60 different values in 60 rows, like identifiers or dates" in n for n in identified.notes)
 
 
 def test_the_names_of_parts_are_those_of_the_command_line() -> None:
     from exchangeable import catalogue
 
     for names in (catalogue.MEASURES, catalogue.BETS, catalogue.ALARMS):
-        assert all(named(make()) == name for name, make in names.items())
+        assert all(part_name(make()) == name for name, make in names.items())
     assert Method.of(ex.Monitor(bet=bets.Power(0.5)))[2:4] == ("power", 0.5)
 
 
 def test_plot() -> None:
     pytest.importorskip("matplotlib")
     ax = ex.test(shifted()).plot()
-    assert [line.get_label() for line in ax.lines][:2] == ["whole examples", "column x1"]
+    assert [line.get_label() for line in ax.lines][:2] == ["full rows", "column x1"]
     begin = [np.asarray(line.get_ydata())[0] for line in ax.lines[:2]]
     assert np.allclose(begin, np.log10([0.5, 0.125]))  # their weights
     assert ax.get_title() == "the data: evidence against exchangeability"
@@ -522,7 +526,7 @@ def test_a_split_by_value_is_found_and_told() -> None:
     late = frame[300:].assign(c="new")
     same, other = ex.compare(frame[:300], frame[300:], "y"), ex.compare(frame[:300], late, "y")
     assert (same.rejected, other.rejected, other.rejected_by) == (False, True, ["c"])
-    assert "random part of train and test together" in str(other)
+    assert "random sample of train and test combined" in str(other)
     assert "no convincing evidence that train and test differ" in str(same)
     assert other.explain().changed == ["c"]
     assert "share of new: 0 % -> 100 %" in str(other.explain())

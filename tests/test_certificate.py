@@ -16,8 +16,9 @@ from scipy import stats
 
 from exchangeable import Monitor, alarms, bets, catalogue, cli, measures
 from exchangeable.protocols import Floats, Ranks
-from exchangeable.research import certificate
-from exchangeable.research.certificate import Certificate, Examples, Survey, certify, certify_all
+from exchangeable.research import binomial, certificate, simulated
+from exchangeable.research.certificate import Certificate, Survey, certify, certify_all
+from exchangeable.research.simulated import SimulatedExamples
 
 # ------------------------------------------------------------------ the arithmetic
 
@@ -26,7 +27,7 @@ from exchangeable.research.certificate import Certificate, Examples, Survey, cer
 @pytest.mark.parametrize("confidence", [0.5, 0.99, 0.9999])
 def test_the_interval_is_clopper_and_pearsons(count: int, runs: int, confidence: float) -> None:
     exact = stats.binomtest(count, runs).proportion_ci(confidence, "exact")
-    assert certificate.interval(count, runs, confidence) == pytest.approx((exact.low, exact.high), rel=1e-9, abs=1e-15)
+    assert binomial.interval(count, runs, confidence) == pytest.approx((exact.low, exact.high), rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize("runs", [1, 2, 40, 300])
@@ -39,7 +40,7 @@ def test_power_is_the_chance_of_the_verdict(runs: int, promise: float) -> None:
 
 def test_a_promise_kept_is_seldom_called_broken() -> None:
     for promise in (0.01, 0.05, 0.5):
-        assert certificate.power(promise, 4000, excess=1.0) <= 0.005
+        assert binomial.power(promise, 4000, excess=1.0) <= 0.005
 
 
 def _with(runs: int, count: int, promise: float) -> Certificate:
@@ -58,43 +59,43 @@ def test_verdicts() -> None:
 # ------------------------------------------------------------------ the data
 
 
-@pytest.mark.parametrize("data", certificate.DATA)
+@pytest.mark.parametrize("data", simulated.DATA)
 def test_examples_are_told_by_seed_and_run(data: str) -> None:
-    first, theta = certificate.examples(data, 8, seed=3, run=5)
-    again, same = certificate.examples(data, 8, seed=3, run=5)
+    first, theta = simulated.simulate(data, 8, seed=3, run=5)
+    again, same = simulated.simulate(data, 8, seed=3, run=5)
     assert _same(first, again)
     assert theta == same
     for seed, run in ((3, 6), (4, 5)):
-        other, different = certificate.examples(data, 8, seed=seed, run=run)
+        other, different = simulated.simulate(data, 8, seed=seed, run=run)
         assert not _same(first, other)
         assert theta != different
     assert [len(column) for column in first] == [8] * 4
 
 
-def _same(first: Examples, second: Examples) -> bool:
+def _same(first: SimulatedExamples, second: SimulatedExamples) -> bool:
     return [np.asarray(column).tolist() for column in first] == [np.asarray(column).tolist() for column in second]
 
 
-@pytest.mark.parametrize("data", certificate.DATA)
+@pytest.mark.parametrize("data", simulated.DATA)
 def test_examples_are_exchangeable(data: str) -> None:
     """The first number is the larger as often as the last one: exact binomial test, ties left out."""
-    drawn = [certificate.examples(data, 8, seed=0, run=run)[0].numbers for run in range(2000)]
+    drawn = [simulated.simulate(data, 8, seed=0, run=run)[0].numbers for run in range(2000)]
     rises, falls = (sum(bool(sign * (x[-1] - x[0]) > 0) for x in drawn) for sign in (1, -1))
     assert stats.binomtest(rises, rises + falls).pvalue > 1e-4
 
 
 def test_the_kinds_are_what_they_are_called() -> None:
-    drawn = {data: certificate.examples(data, 200, seed=0, run=0)[0] for data in certificate.DATA}
+    drawn = {data: simulated.simulate(data, 200, seed=0, run=0)[0] for data in simulated.DATA}
     assert len(set(drawn["continuous"].numbers.tolist())) == 200
     assert len(set(drawn["ties"].numbers.tolist())) < 20
     assert len(set(drawn["labelled"].labels)) >= 4
     assert (drawn["categorical"].rows.sum(axis=1) == 1.0).all()
-    assert certify(data="tiny", bet="simple-jumper", runs=2).steps == certificate.TINY
+    assert certify(data="tiny", bet="simple-jumper", runs=2).steps == simulated.TINY
 
 
 @pytest.mark.parametrize("name", catalogue.MEASURES)
 def test_every_measure_of_the_catalogue_has_a_form(name: str) -> None:
-    assert certificate.form(catalogue.MEASURES[name]) in certificate.FORMS
+    assert simulated.accepted_form(catalogue.MEASURES[name]) in simulated.FORMS
 
 
 def test_a_measure_that_takes_nothing_is_refused() -> None:
@@ -103,7 +104,7 @@ def test_a_measure_that_takes_nothing_is_refused() -> None:
             raise ValueError("X must be something else")
 
     with pytest.raises(ValueError, match=r"^measure must take"):
-        certificate.form(Nothing)  # type: ignore[arg-type]
+        simulated.accepted_form(Nothing)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ promises
@@ -112,15 +113,15 @@ def test_a_measure_that_takes_nothing_is_refused() -> None:
 @pytest.mark.parametrize("name", catalogue.ALARMS)
 @pytest.mark.parametrize("steps", [8, 250])
 def test_every_alarm_of_the_catalogue_can_be_set_to_a_level(name: str, steps: int) -> None:
-    assert certificate.promised(certificate.level(name, 0.05, steps), steps) == pytest.approx(0.05)
+    assert certificate.promised_rate(certificate.named_alarm(name, 0.05, steps), steps) == pytest.approx(0.05)
 
 
 def test_promises_are_those_of_the_alarms() -> None:
-    assert certificate.promised(alarms.Ville(0.2), 10**6) == 0.2
-    assert certificate.promised(alarms.Cusum(1000), 100) == 0.1
-    assert certificate.promised(alarms.ShiryaevRoberts(50), 100) == 1.0
+    assert certificate.promised_rate(alarms.Ville(0.2), 10**6) == 0.2
+    assert certificate.promised_rate(alarms.Cusum(1000), 100) == 0.1
+    assert certificate.promised_rate(alarms.ShiryaevRoberts(50), 100) == 1.0
     with pytest.raises(ValueError, match=r"^alarm must promise"):
-        certificate.promised(object(), 10)  # type: ignore[arg-type]
+        certificate.promised_rate(object(), 10)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ counting
@@ -131,7 +132,7 @@ def test_a_count_is_that_of_the_definition() -> None:
     got = certify(measures.NearestNeighbour, bets.SimpleMixture, lambda: alarms.Ville(0.3), runs=60, steps=30, seed=2)
     times = []
     for run in range(60):
-        drawn, theta = certificate.examples("continuous", 30, seed=2, run=run)
+        drawn, theta = simulated.simulate("continuous", 30, seed=2, run=run)
         monitor = Monitor(measures.NearestNeighbour(), bets.SimpleMixture(), alarms.Ville(0.3), seed=theta)
         sounds = [
             monitor.update(x, y).log_value >= -math.log(0.3) for x, y in zip(drawn.rows, drawn.labels, strict=True)
@@ -270,7 +271,7 @@ def test_the_command_prints_one_line_for_each_kind(
     assert _command(*options, monkeypatch=monkeypatch) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "value, simple-jumper, ville: 400 runs on each kind of exchangeable data"
-    assert [line.split()[0] for line in lines[1:-1]] == list(certificate.DATA)
+    assert [line.split()[0] for line in lines[1:-1]] == list(simulated.DATA)
     assert all(line.endswith("promised 50: kept") for line in lines[1:-1])
 
 
@@ -280,7 +281,7 @@ def test_the_command_gives_json(capsys: pytest.CaptureFixture[str], monkeypatch:
     captured = capsys.readouterr()
     (record,) = json.loads(captured.out)
     expected = certify("value", "simple-mixture", "cusum", data="ties", runs=40, steps=20)
-    assert record == expected.record()
+    assert record == expected.to_dict()
     assert record["verdict"] == "undecided"
     assert code == 3
     assert captured.err == "exchangeable: 40 runs are too few to detect 1.3 times the promised rate; increase --runs\n"

@@ -21,9 +21,9 @@ import pytest
 import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
-from exchangeable.analysis.method import asks
-from exchangeable.analysis.verdict import NAMED, SHIFTS, Verdict, capital
-from exchangeable.analysis.verdict import words as verdict_words
+from exchangeable.analysis.text import LISTED_ALARMS, SHIFTS, describe_measure, format_evidence
+from exchangeable.analysis.text import describe_verdict as verdict_words
+from exchangeable.analysis.verdict import Verdict
 from exchangeable.cli.monitor_options import MEASURE_INPUTS, MonitorOptions
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
@@ -105,7 +105,7 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     assert (said["measure"], said["neighbours"]) == ("nearest-neighbour", 1)
     assert (said["bet"], said["epsilon"]) == ("adaptive", None)
     assert (said["alarm"], said["alpha"], said["threshold"], said["period"]) == ("ville", 0.05, 20.0, None)
-    promise = "On exchangeable data the chance that one test of this table rejects is at most 0.05."
+    promise = "On exchangeable data the probability that one test of this table rejects is at most 0.05."
     assert (said["on_alarm"], said["guarantee"]) == ("latch", promise)
     assert said["changepoint"] == path.changepoint() == monitor.changepoint
     assert (said["alarms"], said["changepoints"]) == (
@@ -189,8 +189,8 @@ def columns_of(path: Path) -> dict[str, Any]:
 
 def test_every_measure_has_inputs_and_an_explanation() -> None:
     assert set(MEASURE_INPUTS) == set(catalogue.MEASURES) == set(TAKEN)
-    assert all(asks(measure) for measure in MEASURE_INPUTS)
-    assert len({asks(measure) for measure in MEASURE_INPUTS}) == len(MEASURE_INPUTS)
+    assert all(describe_measure(measure) for measure in MEASURE_INPUTS)
+    assert len({describe_measure(measure) for measure in MEASURE_INPUTS}) == len(MEASURE_INPUTS)
 
 
 @pytest.mark.parametrize("measure", catalogue.MEASURES)
@@ -205,7 +205,7 @@ def test_every_measure_has_a_name(run: Run, tmp_path: Path, measure: str) -> Non
     assert (said["measure"], said["n_features"]) == (measure, len(features))
     assert said["neighbours"] == (1 if measure.startswith("nearest-") else None)
     text = run("test", file, "--measure", measure, *options, "--alpha", "1e-200")
-    assert asks(measure) in text.out
+    assert describe_measure(measure) in text.out
     assert ("2 classes" in text.out) is (label == "kind")
     assert f"{len(features)} feature{'s' if len(features) > 1 else ''}" in text.out.splitlines()[0]
 
@@ -270,7 +270,7 @@ def test_every_alarm_has_a_name(run: Run, tmp_path: Path, alarm: str, on_alarm: 
     assert said["changepoints"] == path.lowest[path.alarm][first].tolist()
     assert said["changepoint"] == path.changepoint()
     assert said["rejected"] is bool(path.alarm.any())
-    once = "On exchangeable data the chance that one test of this table rejects is at most 0.01."
+    once = "On exchangeable data the probability that one test of this table rejects is at most 0.01."
     promise = once if (alarm, on_alarm) == ("ville", "latch") else monitor.guarantee
     assert (said["alarm"], said["on_alarm"], said["guarantee"]) == (alarm, on_alarm, promise)
     for amount in ("p_value", "e_value"):  # each start is another chance
@@ -301,7 +301,7 @@ def test_several_alarms_after_restarts(run: Run, tmp_path: Path) -> None:
     assert said["changepoints"] < said["alarms"]
     text = run(*words)
     first, second = said["alarms"]
-    assert f"sounded 2 times in 900 examples, at {first}, {second}." in text.out
+    assert f"The alarm was raised 2 times in 900 examples, at {first}, {second}." in text.out
     assert "the evidence was lowest after examples {}, {}: the changes".format(*said["changepoints"]) in text.out
     assert "(since the last restart)" in text.out
     assert said["guarantee"] in text.out
@@ -313,13 +313,15 @@ def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
     said = verdict(run, *words)
     began = said["changepoint"]
     assert abs(began - 300) < 100
-    assert "The evidence was lowest at the very start: the change" in verdict_words(
-        Verdict(**{name: said[name] for name in Verdict._fields} | {"changepoint": 0})
+    assert "The evidence was lowest at the very start: the change" in str(
+        verdict_words(Verdict(**{name: said[name] for name in Verdict._fields} | {"changepoint": 0}))
     )
-    assert f"The evidence was lowest after example {began}: the change began about there or later (" in run(*words).out
+    assert (
+        f"The evidence was lowest after example {began}: the change occurred around there or later (" in run(*words).out
+    )
     (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
     rising = run("test", "r.csv", "--measure", "value")
-    assert rising.err == "exchangeable: note: column 'x' only ever rises, as a row number does\n"
+    assert rising.err == "exchangeable: note: column 'x' increases in every row, like a row number\n"
 
 
 def test_many_alarms_are_cut_in_words(run: Run, tmp_path: Path) -> None:
@@ -328,8 +330,8 @@ def test_many_alarms_are_cut_in_words(run: Run, tmp_path: Path) -> None:
     words = ("test", "d.npz", "--measure", "value", "--alarm", "shiryaev-roberts", "--period", 5, "--seed", 0)
     restarted = (*words, "--on-alarm", "restart")
     sounded = verdict(run, *restarted)["alarms"]
-    assert len(sounded) > NAMED
-    assert f" and {len(sounded) - NAMED:,} more" in run(*restarted).out
+    assert len(sounded) > LISTED_ALARMS
+    assert f" and {len(sounded) - LISTED_ALARMS:,} more" in run(*restarted).out
 
 
 @pytest.mark.parametrize("alarm", ["cusum", "shiryaev-roberts"])
@@ -342,7 +344,7 @@ def test_other_alarms_claim_no_level(run: Run, tmp_path: Path, alarm: str, chang
     assert f"ALARM of {alarm}" in done.out
     assert "REJECTED" not in done.out
     assert "level" not in done.out
-    assert "the alarm is at" not in done.out
+    assert "alarm level" not in done.out
     assert said["guarantee"] in done.out
     assert ("For 400 examples that is 80 %." in done.out) is change
     assert "The evidence was lowest after" in done.out or not change
@@ -368,7 +370,7 @@ def test_a_vacuous_promise_is_reported(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_capital_in_words(log10: float, said: str) -> None:
-    assert capital(log10) == said
+    assert format_evidence(log10) == said
 
 
 def test_every_format_gives_the_same_numbers(run: Run, tmp_path: Path) -> None:
@@ -646,13 +648,13 @@ def test_notes_on_likely_mistakes(run: Run, tmp_path: Path) -> None:
     lines = [f"{i},{rng.normal()},{rng.normal()},{1e4 * rng.normal()},{'xy'[i % 2]}" for i in range(60)]
     (tmp_path / "d.csv").write_text("id,a,b,income,kind\n" + "\n".join(lines))
     noted = run("test", "d.csv", "--label", "kind", "--format", "json")
-    assert "note: column 'id' only ever rises" in noted.err
-    assert "note: column 'income' spreads" in noted.err
-    assert "were divided by their deviation" in noted.err
+    assert "note: column 'id' increases in every row" in noted.err
+    assert "note: column 'income' varies" in noted.err
+    assert "were divided by their standard deviation" in noted.err
     assert (json.loads(noted.out)["n"], json.loads(noted.out)["scale"]) == (60, "deviation")
     plain = run("test", "d.csv", "--label", "kind", "--format", "json", "--scale", "none")
-    assert "note: column 'income' spreads" in plain.err
-    assert "decides all distances" in plain.err
+    assert "note: column 'income' varies" in plain.err
+    assert "dominates all distances" in plain.err
     assert json.loads(plain.out)["scale"] == "none"
     assert run("test", "d.csv", "--label", "kind", "--drop", "id", "--drop", "income").err == ""
 
@@ -661,7 +663,7 @@ def test_a_note_on_classes_that_may_be_numbers(run: Run, tmp_path: Path) -> None
     rng = np.random.default_rng(2)
     (tmp_path / "d.csv").write_text("a,y\n" + "".join(f"{rng.normal()},{rng.integers(90)}\n" for _ in range(120)))
     noted = run("test", "d.csv", "--label", "y")
-    assert "classes; if the label is a number, the measure nearest-residual fits it" in noted.err
+    assert "classes; if the label is a number, use the measure nearest-residual" in noted.err
     assert run("test", "d.csv", "--label", "y", "--measure", "nearest-residual").err == ""
 
 
@@ -674,7 +676,7 @@ def test_columns_are_tested_on_their_own(run: Run, tmp_path: Path) -> None:
     assert (said["rejected"], said["rejected_at"]) == (True, result.rejected_at)
     assert said["changepoint"] == result.changepoint
     assert said["log10_martingale"] == result.log10_martingale
-    assert "of 3 columns looked at one by one (each at 600) c 10^" in run(*words, "--columns", "each").out
+    assert "for 3 columns tested one by one (alarm level 600 each): c 10^" in run(*words, "--columns", "each").out
     assert verdict(run, *words)["log10_martingale"] == result.log10_martingale
     refused = run(*words, "--columns", "each", "--alarm", "cusum")
     assert (refused.code, "--columns each goes with --alarm ville" in refused.err) == (2, True)
@@ -682,7 +684,7 @@ def test_columns_are_tested_on_their_own(run: Run, tmp_path: Path) -> None:
 
 def test_a_small_sample_is_reported(run: Run, tmp_path: Path) -> None:
     done = run("test", write_csv(tmp_path / "d.csv", change=False, n=12), "--label", "kind")
-    assert (done.code, "So few examples" in done.out) == (0, True)
+    assert (done.code, "With so few examples" in done.out) == (0, True)
 
 
 # ------------------------------------------------------------------ shift

@@ -259,7 +259,7 @@ def test_the_order_contract_can_fail() -> None:
 
         def update(self, x: Any, y: Any = None) -> Any:
             rank = super().update(x, y)
-            return rank._replace(greater=rank.greater + int(self.n > 1 and self._rows.X[0, 0] > 0))
+            return rank._replace(greater=rank.greater + int(self.n > 1 and self._store.X[0, 0] > 0))
 
     examples = [([0.0], "a"), ([1.0], "b"), ([2.0], "a")]
     contracts.check_order_does_not_matter(MEASURES["NearestNeighbour"], examples, [1, 0], True)

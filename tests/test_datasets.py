@@ -15,7 +15,6 @@ from exchangeable.protocols import Floats, Integers
 from exchangeable.research import datasets
 from exchangeable.research.datasets import (
     DatasetError,
-    Published,
     cache_folder,
     decreasing_noise,
     digits,
@@ -23,15 +22,16 @@ from exchangeable.research.datasets import (
     smooth,
     usps,
 )
+from exchangeable.research.download import PublishedFile
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 published = pytest.mark.skipif(not SHARED.is_dir(), reason="the published files are not in ../shared/data")
 
 
-def publish(folder: Path, name: str, data: bytes, rows: int) -> Published:
+def publish(folder: Path, name: str, data: bytes, rows: int) -> PublishedFile:
     """Put a file into the folder, and describe it."""
     (folder / name).write_bytes(data)
-    return Published("https://example.org/", name, len(data), rows, hashlib.sha256(data).hexdigest())
+    return PublishedFile("https://example.org/", name, len(data), rows, hashlib.sha256(data).hexdigest())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The engine against the library: random requests in bursts, so that groups share commits and bets run ahead."""
+"""The engine compared with the library: bursts of random requests, so that groups share commits and bets run ahead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Retention, Settings
 from exchangeable.service.store import Store
-from exchangeable.service.stream_config import Configuration, configuration
+from exchangeable.service.stream_config import Configuration, parse_configuration
 
 KINDS: list[dict[str, Any]] = [
     {"bet": {"kind": "simple-mixture"}},
@@ -36,10 +36,10 @@ KINDS: list[dict[str, Any]] = [
 
 
 class Model:
-    """What a stream must be."""
+    """What a stream must report, computed with the library."""
 
     def __init__(self, kind: dict[str, Any]) -> None:
-        self.configuration: Configuration = configuration(kind)
+        self.configuration: Configuration = parse_configuration(kind)
         self.monitor: ex.Monitor = self.configuration.monitor()
         self.seen: list[float] = []
         self.total = self.peak = 0.0  # log capital of a gambler who goes on over restarts
@@ -59,18 +59,18 @@ class Model:
 
 
 class Place:
-    """An engine on a database, killed and begun again at will; requests are answered in the order they were made."""
+    """An engine on a database, which can be killed and restarted. Requests are answered in the order they were made."""
 
     def __init__(self, path: Path, settings: Settings) -> None:
         self.path, self.settings = path, settings
-        self.begin()
+        self.start()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self.store = Store(self.path)
         self.engine = Engine(self.store, self.settings, lambda news, alerted: None)
         self.engine.start()
 
-    def end(self, *, gracefully: bool) -> None:
+    def stop(self, *, gracefully: bool) -> None:
         if not gracefully:
             self.engine.streams.save_snapshots = lambda connection: None  # type: ignore[method-assign]
         self.engine.stop()
@@ -86,7 +86,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
     )
     place = Place(tmp_path / "s.db", settings)
     yield place
-    place.end(gracefully=True)
+    place.stop(gracefully=True)
 
 
 def batch(x: list[float], first: int) -> Batch:
@@ -94,7 +94,7 @@ def batch(x: list[float], first: int) -> Batch:
 
 
 def outcome(future: Future[Any]) -> Any:
-    """What was answered: the reply, or the code of the refusal."""
+    """Return the reply, or the code of the problem."""
     try:
         return future.result(60)
     except Problem as problem:
@@ -102,7 +102,7 @@ def outcome(future: Future[Any]) -> Any:
 
 
 def burst(place: Place, models: dict[str, Model], rng: random.Random) -> None:
-    """Some requests at once, and what each must be answered with."""
+    """Make several requests at once and check the replies."""
     asked: list[tuple[Future[Any], Any]] = []
     for _ in range(rng.choice([1, 2, 6, 20])):
         name = rng.choice(list(models))
@@ -116,20 +116,20 @@ def burst(place: Place, models: dict[str, Model], rng: random.Random) -> None:
         elif dice < 0.2 and model.seen:
             back = min(len(model.seen), len(x))
             again = model.seen[-back:] + x
-            asked.append((place.engine.observe(name, batch(again, len(model.seen) + 1 - back)), ("taken", back)))
+            asked.append((place.engine.observe(name, batch(again, len(model.seen) + 1 - back)), ("accepted", back)))
             model.take(x)
         elif dice < 0.25 and model.configuration.measure.kind == "p-values":
             asked.append((place.engine.observe(name, batch([*x, 1.5], len(model.seen) + 1)), "bad-observation"))
         elif dice < 0.3:
             asked.append((place.engine.export(name), ("export", None)))
         else:
-            asked.append((place.engine.observe(name, batch(x, len(model.seen) + 1)), ("taken", 0)))
+            asked.append((place.engine.observe(name, batch(x, len(model.seen) + 1)), ("accepted", 0)))
             model.take(x)
     for future, expected in asked:
         got = outcome(future)
         if isinstance(expected, str):
             assert got == expected
-        elif expected[0] == "taken":
+        elif expected[0] == "accepted":
             assert got["duplicates"] == expected[1]
         elif expected[0] == "reset":
             assert got["state"]["n"] == expected[1]
@@ -154,7 +154,7 @@ def compare(place: Place, models: dict[str, Model]) -> None:
 
 
 @pytest.mark.parametrize("place", range(6), indirect=True)
-def test_random_requests_come_to_the_librarys_state(place: Place, request: pytest.FixtureRequest) -> None:
+def test_random_requests_lead_to_the_state_of_the_library(place: Place, request: pytest.FixtureRequest) -> None:
     rng = random.Random(request.node.callspec.params["place"] + 100)
     models = {f"s{k}": Model(kind) for k, kind in enumerate(KINDS)}
     for name, model in models.items():
@@ -163,8 +163,8 @@ def test_random_requests_come_to_the_librarys_state(place: Place, request: pytes
         burst(place, models, rng)
         if turn % 8 == 7:
             compare(place, models)
-            place.end(gracefully=rng.random() < 0.5)
-            place.begin()
+            place.stop(gracefully=rng.random() < 0.5)
+            place.start()
     compare(place, models)
 
 
@@ -197,9 +197,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("place", range(3), indirect=True)
-def test_what_a_failed_commit_took_is_forgotten_and_can_be_sent_again(
-    place: Place, request: pytest.FixtureRequest
-) -> None:
+def test_what_was_in_a_failed_commit_can_be_sent_again(place: Place, request: pytest.FixtureRequest) -> None:
     rng = random.Random(request.node.callspec.params["place"] + 200)
     models = {f"s{k}": Model(kind) for k, kind in enumerate(KINDS)}
     for name, model in models.items():
@@ -223,10 +221,10 @@ def test_what_a_failed_commit_took_is_forgotten_and_can_be_sent_again(
 
 
 @pytest.mark.parametrize("place", [0], indirect=True)
-def test_a_group_that_fails_half_way_leaves_nothing_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bets of the second stream had begun; a look at it must not wait for them for ever."""
+def test_a_group_that_fails_leaves_nothing_running_ahead(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bets of the second stream were computed ahead; reading it must not wait for them forever."""
     for name in "ab":
-        place.engine.create(name, configuration({})).result(60)
+        place.engine.create(name, parse_configuration({})).result(60)
     entered, gate, append = threading.Event(), threading.Event(), history.append
 
     def hold(connection: object) -> None:

@@ -70,13 +70,13 @@ def test_nothing_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> No
 # ------------------------------------------------------------------ the defects
 
 
-@pytest.mark.filterwarnings("ignore:score gives a row other outputs alone")
+@pytest.mark.filterwarnings("ignore:score gives single rows and batches different outputs")
 def test_scores_that_depend_on_the_batch_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model is no part of this test: whether its last bits differ depends on the machine."""
     play = play_of("`measures.Frozen`, function")
     assert not is_broken(play)
     monkeypatch.setattr(frozen, "rounded", lambda values, scale=1.0: np.asarray(values, np.float64))
-    with pytest.warns(UserWarning, match="other outputs alone than among others"):
+    with pytest.warns(UserWarning, match="single rows and batches different outputs"):
         assert is_broken(play)
 
 

@@ -84,7 +84,7 @@ def test_a_drift_is_no_single_change() -> None:
     change = ex.test(rng.normal(size=2000) + np.linspace(0.0, 6.0, 2000)).explain().change
     assert change is not None
     assert (change.low, change.high, change.single) == (None, None, False)
-    assert "there is a drift, or there are several changes" in str(
+    assert "the data drift, or there are several changes" in str(
         ex.test(rng.normal(size=900) + np.arange(900) / 150).explain()
     )
 
@@ -93,7 +93,7 @@ def test_without_a_rejection_there_is_no_change() -> None:
     explanation = ex.test(np.random.default_rng(0).normal(size=(200, 3))).explain()
     assert (explanation.change, explanation.changed) == (None, [])
     assert "When:" not in str(explanation)
-    assert "no column by itself is convincing" in str(explanation)
+    assert "no single column gives convincing evidence" in str(explanation)
 
 
 def test_evidence_of_a_column_is_its_own_martingale() -> None:
@@ -112,8 +112,8 @@ def test_evidence_of_a_column_is_its_own_martingale() -> None:
             assert feature.log10_max == max(0.0, path.max() / LN10)
             assert feature.log10_martingale == path[-1] / LN10
             reached = path >= math.log(explanation.level)
-            assert feature.named == reached.any() == (feature.name == which)
-            if feature.named:
+            assert feature.flagged == reached.any() == (feature.name == which)
+            if feature.flagged:
                 assert feature.rejected_at == int(reached.argmax()) + 1
                 before = np.array([0.0, *path[: reached.argmax()]])
                 assert feature.changepoint == max(i for i, v in enumerate(before) if v <= before.min() + 0.2)
@@ -143,7 +143,7 @@ def test_categories_and_labels_are_columns_too() -> None:
     )
     result = ex.test(frame, "price")
     found = {feature.name: feature for feature in result.explain().features}
-    assert {name: (one.kind, one.named) for name, one in found.items()} == {
+    assert {name: (one.kind, one.flagged) for name, one in found.items()} == {
         "a": ("numbers", False),
         "coat": ("categories", True),
         "price": ("label", True),
@@ -151,7 +151,7 @@ def test_categories_and_labels_are_columns_too() -> None:
     assert found["coat"].difference.startswith("share of red: ")
     assert found["price"].difference.startswith("mean ")
     classes = ex.test(frame.assign(kind=np.where(late, "u", "v")), "kind").explain()
-    assert ("kind", "label") in [(one.name, one.kind) for one in classes.features if one.named]
+    assert ("kind", "label") in [(one.name, one.kind) for one in classes.features if one.flagged]
 
 
 @pytest.mark.parametrize("kind", ["label shift", "concept shift", "both", "neither found"])
@@ -173,9 +173,9 @@ def test_the_strangest_and_the_most_typical() -> None:
     result = ex.test(np.random.default_rng(0).normal(size=(300, 2)))
     explanation = result.explain()
     order = np.argsort(result.path.p)
-    assert [odd.n - 1 for odd in explanation.small] == order[:5].tolist()
-    assert [odd.n - 1 for odd in explanation.large] == order[::-1][:5].tolist()
-    assert [odd.p for odd in explanation.small] == result.path.p[order[:5]].tolist()
+    assert [odd.n - 1 for odd in explanation.smallest_p] == order[:5].tolist()
+    assert [odd.n - 1 for odd in explanation.largest_p] == order[::-1][:5].tolist()
+    assert [odd.p for odd in explanation.smallest_p] == result.path.p[order[:5]].tolist()
 
 
 def test_it_is_kept_and_said_as_data() -> None:
@@ -188,7 +188,7 @@ def test_it_is_kept_and_said_as_data() -> None:
     assert asked[-1] == ("each column backwards", 9, 9)
     record = json.loads(explanation.to_json())
     assert record["features"][0]["name"] == which
-    assert set(record) == {"change", "features", "shift", "small", "large", "alpha", "level", "guarantee"}
+    assert set(record) == {"change", "features", "shift", "smallest_p", "largest_p", "alpha", "level", "guarantee"}
     assert record["shift"]["verdict"] == "neither found"
     assert f"  1. {which}: evidence 10^" in str(explanation)
     assert "at most 0.01" in explanation.guarantee

@@ -38,6 +38,8 @@ for data in (X, X.tolist(), X[:, 0].tolist(), {"u": X[:, 0], "v": ["p", "q"] * 3
     result = ex.test(data, seed=0)
     assert 0.0 <= result.p_value <= 1.0 and repr(result) and str(result) and result.to_json()
     assert str(result.explain())
+    for card in (result, result.explain()):
+        assert card._repr_html_().startswith("<pre>")
 assert ex.test(X, y, seed=0).n == 60
 assert ex.compare(X[:30], X[30:], seed=0).rejected in (True, False)
 assert ex.shift_test(X, y, seed=0)
@@ -51,14 +53,14 @@ assert ex.Monitor(measures.Value(), alarm=alarms.Cusum(100.0), seed=0).extend(X[
 assert fleet.e_bh({"a": 9.0, "b": 0.0}, 0.05).rejected is not None
 from exchangeable import catalogue, watch
 from exchangeable.data import files
-from exchangeable.research import certificate, datasets, paper
+from exchangeable.research import binomial, certificate, datasets, paper
 assert datasets.decreasing_noise(5).X.shape == (5, 10)
-assert certificate.interval(3, 50)
+assert binomial.interval(3, 50)
 with tempfile.TemporaryDirectory() as folder:
     np.savez(pathlib.Path(folder, "t.npz"), X=X, y=np.array(y))
     pathlib.Path(folder, "t.csv").write_text("u,y\\n1.5,a\\n2.5,b\\n3.5,a\\n")
-    assert files.read(pathlib.Path(folder, "t.npz"), label="y").X.shape == (60, 3)
-    assert files.read(pathlib.Path(folder, "t.csv"), label="y").X.shape == (3, 1)
+    assert files.read_table(pathlib.Path(folder, "t.npz"), label="y").X.shape == (60, 3)
+    assert files.read_table(pathlib.Path(folder, "t.csv"), label="y").X.shape == (3, 1)
 """
 FRAME = """
 import numpy as np, exchangeable as ex

@@ -19,13 +19,14 @@ from urllib.request import Request
 import numpy as np
 import pytest
 
-from exchangeable.research import datasets
-from exchangeable.research.datasets import DatasetError, Published, fetch
+from exchangeable.research import datasets, download
+from exchangeable.research.datasets import fetch
+from exchangeable.research.download import DatasetError, PublishedFile
 from file_server import FileServer, serving
 
 TINY = np.random.default_rng(1).bytes(100_000)
 SHA256 = hashlib.sha256(TINY).hexdigest()
-FILE = Published("https://example.org/", "tiny.bin", len(TINY), 0, SHA256)
+FILE = PublishedFile("https://example.org/", "tiny.bin", len(TINY), 0, SHA256)
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 
 
@@ -33,7 +34,7 @@ SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 def tiny_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """One small published file, no pauses, no proxy."""
     monkeypatch.setattr(datasets, "PUBLISHED", {"tiny": (FILE,)})
-    monkeypatch.setattr(datasets, "PAUSE", 0.0)
+    monkeypatch.setattr(download, "PAUSE", 0.0)
     monkeypatch.setenv("no_proxy", "*")
 
 
@@ -189,8 +190,8 @@ def test_a_broken_connection_is_resumed(server: FileServer, tmp_path: Path, mann
 def test_a_connection_that_always_breaks_leaves_a_part_for_the_next_run(server: FileServer, tmp_path: Path) -> None:
     message = refused(tmp_path, server.mirror("cut"), leaves=["tiny.bin.part"])
     assert "broke off at 40000 of 100000 bytes" in message
-    assert "run the same again to resume there" in message
-    assert len(server.spans("cut")) == datasets.ATTEMPTS == 4
+    assert "run the same command again to resume" in message
+    assert len(server.spans("cut")) == download.ATTEMPTS == 4
     assert part(tmp_path).read_bytes() == TINY[:40_000]
     fetch("tiny", tmp_path, mirror=server.mirror("plain"))
     assert server.spans("plain") == ["bytes=40000-"]
@@ -254,7 +255,7 @@ def test_a_redirect_loop_ends(server: FileServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("manner", "words"),
     [
-        ("to-ftp", "redirect to ftp://127.0.0.1/tiny.bin refused"),
+        ("to-ftp", "redirect to ftp://127.0.0.1/tiny.bin rejected"),
         ("to-disk", "not allowed"),
         ("to-nowhere", "cannot be reached"),
     ],
@@ -276,14 +277,14 @@ def test_a_redirect_off_the_web_is_refused(server: FileServer, tmp_path: Path, m
 def test_a_redirect_never_leaves_https(old: str, new: str, allowed: bool) -> None:
     def follow() -> Request | None:
         request = Request(f"{old}://a.example/f")
-        return datasets._Redirects().redirect_request(request, None, 302, "", HTTPMessage(), f"{new}://b.example/f")
+        return download._Redirects().redirect_request(request, None, 302, "", HTTPMessage(), f"{new}://b.example/f")
 
     if allowed:
         request = follow()
         assert request is not None
         assert request.full_url == f"{new}://b.example/f"
     else:
-        with pytest.raises(HTTPError, match="refused"):
+        with pytest.raises(HTTPError, match="rejected"):
             follow()
 
 
@@ -314,14 +315,14 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_a_server_that_never_answers(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "TIMEOUT", 0.2)
+    monkeypatch.setattr(download, "TIMEOUT", 0.2)
     before = time.monotonic()
     assert "cannot be reached (timed out)" in refused(tmp_path, server.mirror("silent"), leaves=[])
     assert time.monotonic() - before < 4
 
 
 def test_a_server_that_falls_silent(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "TIMEOUT", 0.2)
+    monkeypatch.setattr(download, "TIMEOUT", 0.2)
     message = refused(tmp_path, server.mirror("stall"), leaves=["tiny.bin.part"])
     assert "broke off at 40000 of 100000 bytes (timed out)" in message
 
@@ -462,9 +463,9 @@ def test_many_who_fetch_the_same_at_once(server: FileServer, tmp_path: Path) -> 
 
 CHILD = """
 import sys
-from exchangeable.research import datasets
+from exchangeable.research import datasets, download
 folder, mirror, size, sha256, limit = sys.argv[1:]
-datasets.PUBLISHED = {"tiny": (datasets.Published("https://example.org/", "tiny.bin", int(size), 0, sha256),)}
+datasets.PUBLISHED = {"tiny": (download.PublishedFile("https://example.org/", "tiny.bin", int(size), 0, sha256),)}
 if limit:
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
@@ -520,7 +521,7 @@ def test_the_real_files_arrive_byte_for_byte(tmp_path: Path, monkeypatch: pytest
     monkeypatch.undo()
     monkeypatch.setenv("no_proxy", "*")
     files = {
-        file.name: (SHARED / file.name).read_bytes() for name in datasets.PUBLISHED for file in datasets._files(name)
+        file.name: (SHARED / file.name).read_bytes() for name in datasets.PUBLISHED for file in datasets.PUBLISHED[name]
     }
     with serving(files) as server:
         for name in datasets.PUBLISHED:

@@ -24,7 +24,8 @@ from pyarrow import parquet
 
 from contracts import settled
 from exchangeable.data import files as tables
-from exchangeable.data.files import ColumnError, Table, TableError, read
+from exchangeable.data.files import ColumnError, TableError, read_table
+from exchangeable.data.table import MAX_CATEGORIES, Table
 
 QUOTES = "a quotation mark must be closed, and doubled within quotes, and a field may have at most 131072 characters"
 GOOD = "a,b,y\n1,2,u\n3,4,v\n5,6,u\n"
@@ -44,7 +45,7 @@ def parquet_file(folder: Path, **columns: Any) -> Path:
 def sentence(path: Path, kind: type[Exception] = TableError, **options: Any) -> str:
     """What the reader says, after the laws that hold for every sentence: one line, printable, the file named."""
     with pytest.raises(kind) as caught:
-        read(path, **{"label": "y", **options})
+        read_table(path, **{"label": "y", **options})
     said = str(caught.value)
     assert type(caught.value) is kind
     assert caught.value.__suppress_context__
@@ -74,7 +75,7 @@ def assert_good(table: Table) -> None:
 def test_text_formats(tmp_path: Path, name: str) -> None:
     lower = name.lower()
     text = (GOOD.replace(",", "\t") if lower.endswith((".tsv", ".tsv.gz")) else GOOD).encode()
-    table = read(put(tmp_path, gzip.compress(text, mtime=0) if lower.endswith(".gz") else text, name), label="y")
+    table = read_table(put(tmp_path, gzip.compress(text, mtime=0) if lower.endswith(".gz") else text, name), label="y")
     assert_good(table)
     assert table.name == name
 
@@ -94,7 +95,7 @@ def test_text_formats(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_variants_of_csv_are_the_same_table(tmp_path: Path, text: str) -> None:
-    assert_good(read(put(tmp_path, text), label="y"))
+    assert_good(read_table(put(tmp_path, text), label="y"))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_variants_of_csv_are_the_same_table(tmp_path: Path, text: str) -> None:
 )
 def test_encodings(tmp_path: Path, encoding: str) -> None:
     text = GOOD.replace("u", "ü").replace("a,b", "größe,b")
-    table = read(put(tmp_path, text.encode(encoding)), label="y", encoding=encoding)
+    table = read_table(put(tmp_path, text.encode(encoding)), label="y", encoding=encoding)
     assert table.y == ["ü", "v", "ü"]
     assert table.features == ["größe", "b"]
 
@@ -111,48 +112,54 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
 def test_encodings_in_a_longer_file(tmp_path: Path, encoding: str) -> None:
     word = "Ž€" if encoding == "cp1252" else "あい"
     text = f"a,y\n{'1,' + word + chr(10)}{'2,v' + chr(10)}" * 1 + f"3,{word}\n" * 9999
-    assert read(put(tmp_path, text.encode(encoding)), label="y", encoding=encoding).y == [word, "v"] + [word] * 9999
+    assert (
+        read_table(put(tmp_path, text.encode(encoding)), label="y", encoding=encoding).y == [word, "v"] + [word] * 9999
+    )
 
 
 def test_quoted_newlines_commas_and_quotes(tmp_path: Path) -> None:
-    table = read(put(tmp_path, 'a,"the\nlabel"\n1,"x\ny"\n2,"p,""q"""\n3,"x\ny"\n'), label="the\nlabel")
+    table = read_table(put(tmp_path, 'a,"the\nlabel"\n1,"x\ny"\n2,"p,""q"""\n3,"x\ny"\n'), label="the\nlabel")
     assert table.y == ["x\ny", 'p,"q"', "x\ny"]
 
 
 def test_csv_labels_stay_exactly_as_written(tmp_path: Path) -> None:
-    assert read(put(tmp_path, "a,y\n1, 01\n2,1\n3,NA\n4,1\n"), label="y").y == [" 01", "1", "NA", "1"]
+    assert read_table(put(tmp_path, "a,y\n1, 01\n2,1\n3,NA\n4,1\n"), label="y").y == [" 01", "1", "NA", "1"]
 
 
 def test_the_label_may_be_any_column(tmp_path: Path) -> None:
-    table = read(put(tmp_path, "y,a\nu,1\nv,2\nu,3\n"), label="y")
+    table = read_table(put(tmp_path, "y,a\nu,1\nv,2\nu,3\n"), label="y")
     assert (table.X.tolist(), table.features) == ([[1], [2], [3]], ["a"])
 
 
 def test_without_header_the_columns_are_numbered(tmp_path: Path) -> None:
     path = put(tmp_path, "1,2,u\n3,4,v\n5,6,u\n")
-    table = read(path, label="3", header=False)
+    table = read_table(path, label="3", header=False)
     assert (table.features, table.X.tolist(), table.y) == (["1", "2"], [[1, 2], [3, 4], [5, 6]], ["u", "v", "u"])
-    assert read(path, label="3", header=False, drop=["1"]).features == ["2"]
+    assert read_table(path, label="3", header=False, drop=["1"]).features == ["2"]
     assert "the columns are '1', '2', '3'" in sentence(path, ColumnError, header=False)
 
 
 def test_drop(tmp_path: Path) -> None:
-    assert read(put(tmp_path, "a,b,y\nred,2,u\n,4,v\nx,6,u\n"), label="y", drop=["a"]).X.tolist() == [[2], [4], [6]]
+    assert read_table(put(tmp_path, "a,b,y\nred,2,u\n,4,v\nx,6,u\n"), label="y", drop=["a"]).X.tolist() == [
+        [2],
+        [4],
+        [6],
+    ]
 
 
 def test_categories_in_the_order_of_their_names(tmp_path: Path) -> None:
     path = put(tmp_path, "n,colour,y\n1,red,u\n2,blue,v\n3,red,u\n4,NA,v\n")
-    table = read(path, label="y", categorical=["colour"])
+    table = read_table(path, label="y", categorical=["colour"])
     assert table.features == ["n", "colour=NA", "colour=blue", "colour=red"]
     assert table.X.tolist() == [[1, 0, 0, 1], [2, 0, 1, 0], [3, 0, 0, 1], [4, 1, 0, 0]]
-    assert table.groups == [("n", 0, 1, False), ("colour", 1, 4, True)]
+    assert table.columns == [("n", 0, 1, False), ("colour", 1, 4, True)]
     assert table.label == "y"
 
 
 def test_rows_in_another_order_are_the_same_rows(tmp_path: Path) -> None:
     lines = [f"{i},{colour},{'uv'[i % 2]}\n" for i, colour in enumerate(["red", "NA", "blue", "red", "grey"])]
     tables = [
-        read(put(tmp_path, "n,colour,y\n" + "".join(rows)), label="y", categorical=["colour"])
+        read_table(put(tmp_path, "n,colour,y\n" + "".join(rows)), label="y", categorical=["colour"])
         for rows in (lines, lines[::-1])
     ]
     assert tables[0].features == tables[1].features
@@ -160,14 +167,16 @@ def test_rows_in_another_order_are_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_numbers_may_be_categories(tmp_path: Path) -> None:
-    table = read(put(tmp_path, "n,y\n7,u\n3,v\n7,u\n"), label="y", categorical=["n"])
+    table = read_table(put(tmp_path, "n,y\n7,u\n3,v\n7,u\n"), label="y", categorical=["n"])
     assert (table.features, table.X.tolist()) == (["n=3", "n=7"], [[0, 1], [1, 0], [0, 1]])
 
 
 def test_many_columns_few_rows(tmp_path: Path) -> None:
     width = 10_000
     row = ",".join(f"{i}.5" for i in range(width))
-    table = read(put(tmp_path, ",".join(f"c{i}" for i in range(width)) + f",y\n{row},u\n{row},v\n{row},u\n"), label="y")
+    table = read_table(
+        put(tmp_path, ",".join(f"c{i}" for i in range(width)) + f",y\n{row},u\n{row},v\n{row},u\n"), label="y"
+    )
     assert table.X.shape == (3, width)
     assert table.X[2, -1] == width - 0.5
 
@@ -176,7 +185,7 @@ def test_batches_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tables, "CELLS", 64)
     rows = [(i / 7, f"c{i % 3}", "uv"[i % 2]) for i in range(500)]
     path = put(tmp_path, "a,c,y\n" + "".join(f"{a!r},{c},{y}\n" for a, c, y in rows))
-    table = read(path, label="y", categorical=["c"])
+    table = read_table(path, label="y", categorical=["c"])
     assert table.X[:, 0].tolist() == [a for a, _, _ in rows]
     assert table.X[:, 1:].argmax(axis=1).tolist() == [i % 3 for i in range(500)]
     assert table.y == [y for _, _, y in rows]
@@ -211,7 +220,7 @@ def test_the_import_is_light() -> None:
 def test_round_trip_is_bit_for_bit(tmp_path: Path, rows: list[list[float]]) -> None:
     head = [f"x{i}" for i in range(len(rows[0]))]
     body = "".join(",".join([*map(repr, row), "uv"[i % 2]]) + "\n" for i, row in enumerate(rows))
-    table = read(put(tmp_path, ",".join([*head, "y"]) + "\n" + body), label="y")
+    table = read_table(put(tmp_path, ",".join([*head, "y"]) + "\n" + body), label="y")
     assert table.X.tobytes() == np.array(rows).tobytes()
     assert table.features == head
 
@@ -239,7 +248,7 @@ def test_halfway_cases_are_rounded_as_python_rounds_them() -> None:
 
 def test_decimals_are_rounded_correctly(tmp_path: Path) -> None:
     values = [decimal.Decimal(text) for text in ("1.10", "12345678901234567.89", "-0.07")]
-    table = read(parquet_file(tmp_path, a=values, y=["u", "v", "u"]), label="y")
+    table = read_table(parquet_file(tmp_path, a=values, y=["u", "v", "u"]), label="y")
     assert table.X[:, 0].tolist() == [float(value) for value in values]
 
 
@@ -346,7 +355,7 @@ def test_a_row_that_is_too_long(tmp_path: Path, long: str, monkeypatch: pytest.M
     monkeypatch.setattr(tables, "LONGEST", 1000)
     assert "the row is longer than" in csv_sentence(tmp_path, f"a,y\n1,u\n2,{long}\n3,u\n")
     assert "the row is longer than" in csv_sentence(tmp_path, long)
-    assert read(put(tmp_path, "a,y\n" + "1,u\n2,v\n" * 2000), label="y").X.shape == (4000, 1)
+    assert read_table(put(tmp_path, "a,y\n" + "1,u\n2,v\n" * 2000), label="y").X.shape == (4000, 1)
 
 
 def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -435,10 +444,10 @@ def test_everything_dropped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "typed"), [("", "''"), ("Unnamed: 0", "'Unnamed: 0'"), ("__index_level_0__",) * 2])
 def test_a_saved_row_index_is_no_feature(tmp_path: Path, name: str, typed: str) -> None:
     text = f"{name},a,y\n0,5,u\n1,6,v\n2,7,u\n"
-    assert f"as a saved row index has; give it a name, or leave it out with --drop {typed}" in csv_sentence(
+    assert f"like a saved row index; give it a name, or leave it out with --drop {typed}" in csv_sentence(
         tmp_path, text
     )
-    assert read(put(tmp_path, text), label="y", drop=[name]).features == ["a"]
+    assert read_table(put(tmp_path, text), label="y", drop=[name]).features == ["a"]
 
 
 HOSTILE = ["\x1b[31mred\x1b[0m", "two\nlines", "bell\x07", "\u202egnp.exe", "x" * 5000, "'; rm -rf ~; '"]
@@ -447,7 +456,7 @@ HOSTILE = ["\x1b[31mred\x1b[0m", "two\nlines", "bell\x07", "\u202egnp.exe", "x" 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_and_values_are_shown_escaped(tmp_path: Path, name: str) -> None:
     quoted = f'"{name}"'
-    shown = tables._shown(name)
+    shown = tables._format(name)
     assert len(shown) <= 40
     assert shown in csv_sentence(tmp_path, f"{quoted},y\n1,u\nx,v\n")
     assert shown in csv_sentence(tmp_path, f"{quoted},y\nx,u\nx,v\n")
@@ -456,15 +465,15 @@ def test_hostile_names_and_values_are_shown_escaped(tmp_path: Path, name: str) -
     assert shown in csv_sentence(tmp_path, f"{quoted},{quoted},y\n")
     assert shown in csv_sentence(tmp_path, GOOD, ColumnError, label=name)
     assert shown in csv_sentence(tmp_path, f"a,{quoted}\n1,u\n2,u\n", label=name)
-    assert name in read(put(tmp_path, f"{quoted},y\n1,u\n2,v\n3,u\n"), label="y").features
+    assert name in read_table(put(tmp_path, f"{quoted},y\n1,u\n2,v\n3,u\n"), label="y").features
 
 
 def test_hostile_file_names(tmp_path: Path) -> None:
     path = put(tmp_path, "a", "\x1b[31m\n.csv")
     assert sentence(path, ColumnError).startswith("\\x1b[31m\\n.csv: ")
-    assert read(put(tmp_path, GOOD, "\x07.csv"), label="y").name == "\\x07.csv"
+    assert read_table(put(tmp_path, GOOD, "\x07.csv"), label="y").name == "\\x07.csv"
     if sys.platform == "linux":
-        assert read(put(tmp_path, GOOD, os.fsdecode(b"\xff.csv")), label="y").name == "\\udcff.csv"
+        assert read_table(put(tmp_path, GOOD, os.fsdecode(b"\xff.csv")), label="y").name == "\\udcff.csv"
 
 
 def test_a_remedy_can_be_typed(tmp_path: Path) -> None:
@@ -486,7 +495,7 @@ def test_missing_numbers(tmp_path: Path, word: str) -> None:
 def test_infinite_numbers(tmp_path: Path, word: str, also: str) -> None:
     said = csv_sentence(tmp_path, f"a,b,y\n1,2,u\n3,{word},v\n5,{also},u\n")
     if also == "6":
-        assert f"data row 2, column 'b': {tables._shown(word)} is " in said
+        assert f"data row 2, column 'b': {tables._format(word)} is " in said
     assert "is not finite" in said or "beyond 1e+150" in said or "data row 3" in said
 
 
@@ -523,7 +532,7 @@ def test_missing_categories_and_labels(tmp_path: Path, blank: str) -> None:
 
 
 def test_too_many_categories(tmp_path: Path) -> None:
-    text = "c,y\n" + "".join(f"id{i},u\n" for i in range(tables.MAX_CATEGORIES + 1))
+    text = "c,y\n" + "".join(f"id{i},u\n" for i in range(MAX_CATEGORIES + 1))
     assert "holds more than 1000 categories, the limit; leave it out with --drop c" in csv_sentence(
         tmp_path, text, categorical=["c"]
     )
@@ -534,18 +543,18 @@ def test_too_many_categories(tmp_path: Path) -> None:
 )
 def test_whole_numbers_beyond_float64(tmp_path: Path, word: str) -> None:
     said = csv_sentence(tmp_path, f"a,y\n1,u\n{word},v\n3,u\n")
-    assert f"data row 2, column 'a': {tables._shown(word)} is beyond 2**53" in said
+    assert f"data row 2, column 'a': {tables._format(word)} is beyond 2**53" in said
 
 
 def test_numbers_that_float64_can_hold(tmp_path: Path) -> None:
     path = put(tmp_path, "a,y\n9007199254740992,u\n-9007199254740992,v\n1e150,u\n9007199254740994.0,u\n1e-400,v\n")
-    assert read(path, label="y").X[:, 0].tolist() == [2.0**53, -(2.0**53), 1e150, 2.0**53 + 2, 0.0]
+    assert read_table(path, label="y").X[:, 0].tolist() == [2.0**53, -(2.0**53), 1e150, 2.0**53 + 2, 0.0]
 
 
 @pytest.mark.parametrize("word", ["1.1e150", "-1e200", "1" + "0" * 200])
 def test_numbers_whose_square_overflows(tmp_path: Path, word: str) -> None:
     said = csv_sentence(tmp_path, f"a,y\n1,u\n{word},v\n3,u\n")
-    assert f"data row 2, column 'a': {tables._shown(word)} is beyond 1e+150, where squared distances overflow" in said
+    assert f"data row 2, column 'a': {tables._format(word)} is beyond 1e+150, where squared distances overflow" in said
 
 
 # --------------------------------------------------------------------------------------------------------- labels
@@ -570,7 +579,7 @@ def test_every_label_distinct(tmp_path: Path) -> None:
 def test_labels_keep_their_python_type(tmp_path: Path, labels: list[object]) -> None:
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=np.array(labels))
     for path in (parquet_file(tmp_path, a=[1, 2, 3], y=labels), tmp_path / "t.npz"):
-        y = read(path, label="y").y
+        y = read_table(path, label="y").y
         assert y == labels
         assert [type(value) for value in y] == [type(value) for value in labels]
 
@@ -595,7 +604,7 @@ NUMBERS = np.array([[1.5, 2.0], [-3.0, 4.0], [5.0, 6.5]])
 
 def test_labels_as_numbers(tmp_path: Path) -> None:
     for path in same_in_all_formats(tmp_path, NUMBERS, [0.25, -7.5, 1e-3]):
-        table = read(path, label="y", labels="numbers")
+        table = read_table(path, label="y", labels="numbers")
         assert isinstance(table.y, np.ndarray)
         assert table.y.dtype == np.float64
         assert table.y.tolist() == [0.25, -7.5, 1e-3]
@@ -605,11 +614,11 @@ def test_labels_as_numbers(tmp_path: Path) -> None:
 def test_any_numbers_may_be_labels(tmp_path: Path) -> None:
     """One value only, integers, booleans, decimals: what features may be."""
     for values in ([1, 1, 1], [True, False, True], [decimal.Decimal("1.10")] * 3):
-        y = read(parquet_file(tmp_path, a=[1, 2, 3], y=values), label="y", labels="numbers").y
+        y = read_table(parquet_file(tmp_path, a=[1, 2, 3], y=values), label="y", labels="numbers").y
         assert isinstance(y, np.ndarray)
         assert y.tolist() == [float(value) for value in values]
     np.savez(tmp_path / "t.npz", data=NUMBERS, t=np.array([1, 2, 1], ">i2"))
-    y = read(tmp_path / "t.npz", label="t", labels="numbers").y
+    y = read_table(tmp_path / "t.npz", label="t", labels="numbers").y
     assert isinstance(y, np.ndarray)
     assert y.tolist() == [1.0, 2.0, 1.0]
 
@@ -653,12 +662,12 @@ def test_typed_labels_that_are_no_numbers(tmp_path: Path) -> None:
 def test_no_labels(tmp_path: Path) -> None:
     """The named column is left out and not looked at; without a name all columns are features."""
     for path in same_in_all_formats(tmp_path, NUMBERS, ["u", "u", "u"]):
-        table = read(path, label="y", labels="none")
+        table = read_table(path, label="y", labels="none")
         assert (table.X.tolist(), table.y, table.features) == (NUMBERS.tolist(), None, ["1", "2"])
     for path in same_in_all_formats(tmp_path, NUMBERS, [1, 2, 3])[:-1]:
-        table = read(path, label=None, labels="none")
+        table = read_table(path, label=None, labels="none")
         assert (table.X[:, 2].tolist(), table.y, table.features) == ([1, 2, 3], None, ["1", "2", "y"])
-    assert read(put(tmp_path, "a,y\n1,\n2,x\n"), label="y", labels="none").X.tolist() == [[1], [2]]
+    assert read_table(put(tmp_path, "a,y\n1,\n2,x\n"), label="y", labels="none").X.tolist() == [[1], [2]]
 
 
 def test_no_labels_and_few_columns_or_rows(tmp_path: Path) -> None:
@@ -678,9 +687,9 @@ def test_no_labels_and_few_columns_or_rows(tmp_path: Path) -> None:
 def test_npz_without_labels_needs_features_only(tmp_path: Path) -> None:
     read_none: dict[str, Any] = {"label": None, "labels": "none"}
     for arrays in ({"X": NUMBERS}, {"X": NUMBERS, "y": [1]}, {"some": NUMBERS, "y": [1]}, {"X": NUMBERS, "z": NUMBERS}):
-        table = read(put(tmp_path, npz(**arrays), "t.npz"), **read_none)
+        table = read_table(put(tmp_path, npz(**arrays), "t.npz"), **read_none)
         assert (table.X.tolist(), table.y, table.features) == (NUMBERS.tolist(), None, ["1", "2"])
-    assert read(put(tmp_path, npz(a=NUMBERS, b=NUMBERS[::-1]), "t.npz"), label="b", labels="none").X[0, 0] == 1.5
+    assert read_table(put(tmp_path, npz(a=NUMBERS, b=NUMBERS[::-1]), "t.npz"), label="b", labels="none").X[0, 0] == 1.5
     two = sentence(put(tmp_path, npz(a=NUMBERS, b=NUMBERS), "t.npz"), **read_none)
     assert two == "t.npz: one 2-D array of features is needed, best named X; the arrays are 'a', 'b'"
 
@@ -693,7 +702,7 @@ def test_a_given_width(tmp_path: Path) -> None:
         "--drop"
     )
     assert "there are 2 feature columns" in csv_sentence(tmp_path, GOOD, ColumnError, **{**one, "label": "y"})
-    table = read(put(tmp_path, "a,b,c\n1,2,3\n4,5,6\n"), label="c", labels="none", width=1, drop=["a"])
+    table = read_table(put(tmp_path, "a,b,c\n1,2,3\n4,5,6\n"), label="c", labels="none", width=1, drop=["a"])
     assert (table.X.tolist(), table.features) == ([[2], [5]], ["b"])
 
 
@@ -703,7 +712,7 @@ def test_a_given_width(tmp_path: Path) -> None:
 )
 def test_one_column_of_an_npz_may_be_one_dimensional(tmp_path: Path, arrays: dict[str, Any]) -> None:
     path = put(tmp_path, npz(**arrays), "t.npz")
-    table = read(path, label=None, labels="none", width=1)
+    table = read_table(path, label=None, labels="none", width=1)
     assert (table.X.tolist(), table.features) == ([[1.5], [2.5]], ["1"])
     if np.ndim(next(iter(arrays.values()))) == 1:
         assert "2-D" in sentence(path, label=None, labels="none")
@@ -734,10 +743,10 @@ def test_the_limit_of_rows(tmp_path: Path, suffix: str) -> None:
         parquet_file(tmp_path, a=X[:, 0], b=X[:, 1], y=y)
     else:
         np.savez(path, X=X, y=y)
-    assert read(path, label="y", max_rows=20).X.tolist() == X.tolist()
+    assert read_table(path, label="y", max_rows=20).X.tolist() == X.tolist()
     said = sentence(path, max_rows=19)
     assert "more than 19 rows, the limit; --max-rows N raises it (the time of nearest-neighbour measures grows" in said
-    assert read(path, label="y", labels="none", max_rows=20).X.tolist() == X.tolist()
+    assert read_table(path, label="y", labels="none", max_rows=20).X.tolist() == X.tolist()
     assert "more than 19 rows" in sentence(path, labels="none", max_rows=19)
 
 
@@ -747,7 +756,7 @@ import pyarrow.csv
 from exchangeable.data import files as tables
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    tables.read(sys.argv[1], label="y", max_rows=1000)
+    tables.read_table(sys.argv[1], label="y", max_rows=1000)
 except tables.TableError as error:
     said = str(error)
 print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
@@ -756,7 +765,7 @@ print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - be
 
 def measured(path: Path) -> tuple[str, int]:
     """What was said and the growth of the peak memory, in bytes, in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(tables.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tables.__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(path)],
         env=environment,
@@ -850,7 +859,7 @@ def test_parquet_types(tmp_path: Path) -> None:
         "float": pa.array([0.1, 0.2, 0.3], pa.float32()),
         "double": pa.array([0.1, 0.2, 0.3]),
     }
-    table = read(parquet_file(tmp_path, **columns, y=["u", "v", "u"]), label="y")
+    table = read_table(parquet_file(tmp_path, **columns, y=["u", "v", "u"]), label="y")
     assert table.features == list(columns)
     assert table.X[:, 0].tolist() == [1, 0, 1]
     assert table.X[:, 2].tolist() == [0, 1, 2.0**53]
@@ -873,7 +882,7 @@ def test_parquet_types(tmp_path: Path) -> None:
 )
 def test_parquet_categories(tmp_path: Path, values: Any, names: list[str]) -> None:
     path = parquet_file(tmp_path, c=values, y=values)
-    table = read(path, label="y", categorical=["c"])
+    table = read_table(path, label="y", categorical=["c"])
     assert table.features == sorted(names)
     assert (table.X[:, 0] == (np.array([1, 0, 1]) == (sorted(names)[0] == names[0]))).all()
     assert (table.X.sum(axis=1) == 1).all()
@@ -900,7 +909,7 @@ def test_parquet_types_that_are_refused(tmp_path: Path, values: Any, said: str) 
     assert "leave it out with --drop c" in complaint
     if "is of type" in said:
         assert "convert it, or choose another --label" in sentence(path, label="c", drop=["y"])
-    assert read(path, label="y", drop=["c"]).features == ["a"]
+    assert read_table(path, label="y", drop=["c"]).features == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -942,8 +951,8 @@ def test_rows_are_counted_over_batches(tmp_path: Path) -> None:
 
 def test_names_with_dots(tmp_path: Path) -> None:
     path = parquet_file(tmp_path, **{"a.b": [1, 2, 3], "a": [4, 5, 6], "y": [1, 2, 1]})
-    assert read(path, label="y").X.tolist() == [[1, 4], [2, 5], [3, 6]]
-    assert read(path, label="y", drop=["a.b"]).X.tolist() == [[4], [5], [6]]
+    assert read_table(path, label="y").X.tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert read_table(path, label="y", drop=["a.b"]).X.tolist() == [[4], [5], [6]]
 
 
 def test_parquet_without_rows_or_names(tmp_path: Path) -> None:
@@ -983,7 +992,7 @@ def test_damage_anywhere_gives_a_sentence(tmp_path: Path, data: st.DataObject) -
         bytes_[data.draw(st.integers(0, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
     said = ""
     try:
-        assert np.isfinite(read(put(tmp_path, bytes(bytes_), name), label="y").X).all()
+        assert np.isfinite(read_table(put(tmp_path, bytes(bytes_), name), label="y").X).all()
     except (TableError, ColumnError) as error:
         said = str(error)
     assert said.isprintable()
@@ -1008,19 +1017,19 @@ def test_npz(tmp_path: Path) -> None:
         (None, {"X": X.astype(int), "y": np.array([1, 2, 1]), "unused": np.array([None])}),
     ]
     for label, arrays in cases:
-        table = read(put(tmp_path, npz(**arrays), "t.npz"), label=label)
+        table = read_table(put(tmp_path, npz(**arrays), "t.npz"), label=label)
         assert (table.X.tolist(), table.y, table.features) == (X.tolist(), [1, 2, 1], ["1", "2"])
 
 
 def test_npz_columns_have_numbers(tmp_path: Path) -> None:
     path = put(tmp_path, npz(X=np.array([[1, 7], [2, 8], [3, 7]]), y=np.array(["u", "v", "u"])), "t.npz")
-    assert read(path, label=None, categorical=["2"], drop=["1"]).features == ["2=7", "2=8"]
+    assert read_table(path, label=None, categorical=["2"], drop=["1"]).features == ["2=7", "2=8"]
     assert "--drop '3' is not a column" in sentence(path, ColumnError, drop=["3"])
 
 
 def test_compressed_npz(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "t.npz", X=np.eye(3), y=np.array([1, 2, 1]))
-    assert read(tmp_path / "t.npz", label=None).X.tolist() == np.eye(3).tolist()
+    assert read_table(tmp_path / "t.npz", label=None).X.tolist() == np.eye(3).tolist()
 
 
 @pytest.mark.parametrize(

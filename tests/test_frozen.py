@@ -438,7 +438,7 @@ def test_unfitted_models_are_refused() -> None:
     from sklearn.pipeline import make_pipeline
 
     for model in (LogisticRegression(), LinearRegression(), IsolationForest(), make_pipeline(LogisticRegression())):
-        with pytest.raises(ValueError, match=r"^score must be fitted before the stream begins, got the unfitted"):
+        with pytest.raises(ValueError, match=r"^score must be fitted before the stream starts, got the unfitted"):
             Frozen(model)
 
 

@@ -1,4 +1,4 @@
-"""The history of a stream against brute force: roll-ups, thinning, merged rows, observations, retention, speed."""
+"""The history of a stream, compared with brute force: roll-ups, thinning, merged rows, retention and speed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Stored:
         self.extra: list[dict[str, Any]] = []
 
     def append(self, log10: Any, *, width: int = 1, skip: int = 0, extra: dict[str, list[Any]] | None = None) -> None:
-        """Take steps whose p and x say which they are; ``skip`` seqs before them have no step."""
+        """Append steps that can be recognised by their p and x; ``skip`` seqs before them have no step."""
         n, count = len(self.p), len(log10)
         p = [(i % 997 + 1) / 998 for i in range(n, n + count)]
         x = np.arange(n * 10.0, n * 10.0 + count * width).reshape(count, width)
@@ -93,21 +93,21 @@ class Stored:
         ).fetchall()
 
 
-def walk(count: int, seed: int = 0) -> Floats:
-    """A capital that goes up and down, with ties."""
+def random_walk(count: int, seed: int = 0) -> Floats:
+    """Return a capital that goes up and down, with ties."""
     steps: Floats = np.random.default_rng(seed).normal(size=count)
     return np.cumsum(steps).round(1)
 
 
 def filled(connection: sqlite3.Connection, sizes: list[int], seed: int = 0, stream: int = 1) -> Stored:
-    stored, values = Stored(connection, stream), walk(sum(sizes), seed)
+    stored, values = Stored(connection, stream), random_walk(sum(sizes), seed)
     for stop, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True):
         stored.append(values[stop - size : stop])
     return stored
 
 
 def thinned(log10: list[float], start: int, stop: int, width: int) -> list[int]:
-    """The definition: of each bucket the first low and the first high, and both ends."""
+    """Thin by definition: the first low and the first high of each bucket, and both ends."""
     buckets: dict[int, list[int]] = {}
     for n in range(start, stop + 1):
         buckets.setdefault((n - 1) // width, []).append(n)
@@ -120,8 +120,8 @@ def fits(start: int, stop: int, width: int, max_points: int) -> bool:
     return len({(n - 1) // width for n in range(start, stop + 1)}) * 2 + 2 <= max_points
 
 
-def is_true(points: Points, stored: Stored, start: int, stop: int) -> None:
-    """Every point is a step of the stretch, in order."""
+def check_points(points: Points, stored: Stored, start: int, stop: int) -> None:
+    """Check that every point is a step of the range, in order."""
     assert np.all(np.diff(points.n) > 0)
     assert all(start <= n <= stop for n in points.n.tolist())
     assert points.log10.tolist() == [stored.log10[n - 1] for n in points.n]
@@ -133,7 +133,7 @@ def is_true(points: Points, stored: Stored, start: int, stop: int) -> None:
 
 
 def rollups_of(log10: list[float]) -> list[tuple[Any, ...]]:
-    """By definition, of every block that is complete."""
+    """Compute the roll-ups of all complete blocks by definition."""
     rows = []
     for level, size in enumerate(rollups.SIZES):
         for first in range(1, len(log10) - size + 2, size):
@@ -143,7 +143,7 @@ def rollups_of(log10: list[float]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def kept_rollups(stored: Stored) -> list[tuple[Any, ...]]:
+def stored_rollups(stored: Stored) -> list[tuple[Any, ...]]:
     return stored.connection.execute(
         "SELECT level, first, low, low_at, high, high_at, last FROM rollups WHERE stream = ? ORDER BY level, first",
         (stored.stream,),
@@ -157,17 +157,17 @@ def test_rollups_of_every_level_by_definition(batches: list[list[float]]) -> Non
         stored = Stored(connection)
         for batch in batches:
             stored.append(batch)
-        assert kept_rollups(stored) == rollups_of(stored.log10)
+        assert stored_rollups(stored) == rollups_of(stored.log10)
 
 
 def test_rollups_of_the_real_sizes() -> None:
     with database() as connection:
         stored = filled(connection, [1, 1022, 1, 1, 5000, 10_000, 300, 20_000, 40_000])
-        assert kept_rollups(stored) == rollups_of(stored.log10)
-        assert sum(level == 1 for level, *_ in kept_rollups(stored)) == 2
+        assert stored_rollups(stored) == rollups_of(stored.log10)
+        assert sum(level == 1 for level, *_ in stored_rollups(stored)) == 2
 
 
-def test_a_missing_rollup_is_an_error_not_a_wrong_one() -> None:
+def test_a_missing_rollup_is_an_error() -> None:
     with small(), database() as connection:
         stored = filled(connection, [24])
         connection.execute("DELETE FROM rollups WHERE first = 9")
@@ -190,7 +190,7 @@ def test_thinned_by_definition(batches: list[list[float]], data: st.DataObject) 
         stop = data.draw(st.integers(start, total))
         max_points = data.draw(st.integers(4, 60))
         points = stored.read(start, stop, max_points)
-        is_true(points, stored, start, stop)
+        check_points(points, stored, start, stop)
         assert len(points.n) <= max_points
         if stop - start < max_points:
             assert points.exact
@@ -203,7 +203,7 @@ def test_thinned_by_definition(batches: list[list[float]], data: st.DataObject) 
 
 @settled(200)
 @given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(4, 5000))
-def test_the_width_is_the_least_of_whole_rollups_that_fits(start: int, length: int, max_points: int) -> None:
+def test_the_width_is_the_smallest_multiple_of_a_rollup_that_fits(start: int, length: int, max_points: int) -> None:
     stop, buckets = start + length, (max_points - 2) // 2
     width = bucket_width(start, stop, buckets)
 
@@ -235,7 +235,7 @@ def test_thinned_with_the_real_sizes(max_points: int) -> None:
             (70_000, total),
         ]:
             points = stored.read(start, stop, max_points)
-            is_true(points, stored, start, stop)
+            check_points(points, stored, start, stop)
             if stop - start + 1 > max_points:
                 assert points.n.tolist() == thinned(stored.log10, start, stop, points.width)
                 assert fits(start, stop, points.width, max_points)
@@ -244,7 +244,7 @@ def test_thinned_with_the_real_sizes(max_points: int) -> None:
 def test_bankruptcy_is_a_low_and_stays_one() -> None:
     with database() as connection:
         stored = Stored(connection)
-        values = walk(5000)
+        values = random_walk(5000)
         values[3000:] = -math.inf
         stored.append(values[:2500])
         stored.append(values[2500:])
@@ -255,20 +255,20 @@ def test_bankruptcy_is_a_low_and_stays_one() -> None:
 
 
 def test_a_reset_in_the_middle_is_a_step_like_any_other() -> None:
-    """The capital begins at 1 again, n goes on: nothing here depends on the test to which a step belongs."""
+    """The capital starts at 1 again and n goes on: nothing here depends on the test to which a step belongs."""
     with small(), database() as connection:
         stored = Stored(connection)
         stored.append([float(i) for i in range(70)])
         stored.append([0.1 * i for i in range(70)])
-        assert kept_rollups(stored) == rollups_of(stored.log10)
+        assert stored_rollups(stored) == rollups_of(stored.log10)
         assert stored.read(1, 140, 20).n.tolist() == thinned(stored.log10, 1, 140, stored.read(1, 140, 20).width)
 
 
-def test_the_doors_of_read() -> None:
+def test_arguments_of_read() -> None:
     with database() as connection:
         stored = Stored(connection)
         assert [len(column) for column in stored.read(1, 10, 10)[:3]] == [0, 0, 0]
-        stored.append(walk(50))
+        stored.append(random_walk(50))
         assert stored.read(-5, 10**9, 50).n.tolist() == list(range(1, 51))
         assert stored.read(51, 60, 50).n.tolist() == []
         assert stored.read(9, 8, 50).n.tolist() == []
@@ -280,11 +280,11 @@ def test_streams_do_not_mix() -> None:
     with small(), database() as connection:
         one, two = Stored(connection, 1), Stored(connection, 2)
         for i in range(80):
-            one.append(walk(i % 5 + 1, i))
-            two.append(walk(i % 7 + 1, -i % 97))
+            one.append(random_walk(i % 5 + 1, i))
+            two.append(random_walk(i % 7 + 1, -i % 97))
         for stored in (one, two):
             total = len(stored.p)
-            assert kept_rollups(stored) == rollups_of(stored.log10)
+            assert stored_rollups(stored) == rollups_of(stored.log10)
             assert stored.read(1, total, 10**6).log10.tolist() == stored.log10
             assert np.concatenate([part.x[:, 0] for part in history.replay(connection, stored.stream, 0)]).tolist() == [
                 x for (x,) in stored.x
@@ -293,7 +293,7 @@ def test_streams_do_not_mix() -> None:
 
 @settled(60)
 @given(st.lists(VALUES, min_size=1, max_size=300), st.integers(1, 3000), st.integers(4, 60))
-def test_steps_in_memory_are_thinned_alike(values: list[float], first: int, max_points: int) -> None:
+def test_steps_in_memory_are_thinned_in_the_same_way(values: list[float], first: int, max_points: int) -> None:
     n = np.arange(first, first + len(values))
     log10 = np.array(values)
     points = history.thin(n, log10, log10, max_points)
@@ -314,15 +314,15 @@ def same_tail(a: Tail, b: Tail) -> None:
 
 @settled(100)
 @given(SIZES, st.lists(st.integers(0, 3), max_size=40))
-def test_a_loaded_tail_is_the_live_one(sizes: list[int], widths: list[int]) -> None:
+def test_a_loaded_tail_equals_the_one_in_memory(sizes: list[int], widths: list[int]) -> None:
     with small(), database() as connection:
         stored = Stored(connection)
         for i, size in enumerate(sizes):
-            stored.append(walk(size, i), width=widths[i] if i < len(widths) else 1)
+            stored.append(random_walk(size, i), width=widths[i] if i < len(widths) else 1)
             same_tail(Tail.load(connection, 1, stored.tail.n), stored.tail)
 
 
-def test_a_tail_must_meet_what_is_stored() -> None:
+def test_a_tail_must_match_what_is_stored() -> None:
     with database() as connection:
         stored = filled(connection, [30, 20])
         with pytest.raises(ValueError, match="the steps of stream 1 must end at n = 51, got 50"):
@@ -335,23 +335,23 @@ def test_a_tail_must_meet_what_is_stored() -> None:
 
 @settled(60)
 @given(SIZES, SIZES, SIZES)
-def test_a_failed_transaction_leaves_the_tail_right(before: list[int], lost: list[int], after: list[int]) -> None:
+def test_a_tail_stays_valid_if_the_transaction_fails(before: list[int], lost: list[int], after: list[int]) -> None:
     with small(), database() as connection:
         stored = filled(connection, before)
         tail, memory = stored.tail, {name: list(value) for name, value in vars(stored).items() if type(value) is list}
         connection.execute("BEGIN")
         for i, size in enumerate(lost):
-            stored.append(walk(size, 1000 + i))
+            stored.append(random_walk(size, 1000 + i))
         connection.execute("ROLLBACK")
         vars(stored).update(memory, tail=tail)
         for i, size in enumerate(after):
-            stored.append(walk(size, 2000 + i))
-        assert kept_rollups(stored) == rollups_of(stored.log10)
+            stored.append(random_walk(size, 2000 + i))
+        assert stored_rollups(stored) == rollups_of(stored.log10)
         assert stored.read(1, len(stored.p), 10**6).log10.tolist() == stored.log10
         same_tail(Tail.load(connection, 1, stored.tail.n), stored.tail)
 
 
-def test_nothing_is_stored_for_no_steps() -> None:
+def test_appending_no_steps_stores_nothing() -> None:
     with database() as connection:
         stored = filled(connection, [3])
         assert history.append(connection, 1, stored.tail, [], [], x=np.empty((0, 1))) is stored.tail
@@ -362,7 +362,7 @@ def test_nothing_is_stored_for_no_steps() -> None:
 
 
 def replayed(stored: Stored, after: int) -> list[tuple[Any, ...]]:
-    """Step by step: n, seq, x, extra, p, log10."""
+    """Return each replayed step: n, seq, x, extra, p, log10."""
     return [
         (part.first + i, seq, part.x[i].tolist(), {name: v[i] for name, v in part.extra.items()}, p, log10)
         for part in history.replay(stored.connection, stored.stream, after)
@@ -376,7 +376,7 @@ def remembered(stored: Stored, after: int) -> list[tuple[Any, ...]]:
 
 
 def without_nulls(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """A merged row says null where a step had no such thing."""
+    """Drop None from the extras: a merged row has it for steps without such a value."""
     return [(*row[:3], {name: v for name, v in row[3].items() if v is not None}, *row[4:]) for row in rows]
 
 
@@ -388,12 +388,12 @@ BATCH = st.tuples(
 )
 
 
-def taken(stored: Stored, batches: list[tuple[int, int, int, tuple[str, ...] | None]]) -> None:
+def append_batches(stored: Stored, batches: list[tuple[int, int, int, tuple[str, ...] | None]]) -> None:
     for i, (size, width, skip, names) in enumerate(batches):
         extra = (
             None if names is None else {name: [f"{name}{i}ü", 1.5, None][:size] + [i] * (size - 3) for name in names}
         )
-        stored.append(walk(size, i), width=width, skip=skip, extra=extra)
+        stored.append(random_walk(size, i), width=width, skip=skip, extra=extra)
 
 
 @settled(150)
@@ -401,7 +401,7 @@ def taken(stored: Stored, batches: list[tuple[int, int, int, tuple[str, ...] | N
 def test_replay_gives_every_step_as_it_came(batches: list[Any], data: st.DataObject) -> None:
     with small(), database() as connection:
         stored = Stored(connection)
-        taken(stored, batches)
+        append_batches(stored, batches)
         after = data.draw(st.integers(0, len(stored.p)))
         assert without_nulls(replayed(stored, after)) == without_nulls(remembered(stored, after))
 
@@ -410,13 +410,13 @@ def test_single_observations_become_long_rows() -> None:
     with database() as connection:
         stored = Stored(connection)
         for i in range(2000):
-            stored.append(walk(1, i), extra={"y": [i]} if i % 3 else None)
+            stored.append(random_walk(1, i), extra={"y": [i]} if i % 3 else None)
         counts = [count for _, count in stored.rows()]
         assert counts == [256] * 7 + [1] * (2000 - 7 * 256)
         assert without_nulls(replayed(stored, 0)) == without_nulls(remembered(stored, 0))
 
 
-def test_rows_of_hundreds_become_longer_too_but_not_endless() -> None:
+def test_rows_of_hundreds_are_merged_up_to_a_limit() -> None:
     with database() as connection:
         stored = filled(connection, [100] * 50)
         assert [count for _, count in stored.rows()] == [1100] * 4 + [100] * 6
@@ -445,7 +445,7 @@ def test_large_batches_stay_as_they_are() -> None:
 
 
 def instructions(connection: sqlite3.Connection, work: Callable[[], object]) -> int:
-    """What SQLite does for it, in hundreds of instructions of its machine: the same on every computer."""
+    """Count the instructions of SQLite's virtual machine, in hundreds: the same on every computer."""
     count = [0]
 
     def tick() -> None:
@@ -462,7 +462,7 @@ def instructions(connection: sqlite3.Connection, work: Callable[[], object]) -> 
 def test_observations_by_seq(batches: list[Any], data: st.DataObject) -> None:
     with small(), database() as connection:
         stored = Stored(connection)
-        taken(stored, batches)
+        append_batches(stored, batches)
         kept = history.prune(connection, 1, data.draw(st.integers(0, len(stored.p))), 0)
         first = data.draw(st.integers(1, stored.seq[-1] + 3))
         last = data.draw(st.integers(first, stored.seq[-1] + 3))
@@ -482,12 +482,12 @@ def test_observations_by_seq(batches: list[Any], data: st.DataObject) -> None:
                 assert extra == {name: value for name, value in stored.extra[n - 1].items() if value is not None}
 
 
-def test_a_seq_is_found_by_halving() -> None:
-    """Half of all seqs have no step, so that n = seq is far off; a few rows are looked at, not all."""
+def test_a_seq_is_found_by_bisection() -> None:
+    """Half of all seqs have no step, so n is far from seq; still only a few rows are read."""
     with database() as connection:
         stored = Stored(connection)
         for i in range(300):
-            stored.append(walk(300, i), skip=300)
+            stored.append(random_walk(300, i), skip=300)
         found: list[Any] = []
         for seq in (301, 90_450, 150_050, 179_901):
             found.clear()
@@ -501,11 +501,11 @@ def test_a_seq_is_found_by_halving() -> None:
 
 @settled(150)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=20), st.data())
-def test_pruned_history_tells_the_truth_and_goes_on(sizes: list[int], data: st.DataObject) -> None:
+def test_pruned_history_stays_correct_and_goes_on(sizes: list[int], data: st.DataObject) -> None:
     with small(), database() as connection:
         stored, kept, lowest = Stored(connection), 1, 1
         for i, size in enumerate(sizes):
-            stored.append(walk(size, i))
+            stored.append(random_walk(size, i))
             if data.draw(st.booleans()):
                 total = len(stored.p)
                 keep_from, level0_from = data.draw(st.integers(0, total + 9)), data.draw(st.integers(0, total + 9))
@@ -519,7 +519,7 @@ def test_pruned_history_tells_the_truth_and_goes_on(sizes: list[int], data: st.D
         stop = data.draw(st.integers(start, total))
         max_points = data.draw(st.integers(4, 60))
         points = stored.read(start, stop, max_points)
-        is_true(points, stored, start, stop)
+        check_points(points, stored, start, stop)
         assert len(points.n) <= max_points
         assert points.exact == (len(points.n) == stop - start + 1)
         if start >= kept:
@@ -529,28 +529,28 @@ def test_pruned_history_tells_the_truth_and_goes_on(sizes: list[int], data: st.D
             assert points.log10.min() == min(stored.log10)
             assert points.log10.max() == max(stored.log10)
         expected = [row for row in rollups_of(stored.log10) if row[0] > 0 or row[1] >= lowest]
-        assert kept_rollups(stored) == expected
+        assert stored_rollups(stored) == expected
         assert without_nulls(replayed(stored, kept - 1)) == without_nulls(remembered(stored, kept - 1))
 
 
-def test_the_whole_keeps_lows_and_highs_when_the_rows_are_gone() -> None:
+def test_lows_and_highs_remain_when_the_rows_are_pruned() -> None:
     with database() as connection:
         stored = filled(connection, [10_000] * 12)
         assert history.prune(connection, 1, 10**9, 10**9) == 110_001
         points = stored.read(1, 120_000, 100)
-        is_true(points, stored, 1, 120_000)
+        check_points(points, stored, 1, 120_000)
         assert points.log10.min() == min(stored.log10)
         assert points.log10.max() == max(stored.log10)
         assert not points.exact
-        assert {level for level, first, *_ in kept_rollups(stored) if first < 98_000} == {1}
+        assert {level for level, first, *_ in stored_rollups(stored) if first < 98_000} == {1}
 
 
-def test_a_pruned_stretch_inside_one_block_shows_what_the_block_knows() -> None:
+def test_a_pruned_range_inside_one_block_shows_the_lows_and_highs_of_the_block() -> None:
     with small(), database() as connection:
         stored = Stored(connection)
         stored.append([0.0, 1.0, 2.0, 9.0, 3.0, -7.0, 1.0, 4.0])
         for i in range(5):
-            stored.append(walk(8, i))
+            stored.append(random_walk(8, i))
         assert history.prune(connection, 1, 41, 0) == 41
         assert stored.read(2, 7, 10).n.tolist() == [4, 6]  # the high and the low of the block
         assert stored.read(5, 8, 10).n.tolist() == [6, 8]  # its low and its last
@@ -570,8 +570,8 @@ def test_an_exactly_full_block_may_be_pruned_but_the_newest_row_stays() -> None:
         stored = filled(connection, [512, 512])
         assert history.prune(connection, 1, 10**9, 10**9) == 513
         assert history.prune(connection, 2, 10**9, 10**9) == 1
-        stored.append(walk(1024))
-        assert kept_rollups(stored) == rollups_of(stored.log10)
+        stored.append(random_walk(1024))
+        assert stored_rollups(stored) == rollups_of(stored.log10)
 
 
 # ------------------------------------------------------------------ speed, as ratios
@@ -583,7 +583,7 @@ def long() -> Iterator[sqlite3.Connection]:
     with database() as connection:
         connection.execute("BEGIN")
         for stream, steps in ((1, 10_000_000), (2, 100_000)):
-            tail, values = Tail(), walk(steps)
+            tail, values = Tail(), random_walk(steps)
             for start in range(0, steps, 10_000):
                 part = values[start : start + 10_000]
                 tail = history.append(connection, stream, tail, part, part, x=np.empty((len(part), 0)))
@@ -592,7 +592,7 @@ def long() -> Iterator[sqlite3.Connection]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The shortest of five: noise only ever adds."""
+    """Return the shortest of five durations, since noise only adds."""
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -613,7 +613,7 @@ def test_ten_million_steps_open_in_a_fraction_of_reading_them(long: sqlite3.Conn
 
 @pytest.mark.parametrize("max_points", [200, 1000])
 def test_work_does_not_grow_with_the_length(long: sqlite3.Connection, max_points: int) -> None:
-    """At most FACTOR roll-ups meet in a bucket, whatever the length: each takes about ten instructions."""
+    """At most FACTOR roll-ups fall into a bucket, for any length; each takes about ten instructions."""
     for start, stop in ((1, 10_000_000), (3_000_000, 9_000_000), (1, 2_000_000), (9_990_000, 10_000_000)):
         work = instructions(long, lambda a=start, b=stop: history.read(long, 1, a, b, max_points))  # type: ignore[misc]
         assert 100 * work <= 15 * (max_points / 2 * rollups.FACTOR + 4 * rollups.FACTOR) + 20_000
@@ -621,7 +621,7 @@ def test_work_does_not_grow_with_the_length(long: sqlite3.Connection, max_points
 
 def test_batches_cost_little_for_each_step(long: sqlite3.Connection) -> None:
     """A batch of a thousand costs far less than a thousand batches of one, and those do not grow with the stream."""
-    values = walk(1000)
+    values = random_walk(1000)
 
     def one_by_one(stream: int, n: int) -> float:
         tail = Tail.load(long, stream, n)

@@ -1,4 +1,4 @@
-"""Metrics: what a scrape says, and that rules and dashboard speak of nothing else. Judged by Prometheus' own tool."""
+"""Metrics: what a scrape returns, and that rules and dashboard use only these; checked by Prometheus' own tool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEPLOY = Path(__file__).parents[1] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
 DASHBOARD = DEPLOY / "grafana" / "exchangeable.json"
 OURS = re.compile(r"\b(?:exchangeable|process)_[a-z0-9_]+\b")
-PROMISED = {
+DOCUMENTED = {
     "exchangeable_stream_log10_capital": "gauge",
     "exchangeable_stream_log10_capital_max": "gauge",
     "exchangeable_stream_alarm": "gauge",
@@ -124,15 +124,15 @@ def test_server() -> None:
     assert value(metrics, "database_readable") == 1
 
 
-def test_every_metric_that_was_promised_has_its_type_and_a_text() -> None:
+def test_every_documented_metric_has_its_type_and_a_description() -> None:
     text = metrics_of(LOUD).text().decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
-    assert {name: types.get(name) for name in PROMISED} == PROMISED
+    assert {name: types.get(name) for name in DOCUMENTED} == DOCUMENTED
     assert set(types) == set(re.findall(r"^# HELP (\S+) \S.*$", text, re.M))
 
 
-def test_refusals_begin_at_zero() -> None:
-    """A counter that is born at 1 is never seen to rise."""
+def test_counters_of_rejected_requests_start_at_zero() -> None:
+    """A counter whose first value is 1 is never seen to rise."""
     metrics = metrics_of()
     assert [value(metrics, "rejects_total", reason=reason) for reason in REASONS] == [0.0] * len(REASONS)
 
@@ -141,7 +141,7 @@ def test_no_times_of_creation() -> None:
     assert b"_created" not in metrics_of(LOUD).text()
 
 
-def test_a_registry_of_its_own() -> None:
+def test_servers_do_not_share_a_registry() -> None:
     one, other = metrics_of(), metrics_of()
     one.rejects.labels(reason="gap").inc()
     assert value(other, "rejects_total", reason="gap") == 0
@@ -156,7 +156,7 @@ def test_nothing_is_read_before_the_scrape() -> None:
 
 
 @pytest.mark.parametrize("error", [sqlite3.OperationalError("disk I/O error"), StoreError("the database is closed")])
-def test_the_rest_is_told_when_the_database_cannot_be_read(error: Exception) -> None:
+def test_other_metrics_are_reported_when_the_database_cannot_be_read(error: Exception) -> None:
     def read() -> DatabaseStatus:
         raise error
 
@@ -167,7 +167,7 @@ def test_the_rest_is_told_when_the_database_cannot_be_read(error: Exception) -> 
     assert value(metrics, "streams") is None
 
 
-def test_a_clock_that_stands_at_zero() -> None:
+def test_a_time_of_zero_is_reported() -> None:
     metrics = metrics_of(LOUD._replace(last_observation=0.0))
     assert value(metrics, "stream_last_observation_timestamp_seconds", stream="loud") == 0.0
 
@@ -190,7 +190,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 
 def insert(database: sqlite3.Connection, name: str, **columns: Any) -> None:
-    """A row of streams: as told, and where nothing is told something of the right type."""
+    """Insert a row into streams; columns that are not given get a value of the right type."""
     plain = {"TEXT": "{}", "INTEGER": 0, "REAL": 0.0, "BLOB": b""}
     wanted = {"name": name, "state": json.dumps({"log10_max": columns.pop("log10_max", 0.0)}), **columns}
     row = {
@@ -228,7 +228,7 @@ def test_empty_database(database: sqlite3.Connection) -> None:
     assert read_status(database) == DatabaseStatus([], 0, 0, 0)
 
 
-def test_a_full_scrape_takes_no_time(database: sqlite3.Connection) -> None:
+def test_a_full_scrape_is_fast(database: sqlite3.Connection) -> None:
     for i in range(2 * LIMIT):
         insert(database, f"s{i}", observed_at=1.7e9, log10=0.123456789)
     metrics = Metrics(lambda: read_status(database))
@@ -241,7 +241,7 @@ def test_a_full_scrape_takes_no_time(database: sqlite3.Connection) -> None:
 # ---------------------------------------------------------------- Prometheus
 
 
-def test_promtool_has_nothing_to_say_about_the_metrics() -> None:
+def test_promtool_accepts_the_metrics() -> None:
     metrics = metrics_of(QUIET, LOUD, BANKRUPT, LOUD._replace(name='odd "name"\n'), total=9, dead=1)
     metrics.rejects.labels(reason="gap").inc()
     metrics.ingest_seconds.observe(0.02)
@@ -249,7 +249,7 @@ def test_promtool_has_nothing_to_say_about_the_metrics() -> None:
     assert (said.returncode, said.stdout, said.stderr) == (0, b"", b"")
 
 
-def test_promtool_would_have_something_to_say() -> None:
+def test_promtool_rejects_wrong_metrics() -> None:
     said = promtool("check", "metrics", text=metrics_of(LOUD).text().replace(b"observations_total", b"observations"))
     assert said.returncode != 0
 
@@ -281,7 +281,7 @@ def exported() -> set[str]:
     return {sample.name for family in families for sample in family.samples}
 
 
-def test_rules_speak_of_our_metrics_only() -> None:
+def test_rules_use_our_metrics_only() -> None:
     named = set(OURS.findall(RULES.read_text()))
     assert len(named) >= 7
     assert named <= exported()
@@ -304,12 +304,12 @@ def queries() -> list[str]:
     return [query.replace("$__rate_interval", "1m") for query in found]
 
 
-def test_dashboard_speaks_of_our_metrics_only() -> None:
+def test_dashboard_uses_our_metrics_only() -> None:
     named = set(OURS.findall(DASHBOARD.read_text()))
     assert named <= exported()
     parts = {re.sub("_bucket$", "", name) for name in named}
-    untold = {"exchangeable_database_readable", "exchangeable_streams_left_out"}  # for the rules
-    assert {name for name in PROMISED if name not in parts} <= untold
+    unused = {"exchangeable_database_readable", "exchangeable_streams_left_out"}  # for the rules
+    assert {name for name in DOCUMENTED if name not in parts} <= unused
 
 
 def test_dashboard_has_queries_that_prometheus_understands(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_dashboard_has_queries_that_prometheus_understands(tmp_path: Path) -> No
     assert len(rules) >= 20
 
 
-def test_dashboard_is_whole() -> None:
+def test_dashboard_is_complete() -> None:
     shown = dashboard()
     assert shown["schemaVersion"] >= 39
     assert shown["uid"]

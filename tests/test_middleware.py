@@ -16,7 +16,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from exchangeable.service.middleware import HEADERS, POLICY, Doors, bindable, exposed
+from exchangeable.service.middleware import HEADERS, POLICY, SecurityMiddleware
+from exchangeable.service.origins import check_bindable, is_exposed
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Limits, Settings
 from web import PARSERS, Reply, read, serving, talk
@@ -39,7 +40,7 @@ class Row(BaseModel):
 def make(settings: Settings = SETTINGS) -> FastAPI:
     app = FastAPI(docs_url=None)
     app.state.pieces = []  # of bodies, as the routes saw them
-    app.add_middleware(Doors, settings=settings, policies={"/docs": DOCS})
+    app.add_middleware(SecurityMiddleware, settings=settings, policies={"/docs": DOCS})
 
     @app.exception_handler(Problem)
     def answer(_: Request, problem: Problem) -> JSONResponse:
@@ -317,7 +318,7 @@ UNSAFE = ["POST", "PUT", "PATCH", "DELETE"]
 )
 def test_another_site_cannot_change_anything(method: str, headers: list[Pair]) -> None:
     reply = ask("/v1/echo", method, [LOCAL, *headers])
-    assert refused(reply, 403, "forbidden") == "requests that another web site starts are refused"
+    assert refused(reply, 403, "forbidden") == "requests that another web site starts are rejected"
 
 
 @pytest.mark.parametrize("method", UNSAFE)
@@ -454,7 +455,7 @@ def test_identity_is_no_compression() -> None:
 def test_a_body_that_drips_is_given_up() -> None:
     began = time.monotonic()
     reply = ask("/v1/echo", "POST", CHUNKED, [b"x"] * 100, pause=0.3)
-    assert refused(reply, 408, "too-slow") == "a body must come with 8192 bytes a second or more"
+    assert refused(reply, 408, "too-slow") == "a body must arrive with 8192 bytes per second or more"
     assert reply.header("connection") == "close"
     assert 0.9 < time.monotonic() - began < 2.0
 
@@ -518,7 +519,10 @@ def test_an_incident_has_a_number_and_tells_nothing_else(caplog: pytest.LogCaptu
     body = b"the body is a secret"
     headers = [*sized(len(body)), ("authorization", f"Bearer {SECRET}")]
     reply = ask("/v1/boom", "POST", headers, [body])
-    assert refused(reply, 500, "internal") == "something went wrong here; the log has more under this number"
+    assert (
+        refused(reply, 500, "internal")
+        == "an unexpected error occurred; the server's log describes it under this incident number"
+    )
     assert set(reply.json()) == {"error", "message", "incident"}
     (record,) = caplog.records
     logged = record.getMessage()
@@ -693,8 +697,8 @@ def test_a_body_may_come_byte_by_byte_if_it_comes(port: int) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.2", "127.255.255.254", "127.1"])
 def test_loopback_needs_no_token(host: str) -> None:
-    bindable(host, tokens_exist=False)
-    assert not exposed(host)
+    check_bindable(host, tokens_exist=False)
+    assert not is_exposed(host)
 
 
 @pytest.mark.parametrize(
@@ -716,8 +720,8 @@ def test_any_other_address_needs_a_token(host: str) -> None:
     with pytest.raises(
         ValueError, match=r"^host must be a loopback address such as 127\.0\.0\.1 while there is no token"
     ):
-        bindable(host, tokens_exist=False)
-    bindable(host, tokens_exist=True)
+        check_bindable(host, tokens_exist=False)
+    check_bindable(host, tokens_exist=True)
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
@@ -727,10 +731,10 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 
 def test_a_name_is_loopback_only_if_all_its_addresses_are(monkeypatch: pytest.MonkeyPatch) -> None:
     resolving(monkeypatch, "127.0.0.1", "::1")
-    bindable("here", tokens_exist=False)
+    check_bindable("here", tokens_exist=False)
     resolving(monkeypatch, "127.0.0.1", "10.0.0.7")
     with pytest.raises(ValueError, match=r"got 'here'$"):
-        bindable("here", tokens_exist=False)
+        check_bindable("here", tokens_exist=False)
 
 
 @pytest.mark.parametrize(
@@ -739,15 +743,15 @@ def test_a_name_is_loopback_only_if_all_its_addresses_are(monkeypatch: pytest.Mo
 def test_a_name_without_an_address_is_refused(host: str) -> None:
     for tokens in (True, False):
         with pytest.raises(ValueError, match=r"^host must be an address or a name that resolves to one, got "):
-            bindable(host, tokens_exist=tokens)
+            check_bindable(host, tokens_exist=tokens)
 
 
 def test_public_names_need_a_token_too() -> None:
     names = Settings(external_url="https://front.example.org/").trusted
     with pytest.raises(ValueError, match=r"while there is no token, got front\.example\.org$"):
-        bindable("127.0.0.1", tokens_exist=False, names=names)
-    bindable("127.0.0.1", tokens_exist=True, names=names)
-    bindable("127.0.0.1", tokens_exist=False, names=Settings(hosts=("localhost", "127.0.0.1")).trusted)
+        check_bindable("127.0.0.1", tokens_exist=False, names=names)
+    check_bindable("127.0.0.1", tokens_exist=True, names=names)
+    check_bindable("127.0.0.1", tokens_exist=False, names=Settings(hosts=("localhost", "127.0.0.1")).trusted)
 
 
 def test_json_of_refusals_is_ascii() -> None:

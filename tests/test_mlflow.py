@@ -34,17 +34,17 @@ def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def drifting() -> ex.results.Result:
+def drifting() -> ex.analysis.Result:
     rng = np.random.default_rng(0)
     return ex.test(np.concatenate([rng.normal(size=1500), rng.normal(2.0, size=1500)]), alpha=0.05, seed=3)
 
 
 @pytest.fixture(scope="module")
-def quiet() -> ex.results.Result:
+def quiet() -> ex.analysis.Result:
     return ex.test(np.random.default_rng(1).normal(size=(80, 2)))
 
 
-def logged(mlflow: Any, result: ex.results.Result, **options: Any) -> Any:
+def logged(mlflow: Any, result: ex.analysis.Result, **options: Any) -> Any:
     with mlflow.start_run() as run:
         log_result(result, **options)
     return mlflow.get_run(run.info.run_id)
@@ -58,7 +58,7 @@ def artifacts(mlflow: Any, run: Any, folder: str) -> dict[str, Path]:
     }
 
 
-def test_a_rejection(mlflow: Any, drifting: ex.results.Result) -> None:
+def test_a_rejection(mlflow: Any, drifting: ex.analysis.Result) -> None:
     run = logged(mlflow, drifting)
     assert run.data.params == {
         "exchangeable/measure": "value",
@@ -74,7 +74,7 @@ def test_a_rejection(mlflow: Any, drifting: ex.results.Result) -> None:
         "exchangeable/rejected": 1.0,
         "exchangeable/log10_martingale": drifting.log10_martingale,
         "exchangeable/log10_max": drifting.log10_max,
-        "exchangeable/log10_p_value": pytest.approx(-drifting.log10_max, rel=1e-9),  # one column: no others have a say
+        "exchangeable/log10_p_value": pytest.approx(-drifting.log10_max, rel=1e-9),  # one column: no others are tested
         "exchangeable/rejected_at": float(drifting.rejected_at or math.nan),
         "exchangeable/changepoint": float(drifting.changepoint or math.nan),
     }
@@ -88,7 +88,7 @@ def test_a_rejection(mlflow: Any, drifting: ex.results.Result) -> None:
     assert files["exchangeable/verdict.txt"].read_text(encoding="utf-8") == f"{drifting}\n"
 
 
-def test_no_rejection_and_little_else(mlflow: Any, quiet: ex.results.Result) -> None:
+def test_no_rejection_and_little_else(mlflow: Any, quiet: ex.analysis.Result) -> None:
     run = logged(mlflow, quiet, prefix="train data", figure=False, report=False)
     assert run.data.metrics == {
         "train data/rejected": 0.0,
@@ -100,7 +100,7 @@ def test_no_rejection_and_little_else(mlflow: Any, quiet: ex.results.Result) -> 
 
 
 def test_a_rejection_by_one_column(mlflow: Any) -> None:
-    """The metric of the verdict is at the level, whatever whole examples say."""
+    """The metric of the verdict is at the level, whatever full rows say."""
     table = np.random.default_rng(2).normal(size=(400, 5))
     table[200:, 3] += 1.5
     result = ex.test(table, columns="each")
@@ -111,7 +111,7 @@ def test_a_rejection_by_one_column(mlflow: Any) -> None:
     assert run.data.metrics["exchangeable/log10_p_value"] == pytest.approx(math.log10(result.p_value))
 
 
-def test_two_results_in_one_run(mlflow: Any, quiet: ex.results.Result, drifting: ex.results.Result) -> None:
+def test_two_results_in_one_run(mlflow: Any, quiet: ex.analysis.Result, drifting: ex.analysis.Result) -> None:
     with mlflow.start_run() as run:
         log_result(quiet, prefix="before", figure=False, report=False)
         log_result(drifting, prefix="after", figure=False, report=False)
@@ -119,7 +119,7 @@ def test_two_results_in_one_run(mlflow: Any, quiet: ex.results.Result, drifting:
     assert (metrics["before/rejected"], metrics["after/rejected"]) == (0.0, 1.0)
 
 
-def test_the_path_thinned(mlflow: Any, drifting: ex.results.Result, quiet: ex.results.Result) -> None:
+def test_the_path_thinned(mlflow: Any, drifting: ex.analysis.Result, quiet: ex.analysis.Result) -> None:
     for result, count in ((drifting, POINTS), (quiet, 80)):
         run = logged(mlflow, result, path=True, figure=False, report=False)
         history = mlflow.MlflowClient().get_metric_history(run.info.run_id, "exchangeable/log10_path")
@@ -142,24 +142,24 @@ def test_what_is_infinite_is_left_out(mlflow: Any) -> None:
     assert [point.step for point in history] == [1, 2, 3]
 
 
-def test_a_run_must_be_active(mlflow: Any, quiet: ex.results.Result, tmp_path: Path) -> None:
+def test_a_run_must_be_active(mlflow: Any, quiet: ex.analysis.Result, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a run of MLflow must be active"):
         log_result(quiet)
     assert mlflow.active_run() is None
 
 
-def test_what_fails_logs_nothing(mlflow: Any, quiet: ex.results.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_logs_nothing(mlflow: Any, quiet: ex.analysis.Result, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: Any, path: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(ex.results.Result, "save_html", fails)
+    monkeypatch.setattr(ex.analysis.Result, "save_html", fails)
     with mlflow.start_run() as run, pytest.raises(OSError, match="disk full"):
         log_result(quiet)
     found = mlflow.get_run(run.info.run_id).data
     assert (found.params, found.metrics) == ({}, {})
 
 
-def test_without_mlflow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, quiet: ex.results.Result) -> None:
+def test_without_mlflow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, quiet: ex.analysis.Result) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match=r"pip install 'exchangeable\[mlflow\]'"):
         log_result(quiet)

@@ -30,9 +30,9 @@ def stream(seed: int, n: int, change: int) -> tuple[NDArray[np.float64], NDArray
     return rng.normal(size=(n, 2)) + 2.0 * side[:, None], np.where(np.arange(n) < change, side, 1 - side)
 
 
-def latched(sounds: list[bool]) -> list[bool]:
+def latched(raised: list[bool]) -> list[bool]:
     """On from the first time on."""
-    return list(accumulate(sounds, max))
+    return list(accumulate(raised, max))
 
 
 @pytest.mark.parametrize("bet", [Plugin, SimpleMixture, SleepyJumper, lambda: Power(0.5)])
@@ -48,7 +48,7 @@ def test_a_monitor_is_its_pieces(bet: type[Bet]) -> None:
     assert path.alarm.dtype == np.bool_
 
 
-def test_the_whole_line_against_the_paper() -> None:
+def test_the_full_pipeline_against_the_paper() -> None:
     X, y = stream(2, 150, 75)
     path = Monitor(bet=Plugin(), seed=3).extend(X, y)
     p = naive.p_values(naive.ranks(X, y), thetas(3, 0, 150))
@@ -114,7 +114,7 @@ def test_seeds_move_p_within_its_ties_only() -> None:
 
 
 class Cautious:
-    """An alarm with a memory: sounds at the third value in a row above zero."""
+    """An alarm with a memory: raised at the third value in a row above zero."""
 
     def __init__(self) -> None:
         self.row = 0
@@ -134,7 +134,7 @@ def test_any_alarm_reads_each_value_once_and_in_order() -> None:
     assert [monitor.update(x, label).alarm for x, label in zip(X, y, strict=True)] == path.alarm.tolist()
 
 
-def test_bankruptcy_never_sounds_the_alarm() -> None:
+def test_bankruptcy_never_raises_the_alarm() -> None:
     class AllOrNothing(Power):
         def extend(self, p: object) -> NDArray[np.float64]:
             return np.full(len(super().extend(p)), -math.inf)  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def naive_restarts(X: Any, y: Any, make: Callable[[], Any], seed: int) -> list[t
 
 
 @pytest.mark.parametrize("make", [lambda: Ville(0.05), lambda: Cusum(30.0)])
-def test_a_restart_begins_anew(make: Callable[[], Any]) -> None:
+def test_a_restart_starts_a_new_test(make: Callable[[], Any]) -> None:
     X, y = changing()
     expected = naive_restarts(X, y, make, 3)
     monitor = Monitor(bet=SimpleMixture(), alarm=make(), seed=3, on_alarm="restart")
@@ -229,7 +229,7 @@ def test_a_latched_alarm_stays_and_so_does_its_change_point() -> None:
     assert monitor.extend(X[:5], y[:5]).changepoint() == path.changepoint()
 
 
-def test_the_guarantee_is_said() -> None:
+def test_the_guarantee_is_stated() -> None:
     assert "is ever raised is at most 0.05" in Monitor(alarm=Ville(0.05)).guarantee
     restarting = Monitor(alarm=Ville(0.05), on_alarm="restart")
     assert "expected number of false alarms" in restarting.guarantee
@@ -272,7 +272,7 @@ class Interrupted(NearestNeighbour):
     ("monitor", "error"),
     [(lambda: Monitor(bet=Failing()), KeyError), (lambda: Monitor(Interrupted()), KeyboardInterrupt)],
 )
-def test_after_an_interruption_in_mid_line_nothing_more_is_said(
+def test_an_interrupted_monitor_cannot_be_used_any_more(
     monitor: Callable[[], Monitor], error: type[BaseException]
 ) -> None:
     X, y = stream(9, 20, 20)
@@ -305,7 +305,7 @@ def test_after_a_refusal_the_monitor_goes_on() -> None:
         assert monitor.update(x, label) == untroubled.update(x, label)
 
 
-# ------------------------------------------------------------------ what the review found
+# ------------------------------------------------------------------ regressions
 
 
 def test_one_alarm_for_many_monitors_is_copied_and_a_used_one_refused() -> None:
@@ -341,7 +341,7 @@ def test_labels_of_any_collection_survive_a_restart(form: Callable[[Any], Any]) 
     assert monitor.update(0.1).n == 601
 
 
-def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
+def test_a_score_that_fails_after_a_restart_rejects_the_entire_batch() -> None:
     calls = []
 
     def moody(X: Any, y: Any) -> Any:
@@ -364,11 +364,11 @@ def test_a_score_that_fails_after_a_restart_refuses_the_whole_batch() -> None:
     assert monitor.alarm_at is not None
 
 
-# ------------------------------------------------------------------ p-values brought along, a start in mid-stream
+# ------------------------------------------------------------------ precomputed p-values, a start in mid-stream
 
 
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
-def test_given_p_values_are_bet_on_as_they_are(on_alarm: str) -> None:
+def test_precomputed_p_values_are_bet_on_as_they_are(on_alarm: str) -> None:
     p = 1.0 - np.random.default_rng(3).beta(4.0, 1.0, 400)
     monitor = Monitor(Precomputed(), SimpleMixture(), Ville(0.05), on_alarm=on_alarm)
     path = monitor.extend(p[:250])
@@ -382,7 +382,7 @@ def test_given_p_values_are_bet_on_as_they_are(on_alarm: str) -> None:
         assert contracts.refused(lambda bad=bad: monitor.update(bad), monitor).startswith("p must")  # type: ignore[misc]
 
 
-def test_given_p_values_must_be_fresh_and_are_not_ranked() -> None:
+def test_precomputed_p_values_must_be_fresh_and_are_not_ranked() -> None:
     used = Precomputed()
     used.update(0.5)
     with pytest.raises(ValueError, match="measure must be fresh, got p-values of which 1 "):

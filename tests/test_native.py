@@ -143,7 +143,7 @@ def test_one_term_may_be_a_float_or_an_array_of_one(kind: Any) -> None:
     ],
     ids=lambda state: f"{type(state).__name__} {getattr(state, 'dtype', '')}",
 )
-def test_what_is_no_fitting_array_is_refused(state: Any) -> None:
+def test_other_arguments_than_fitting_arrays_are_refused(state: Any) -> None:
     law = "argument 1 of accumulate must be a writable contiguous float64 array of at most 3 dimensions"
     with pytest.raises(TypeError, match=law):
         accumulate(state, np.ones(3), np.empty(3))

@@ -502,7 +502,7 @@ def test_the_filter_loses_nothing(kind: str, d: int) -> None:
     X = adversarial(kind, rng, n, d)
     measure = NearestNeighbour()
     measure.extend(X, rng.integers(0, 2, n))
-    low, F, scale = measure._rows.low[:n], measure._rows.F[:n], measure._rows.scale
+    low, F, scale = measure._store.low[:n], measure._store.F[:n], measure._store.scale
     G = F @ F.T  # in float32, as the measure takes it
     squared = naive.squares(X)
     for i in range(n):
@@ -521,9 +521,9 @@ def test_the_filter_is_worth_having() -> None:
     X, y = gaussian(20, 2000, 16)
     measure = NearestNeighbour()
     measure.extend(X, y)
-    low, F = measure._rows.low[:2000].astype(float), measure._rows.F[:2000].astype(float)
+    low, F = measure._store.low[:2000].astype(float), measure._store.F[:2000].astype(float)
     bound = low[:, None] + low[None, :] - 2.0 * F @ F.T
-    direct = measure._rows.scale**2 * naive.squares(X[:2000])
+    direct = measure._store.scale**2 * naive.squares(X[:2000])
     apart = ~np.eye(2000, dtype=bool)
     assert (bound[apart] > 0.99 * direct[apart]).mean() > 0.999
 
@@ -533,9 +533,9 @@ def test_rows_that_float32_cannot_hold_are_never_filtered() -> None:
     X[10] = 1e140
     measure = NearestNeighbour()
     measure.extend(X, y)
-    assert measure._rows.low[10] == -math.inf
-    assert np.isfinite(measure._rows.low[:10]).all()
-    assert np.isfinite(measure._rows.F[:30]).all()
+    assert measure._store.low[10] == -math.inf
+    assert np.isfinite(measure._store.low[:10]).all()
+    assert np.isfinite(measure._store.F[:30]).all()
 
 
 # ------------------------------------------------------------------ memory

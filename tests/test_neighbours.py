@@ -18,7 +18,7 @@ import contracts
 import naive
 from contracts import settled
 from exchangeable import measures, native
-from exchangeable.measures.neighbour_store import BLOCK, Rows
+from exchangeable.measures.neighbour_store import BLOCK, NeighbourStore
 from exchangeable.measures.neighbours import Neighbours
 from exchangeable.protocols import Ranks
 from test_nearest import adversarial, gaussian
@@ -69,7 +69,7 @@ def ranked(family: Family, X: Any, y: Any, sizes: Sequence[int] = ()) -> tuple[l
             counts += list(zip(*(column.tolist() for column in columns), strict=True))
         start = stop
     assert measure.n == len(y)
-    return [(int(g), int(e), int(n)) for g, e, n in counts], measure._rows.alpha[: measure.n]
+    return [(int(g), int(e), int(n)) for g, e, n in counts], measure._store.alpha[: measure.n]
 
 
 def judged(family: Family, X: Any, y: Sequence[Any], steps: Sequence[int]) -> dict[int, tuple[int, int, int]]:
@@ -164,10 +164,10 @@ def test_a_list_of_neighbours_is_sorted(entries: list[tuple[float, float]], k: i
         least = sorted((x * x, label) for x, label in entries[: m + 1])[:k]
         tags, missing = [label for _, label in least], [math.inf] * (k - len(least))
         for measure in (distance, residual):
-            assert measure._rows.near[0, 0].tolist() == [squared for squared, _ in least] + missing
-        assert residual._rows.tags[0, 0, : len(least)].tolist() == tags
-        assert distance._rows.alpha[0] == sum(math.sqrt(squared) for squared, _ in least) / len(least)
-        assert residual._rows.alpha[0] == 7.0 - sum(tags) / len(tags)
+            assert measure._store.near[0, 0].tolist() == [squared for squared, _ in least] + missing
+        assert residual._store.tags[0, 0, : len(least)].tolist() == tags
+        assert distance._store.alpha[0] == sum(math.sqrt(squared) for squared, _ in least) / len(least)
+        assert residual._store.alpha[0] == 7.0 - sum(tags) / len(tags)
 
 
 def computed(monkeypatch: pytest.MonkeyPatch, measure: Neighbours, X: Any, y: Any) -> int:
@@ -345,14 +345,14 @@ def test_one_neighbour_is_the_measure_of_the_paper() -> None:
     measure = NEAREST(1)
     measure.extend(X, y)
     counts = np.empty((3, 400), np.int64)
-    rows = Rows(400, 3, sides=2, k=1, tagged=False)  # the lists of k, made to hold one
+    rows = NeighbourStore(400, 3, sides=2, k=1, tagged=False)  # the lists of k, made to hold one
     rows.X[:], rows.label[:] = X, y
     rows.prepare(0, 400)
     for lo, G in rows.products(0, 400, np.empty((BLOCK, 400), np.float32)):
         given = (rows.X, rows.label, rows.low, np.empty(0), rows.alpha, rows.near, rows.tags, rows.ceil)
         native.neighbours_extend(lo, G, rows.scale, *given, False, counts, lo)
-    assert contracts.same_bits(measure._rows.near, rows.near)
-    assert np.allclose(measure._rows.alpha, rows.alpha**2, rtol=1e-14)  # a ratio of squares, and one of distances
+    assert contracts.same_bits(measure._store.near, rows.near)
+    assert np.allclose(measure._store.alpha, rows.alpha**2, rtol=1e-14)  # a ratio of squares, and one of distances
 
 
 # ------------------------------------------------------------------ real labels
@@ -410,7 +410,7 @@ def test_scores_do_not_depend_on_the_order_of_arrival(
     first.extend(X, y)
     second.extend(X[order], y[order])
     n = len(y)
-    assert contracts.same_bits(first._rows.alpha[:n][order] + 0.0, second._rows.alpha[:n] + 0.0)
+    assert contracts.same_bits(first._store.alpha[:n][order] + 0.0, second._store.alpha[:n] + 0.0)
 
 
 # ------------------------------------------------------------------ interrupts, memory, constructors
@@ -427,7 +427,7 @@ def test_an_interrupted_batch_has_not_happened(family: Family, calls: int, monke
         family.extend(each_measure, X[60:130], y[60:130])  # there is room for more now, or not, in turn
         if calls:
             family.extend(each_measure, X[130:140], y[130:140])
-    start, kind, play, left = measure.n, type(measure), type(measure)._play, [calls]
+    start, kind, play, left = measure.n, type(measure), type(measure)._join, [calls]
 
     def interrupted(self: Any, *arguments: Any) -> None:
         play(self, *arguments)
@@ -436,7 +436,7 @@ def test_an_interrupted_batch_has_not_happened(family: Family, calls: int, monke
         left[0] -= 1
 
     with monkeypatch.context() as patch:
-        patch.setattr(kind, "_play", interrupted)
+        patch.setattr(kind, "_join", interrupted)
         with pytest.raises(KeyboardInterrupt):
             family.extend(measure, X[start:] + 0.05, y[start:])
         left[0] = 0
@@ -450,7 +450,7 @@ def test_an_interrupted_batch_has_not_happened(family: Family, calls: int, monke
     expected = [column.tolist() for column in family.extend(untroubled, X[start:], y[start:])]
     assert [column.tolist() for column in family.extend(measure, X[start:], y[start:])] == expected
     assert [column.tolist() for column in family.extend(twin, X[start:], y[start:])] == expected
-    assert not measure._rows.torn
+    assert not measure._store.inconsistent
 
 
 @each
@@ -458,7 +458,7 @@ def test_the_first_batch_interrupted(family: Family, monkeypatch: pytest.MonkeyP
     X, y = gaussian(30, 40, 3)
     measure = family.make(family.k)
     with monkeypatch.context() as patch:
-        patch.setattr(Rows, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(NeighbourStore, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             family.extend(measure, X, y)
     expected = family.extend(family.make(family.k), X[:, :2], y)
@@ -476,7 +476,7 @@ def test_too_little_memory_is_said_and_changes_nothing(family: Family, monkeypat
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Rows, "with_room", exhausted)
+        patch.setattr(NeighbourStore, "with_room", exhausted)
         said = contracts.refused(lambda: family.extend(measure, X[20:], y[20:] + 5), measure)
     assert said == "X must fit in memory, got 60 examples of 3 features"
     expected = [column.tolist() for column in family.extend(untroubled, X[20:], y[20:])]

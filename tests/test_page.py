@@ -76,7 +76,7 @@ def test_search_and_pages(server: Server, tab: Open) -> None:
     page.reload()
     seen(page, ".streams", "pg-13")
     page.locator("#q").fill(HOSTILE[:60])
-    seen(page, ".empty", "Nothing matches")
+    seen(page, ".empty", "No stream has “")
     seen(page, ".empty", "<img src=x")
     page.get_by_role("button", name="Show all streams").click()
     until(lambda: len(names(page)) > 1)
@@ -106,13 +106,13 @@ def test_the_fleet_line_counts_the_changed(fresh: Server, tab: Open) -> None:
     page.locator("#fleet summary").click()
     seen(page, "#fleet-found", "changed")
     expect(page.locator("#fleet-found a")).to_have_attribute("href", "/streams/changed")
-    seen(page, "#fleet-found", "The j-th stream that ever joined counts 1/(j (j + 1))")
+    seen(page, "#fleet-found", "The j-th stream that ever joined has weight 1/(j (j + 1))")
     for i in range(2):
         fresh.call("DELETE", f"/v1/streams/calm-{i}")
     page.reload()
     seen(page, "#fleet-line", "1 of 2 streams has changed")
     page.locator("#fleet summary").click()
-    seen(page, "#fleet-found", "2 deleted streams keep their places.")
+    seen(page, "#fleet-found", "2 deleted streams still count.")
 
 
 def test_alerts_that_could_not_be_delivered_are_shown(fresh: Server, tab: Open) -> None:
@@ -262,7 +262,7 @@ def test_a_new_test_after_each_alarm(server: Server, tab: Open) -> None:
     assert alarms >= 1
     page = tab().page
     page.goto(f"{server.url}/streams/st-again")
-    seen(page, "#verdict", f"This test began after example {server.state('st-again')['since']}.")
+    seen(page, "#verdict", f"This test started after example {server.state('st-again')['since']}.")
     seen(page, "#verdict", "There was one alarm before." if alarms == 1 else f"There were {alarms} alarms before.")
     seen(page, "#legend", "alarm at example")
 
@@ -275,7 +275,7 @@ def test_pause_and_resume(server: Server, tab: Open) -> None:
     seen(page, "#figures", "50")
     page.locator("#pause").click()
     server.send("st-pause", 0.4, 0.6)
-    seen(page, "#live", "Paused, 2 more since")
+    seen(page, "#live", "Paused, 2 new")
     assert page.locator("#figures dd").nth(2).text_content().startswith("50")
     page.locator("#pause").click()
     seen(page, "#figures", "52")
@@ -360,7 +360,7 @@ def test_reset_and_delete_ask_first(server: Server, tab: Open) -> None:
     page.locator("#reset").click()
     page.get_by_role("button", name="Reset", exact=True).click()
     seen(page, "#pill", "Quiet")
-    seen(page, "#verdict", "This test began after example 110.")
+    seen(page, "#verdict", "This test started after example 110.")
     seen(page, "#legend", "reset after example 110")
     assert server.state("st-end")["resets"] == 1
     other = tab().page
@@ -395,13 +395,17 @@ def test_observations_left_out_are_shown_by_label(server: Server, tab: Open) -> 
     server.call("POST", "/v1/streams/late/labels", {"id": "i1", "y": "none", "time": 20})
     page = tab().page
     page.goto(f"{server.url}/streams/late")
-    seen(page, "#waiting-line", "None waiting; at most 10,000 may wait. 12 left out, because the label did not come")
-    seen(page, "#waiting-line", "(labels that came after all: fraud: 1, none: 1). 1 of these labels came in time, but")
+    seen(
+        page,
+        "#waiting-line",
+        "No observation is waiting; at most 10,000 may wait. 12 left out, because the label did not arrive",
+    )
+    seen(page, "#waiting-line", "(labels that arrived later: fraud: 1, none: 1). 1 of these had a label in time")
     seen(page, "#guarantee", "This holds if the delay of a label depends on its own example only")
-    seen(page, "#configuration", "observations wait 60 s for them on the client's clock, at most 10,000 at once")
+    seen(page, "#configuration", "observations wait 60 s by the client's clock, at most 10,000 at once")
     server.send("late", {"x": [0.0], "id": "more", "time": 250})
     server.call("POST", "/v1/streams/late/labels", {"id": "more", "never": True})
-    seen(page, "#waiting-line", "1 left out, because the label will never come.")
+    seen(page, "#waiting-line", "1 left out, because the label will never arrive.")
 
 
 # ------------------------------------------------------------------ text that wants to be more
@@ -414,10 +418,10 @@ def test_hostile_text_stays_text(server: Server, tab: Open) -> None:
     page = watched.page
     page.goto(f"{server.url}/streams/hostile")
     seen(page, "#waiting", "<img src=x onerror")
-    seen(page, "#waiting-line", "2 observations wait for their labels; at most 5 may wait.")
+    seen(page, "#waiting-line", "2 observations are waiting for their labels; at most 5 may wait.")
     assert page.locator("main img, main script").count() == 0
     server.call("POST", "/v1/streams/hostile/labels", {"id": HOSTILE, "y": "<b>"})
-    seen(page, "#waiting-line", "One observation waits for its label")
+    seen(page, "#waiting-line", "One observation is waiting for its label")
     watched.expected.append("404|422")
     page.goto(f"{server.url}/streams/%3Cimg%20src=x%20onerror=%22window.hacked=1%22%3E")
     seen(page, "#name", "<img src=x onerror")
@@ -580,7 +584,7 @@ def test_when_the_server_goes_away_the_page_says_so_and_comes_back(fresh: Server
     visible(page, "#connection", False)
     fresh.stop()
     visible(page, "#connection")
-    seen(page, "#connection", "Disconnected. What you see may be old. Trying again")
+    seen(page, "#connection", "Disconnected. This page may be out of date. Retrying")
     seen(page, "#live", "Reconnecting")
     seen(page, "#content", "50")  # what was known stays
     fresh.start()
@@ -612,7 +616,7 @@ def test_what_happened_meanwhile_is_caught_up_with(fresh: Server, tab: Open) -> 
 @pytest.mark.parametrize(
     ("status", "body", "title"),
     [
-        (500, "<h1>oops</h1>", "The server met an error"),
+        (500, "<h1>oops</h1>", "The server had an error"),
         (503, '{"error": "storage", "message": "the disk does not answer"}', "The server is not ready"),
         (507, '{"error": "storage-full", "message": "no room"}', "The server's disk is full"),
     ],
@@ -640,12 +644,12 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_forgotten(fresh: Server, tab: 
     watched.expected.append("401|403")
     page = watched.page
     page.goto(f"{fresh.url}/streams/secret")
-    seen(page, "#sign-in", "This server wants a token.")
+    seen(page, "#sign-in", "This server requires a token.")
     assert page.evaluate("document.activeElement.id") == "token"
     visible(page, "#content", False)
     page.keyboard.type("ex_wrong_token")
     page.keyboard.press("Enter")
-    seen(page, "#token-problem", "The server does not know this token.")
+    seen(page, "#token-problem", "This token is not valid.")
     page.locator("#token").fill(fresh.token)
     page.keyboard.press("Enter")
     seen(page, "#verdict", "No evidence against exchangeability so far.")

@@ -19,9 +19,9 @@ def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) ->
     page = tab().page
     page.goto(f"{server.url}/new")
     page.get_by_label("Name", exact=True).fill("Form Stream")
-    seen(page, "#name-problem", "begins with a small letter")
+    seen(page, "#name-problem", "must start with a lowercase letter")
     page.get_by_label("Name", exact=True).fill("form stream")
-    seen(page, "#name-problem", "A name has no spaces.")
+    seen(page, "#name-problem", "A name must not contain spaces.")
     page.locator("#create").click()
     assert page.evaluate("document.activeElement.id") == "name"
     page.get_by_label("Name", exact=True).fill("form-stream")
@@ -34,14 +34,14 @@ def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) ->
     page.locator("#create").click()
     seen(page, "#form-problem", "The period must be greater than 1.")
     page.locator("#period").fill("5000")
-    page.get_by_text("Begin a new test at once").click()
+    page.get_by_text("Start a new test at once").click()
     page.locator("#form summary").click()
     page.locator("#bet").select_option("watchful")
     page.locator("#seed").fill("7")
     visible(page, "#clock", False)
     page.locator("#wait").fill("-1")
     page.locator("#create").click()
-    seen(page, "#form-problem", "The longest wait must be greater than 0, or empty.")
+    seen(page, "#form-problem", "The maximum wait must be greater than 0, or empty.")
     page.locator("#wait").fill("3600")
     page.locator("#clock").select_option("server")
     page.locator("#most").fill("200")
@@ -62,13 +62,13 @@ def test_a_name_that_is_taken(server: Server, tab: Open) -> None:
     watched.expected.append("409")
     page = watched.page
     page.goto(f"{server.url}/new?name=taken")
-    seen(page, "#name-hint", "There is a stream of this name.")
+    seen(page, "#name-hint", "A stream with this name exists.")
     page.locator("#create").click()
     seen(page, "#form-problem", "taken")
     visible(page, "#created", False)
     page.locator("#measure").select_option("p-values")
     page.locator("#create").click()
-    seen(page, "#created", "It is there already, with 1 observations.")
+    seen(page, "#created", "The stream exists already, with 1 observations.")
 
 
 def test_reference_scores_are_uploaded(server: Server, tab: Open, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_csv_that_does_not_fit_gets_one_clear_sentence(server: Server, tab: Op
         ("x\n1\n\nNaN\n", "Row 4, column “x”: “NaN” is not a finite number."),
         ("x\n1\nInfinity\n", "Row 3, column “x”: “Infinity” is not a finite number."),
         ("x,n\n1,2\n,3\n", "Row 3, column “x”: a number is missing."),
-        ("x;n\n1;2\n1,5;3\n", "Row 3, column “x”: “1,5” is not a finite number. Decimals need a point."),
+        ("x;n\n1;2\n1,5;3\n", "Row 3, column “x”: “1,5” is not a finite number. Use a point for decimals."),
         ("1\n2\n0x10\n", "Row 3, column “column 1”: “0x10” is not a finite number."),
     ]:
         page.locator("#drop").evaluate(DROP, ["bad.csv", text])
@@ -142,7 +142,7 @@ def test_a_csv_that_does_not_fit_gets_one_clear_sentence(server: Server, tab: Op
     page.locator("#measure").select_option("p-values")
     page.locator("#drop").evaluate(DROP, ["bad.csv", "p\n0.5\n0\n"])
     page.locator("#send").click()
-    seen(page, "#send-problem", "Row 3, column “p”: a p-value lies in (0, 1], got 0.")
+    seen(page, "#send-problem", "Row 3, column “p”: a p-value must be in (0, 1], got 0.")
     assert server.call("GET", "/v1/streams?q=csv-bad")["total"] == 0  # nothing was made, nothing was sent
 
 

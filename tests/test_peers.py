@@ -59,14 +59,14 @@ def test_everything_that_we_ship_is_in_the_table() -> None:
     ):
         shipped = {getattr(module, name) for name in module.__all__}
         assert {type((names[one] if isinstance(one, str) else one)()) for one in made} == shipped
-    assert {type(certificate.level(str(name), 0.05, 100)) for name in validity.ALARMS} == {
+    assert {type(certificate.named_alarm(str(name), 0.05, 100)) for name in validity.ALARMS} == {
         alarms.Ville, alarms.Cusum, alarms.ShiryaevRoberts,
     }  # fmt: skip
 
 
 def test_what_the_table_adds_is_found_by_other_processes() -> None:
     for made in (*validity.MEASURES, *validity.BETS):
-        assert isinstance(made, str) or getattr(validity, certificate.name(made)) is made
+        assert isinstance(made, str) or getattr(validity, certificate.display_name(made)) is made
 
 
 class Generous(bets.SimpleJumper):

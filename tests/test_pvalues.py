@@ -80,7 +80,7 @@ def test_seeds_differ() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, 2**64, True, None, "a"])
-def test_a_seed_is_a_whole_number(seed: int) -> None:
+def test_a_seed_is_an_integer(seed: int) -> None:
     with pytest.raises(ValueError, match=r"^seed must"):
         thetas(seed, 0, 1)
 

@@ -24,12 +24,14 @@ from chromium import HOSTILE, Open, browser, tab
 from conftest import Run
 from exchangeable import alarms, bets, measures, plots
 from exchangeable import protocols as pr
-from exchangeable.analysis import figures, report
-from exchangeable.analysis.columns import Line
-from exchangeable.analysis.explain import Change, Explanation, FeatureEvidence, Odd
+from exchangeable.analysis import report
+from exchangeable.analysis.columns import ColumnTest
+from exchangeable.analysis.explain import Change, Explanation, ExtremeExample, FeatureEvidence
+from exchangeable.analysis.report import charts, svg, view
+from exchangeable.analysis.report.reproduce import reproduction
 from exchangeable.analysis.result import Parts, Result
-from exchangeable.analysis.verdict import capital, words
-from exchangeable.data.files import Group, Table
+from exchangeable.analysis.text import describe_verdict, format_evidence
+from exchangeable.data.table import Table, TableColumn
 from exchangeable.shift import Evidence, Shift
 from test_page import CONTRAST
 
@@ -171,7 +173,7 @@ def wide() -> Result:
 def told(path: pr.Path, monitor: ex.Monitor, bet: pr.Bet | None = None, name: str = "the data") -> Result:
     """A result of a path that is given."""
     X = rng().normal(size=(len(path.n), 1))
-    table = Table(X, None, ["x0"], name, [Group("x0", 0, 1, False)])
+    table = Table(X, None, ["x0"], name, [TableColumn("x0", 0, 1, False)])
     return Result(table, X, X[:, 0], path, monitor, Parts(measures.Value(), bet or bets.SimpleMixture()))
 
 
@@ -256,8 +258,8 @@ def test_every_kind_of_result_makes_a_page_and_a_card(case: str) -> None:
     found = CASES[case]()
     page = check(written(case))
     assert found.rejected == ("rejected" in _classes(page))
-    check(report.card(found), CARD)
-    check(report.explained(found.explain()), CARD)
+    check(report.result_card(found), CARD)
+    check(report.explanation_card(found.explain()), CARD)
 
 
 def _classes(page: Page) -> set[str]:
@@ -285,10 +287,10 @@ def test_the_parts_come_in_order() -> None:
         "What changed",
         "Label shift or concept shift?",
         "P-values of column size",
-        "The bet as it stands at the end: column size",
-        "The strangest examples",
+        "Final bet: column size",
+        "Strangest and most typical examples",
         "Method",
-        "What is promised, and what it means",
+        "Guarantee and interpretation",
         "How to cite",
     ]
     assert "Label shift or concept shift?" not in check(written("column")).titles
@@ -310,8 +312,8 @@ def superscripts(text: str) -> str:
 @pytest.mark.parametrize("case", ["rejected", "quiet", "column", "real", "split", "cusum", "restarts", "enormous"])
 def test_the_words_of_the_verdict_are_all_there(case: str) -> None:
     found, text = CASES[case](), check(written(case)).text
-    for line in words(found.verdict, found.lines, found.sets).split("\n"):
-        for sentence in re.split(r"(?<=\.) (?=[A-Z])", re.sub(r"^(Means|Does not mean|Promised): .", "", line)):
+    for line in str(describe_verdict(found.verdict, found.tests, found.sets)).split("\n"):
+        for sentence in re.split(r"(?<=\.) (?=[A-Z])", re.sub(r"^(Means|Does not mean|Guarantee): .", "", line)):
             assert superscripts(sentence) in text
 
 
@@ -321,19 +323,19 @@ def test_the_figures_are_those_of_the_result(case: str) -> None:
     key = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
     key = {name: re.sub(r"<sup>(.*?)</sup>", r"^\1", value).replace("−", "-") for name, value in key.items()}
     assert found.verdict.threshold is not None
-    assert float(key["the alarm is at"].replace(",", "")) == pytest.approx(found.verdict.threshold)
-    assert key["level alpha"] == "1 %"
+    assert float(key["alarm level"].replace(",", "")) == pytest.approx(found.verdict.threshold)
+    assert key["significance level"] == "1 %"
     assert key["features"] == f"{found.n_features:,}"
-    peak = max(float(line.log_value.max()) / LN10 + math.log10(line.weight) for line in found.lines)
-    assert key["weighted evidence at its peak" if found.columns else "evidence at its peak"] == capital(max(0.0, peak))
-    assert key["p-value of this test"] == capital(-max(0.0, peak))
+    peak = max(float(line.log_value.max()) / LN10 + math.log10(line.weight) for line in found.tests)
+    assert key["peak evidence, weighted" if found.column_tests else "peak evidence"] == format_evidence(max(0.0, peak))
+    assert key["p-value of this test"] == format_evidence(-max(0.0, peak))
     if found.split is None:
         assert key["examples"] == f"{found.n:,}"
     else:
         assert (key["examples, train"], key["examples, test"]) == ("240", "160")
-    if not found.columns:
-        assert key["evidence at its peak"] == capital(found.log10_max)
-        assert key["at the end"] == capital(found.log10_martingale)
+    if not found.column_tests:
+        assert key["peak evidence"] == format_evidence(found.log10_max)
+        assert key["final evidence"] == format_evidence(found.log10_martingale)
 
 
 def test_a_change_is_told_with_its_interval() -> None:
@@ -346,20 +348,20 @@ def test_a_change_is_told_with_its_interval() -> None:
     assert f"alarm at example {found.rejected_at:,}" in text
     assert f"lowest before the alarm, after {found.changepoint:,} examples" in text
     assert f"Before the change: examples 1 to {found.changepoint:,}" in text
-    assert f"the rise began after {rejected().changepoint:,} examples" in check(written("rejected")).text
+    assert f"rise started after {rejected().changepoint:,} examples" in check(written("rejected")).text
 
 
 def test_features_are_listed_by_evidence() -> None:
     found = rejected().explain()
     rows = re.findall(r"<tr[^>]*><td class=\"num muted\">(\d+)</td>(.*?)</tr>", written("rejected"))
     assert [int(i) for i, _ in rows] == [1, 2, 3, 4]
-    assert any(feature.named for feature in found.features)
-    assert not all(feature.named for feature in found.features)
+    assert any(feature.flagged for feature in found.features)
+    assert not all(feature.flagged for feature in found.features)
     for feature, (_, row) in zip(found.features, rows, strict=True):
         shown = re.sub(r"<sup>(.*?)</sup>", r"^\1", row)
         assert f"<bdi>{feature.name}</bdi>" in row
-        assert f'<td class="num">{capital(feature.log10_max)}</td>' in shown
-        assert (f"at example {feature.rejected_at}" in row) == feature.named
+        assert f'<td class="num">{format_evidence(feature.log10_max)}</td>' in shown
+        assert (f"at example {feature.rejected_at}" in row) == feature.flagged
         assert feature.difference.replace("->", "→") in re.sub(r"</?bdi>", "", row)
     widths = [float(width) for width in re.findall(r'<b style="width:([\d.]+)%"', written("rejected"))]
     assert widths == sorted(widths, reverse=True)
@@ -368,7 +370,7 @@ def test_features_are_listed_by_evidence() -> None:
 
 def test_at_most_fifty_features_are_listed() -> None:
     many = [FeatureEvidence(f"c{i}", "numbers", 1.0, 0.0, False, None, None, "") for i in range(1000)]
-    text = report.explained(Explanation(None, many, None, [], [], 0.01, 100_000.0, 10))
+    text = report.explanation_card(Explanation(None, many, None, [], [], 0.01, 100_000.0, 10))
     page = check(text, CARD)
     assert "and 950 more." in page.text
     assert text.count("<tr>") == 50 + 2  # two heads
@@ -376,29 +378,29 @@ def test_at_most_fifty_features_are_listed() -> None:
 
 def test_odd_examples_are_named_with_their_labels() -> None:
     found = rejected()
-    smallest = found.explain().small[0]
+    smallest = found.explain().smallest_p[0]
     assert smallest.p == found.path.p.min()
     y: Any = found.table.y
     row = f'<td class="num">{smallest.n:,}</td><td class="num">{smallest.p:.4g}</td><td><bdi>{y[smallest.n - 1]}</bdi>'
     assert row in written("rejected")
     two = split()
-    first = two.explain().small[0]
+    first = two.explain().smallest_p[0]
     assert two.split is not None
     assert f'<td class="num">{int(two.split.rows[first.n - 241])}</td>' in written("split")
 
 
 def test_a_lost_capital_is_said_and_drawn() -> None:
     text = check(written("bankrupt")).text
-    assert "The capital was lost at example 61: from there on it is 0." in text
-    assert "<dt>at the end</dt><dd>0</dd>" in written("bankrupt")
+    assert "The capital was lost at example 61 and is 0 from there on." in text
+    assert "<dt>final evidence</dt><dd>0</dd>" in written("bankrupt")
 
 
 def test_an_alarm_without_a_level_draws_none() -> None:
     text = check(written("cusum")).text
     assert "no level is drawn" in text
-    assert "the alarm, at" not in text
-    assert "alpha" not in check(report.card(cusum()), CARD).text
-    assert "After each alarm the test begins again with a capital of 1." in check(written("restarts")).text
+    assert "alarm level" not in text
+    assert "alpha" not in check(report.result_card(cusum()), CARD).text
+    assert "After each alarm the test starts again with a capital of 1." in check(written("restarts")).text
 
 
 def test_what_repeats_a_result_does() -> None:
@@ -410,13 +412,13 @@ def test_what_repeats_a_result_does() -> None:
         ex.compare(X[:240], X[240:], bet=bets.SimpleMixture(), columns="none"),
     ]
     for one in found:
-        called = report.repeats(one)
+        called = reproduction(one)
         assert called is not None
-        assert called in report.document(one, one.explain()).replace("&#x27;", "'")
+        assert called in report.document(one, one.explain()).replace("&#39;", "'")
         again = eval(called, given)  # our own text
         assert again.verdict == one.verdict
         np.testing.assert_array_equal(again.path.log_value, one.path.log_value)
-    unknown = report.repeats(ex.test(X, bet=bets.Kernel(4)))
+    unknown = reproduction(ex.test(X, bet=bets.Kernel(4)))
     assert unknown is not None
     assert "bets.Kernel(...)" in unknown
 
@@ -431,21 +433,22 @@ def hostile() -> tuple[Result, Explanation]:
     log_value = np.cumsum(rng().normal(0.001, 1.0, n))
     X = np.arange(float(n))[:, np.newaxis]
     y: list[object] = [f"{NASTY[i % len(NASTY)]}" for i in range(n)]
-    groups = [Group(name, 0, 1, i >= 30) for i, name in enumerate(names)]
+    groups = [TableColumn(name, 0, 1, i >= 30) for i, name in enumerate(names)]
     table = Table(X, y, names, NASTY[0] + NASTY[2] + NASTY[5], groups, NASTY[1])
     uniform = rng().random(n)
-    lines = [
-        Line(name, "numbers", 0.0005, uniform, log_value[::-1] * (0.1 + i % 7)) for i, name in enumerate(names[:50])
+    tests = [
+        ColumnTest(name, "numbers", 0.0005, uniform, log_value[::-1] * (0.1 + i % 7))
+        for i, name in enumerate(names[:50])
     ]
     monitor = ex.Monitor(measures.Value(), bets.SimpleMixture())
     parts = Parts(measures.Value(), bets.SimpleMixture())
-    found = Result(table, X, X[:, 0], a_path(log_value), monitor, parts, columns=lines)
+    found = Result(table, X, X[:, 0], a_path(log_value), monitor, parts, column_tests=tests)
     features = [
         FeatureEvidence(name, "categories", 900.0 - i / 2, 0.0, True, i + 1, i, f"share of {name}: 1 % -> 2 %")
         for i, name in enumerate(names)
     ]
     shift = Shift(Evidence(found.path.p, log_value, 5), Evidence(found.path.p, log_value[::-1], None), 0.01, 0)
-    odd = [Odd(i + 1, 1e-9) for i in range(5)]
+    odd = [ExtremeExample(i + 1, 1e-9) for i in range(5)]
     return found, Explanation(Change(50, 40, 60_000, 0.95), features, shift, odd, odd, 0.01, 1e5, n)
 
 
@@ -462,12 +465,12 @@ def test_hostile_names_and_huge_tables_are_escaped_and_cut() -> None:
     assert re.search("share of <bdi>אבגד\\d+</bdi>: 1 % → 2 %", text)
     assert "x" * 301 not in text
     assert page.titles.count("Notes") == 1
-    assert f"And {len(found.notes) - report.NOTES} more." in shown
+    assert f"And {len(found.notes) - view.MAX_NOTES} more." in shown
     assert len(found.notes) >= 30
     assert re.findall(r"<dt>Means</dt>", text) == ["<dt>Means</dt>"]
-    assert report.repeats(found) is None
-    check(report.card(found), CARD)
-    check(report.explained(explanation), 3 * CARD)
+    assert reproduction(found) is None
+    check(report.result_card(found), CARD)
+    check(report.explanation_card(explanation), 3 * CARD)
 
 
 def test_hostile_classes_come_from_a_table(tmp_path: Path) -> None:
@@ -491,8 +494,8 @@ def test_thousands_of_alarms_stay_small() -> None:
     assert len(found.verdict.alarms) == 6000
     text = check(report.document(found, quiet().explain())).text
     assert "6,000 alarms, the first at example 10" in text
-    assert f"lowest before each alarm, the first {figures.MARKED}" in text
-    check(report.card(found), CARD)
+    assert f"lowest before each alarm, the first {charts.MAX_CHANGEPOINTS}" in text
+    check(report.result_card(found), CARD)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -503,7 +506,7 @@ def test_thinning_keeps_every_extreme(seed: int) -> None:
     x[-1] += 1.0
     y = np.cumsum(draw.normal(size=n))
     y[draw.random(n) < 0.01] = -math.inf
-    kept_x, kept_y = figures.thinned(x, y, columns)
+    kept_x, kept_y = charts.thin(x, y, columns)
     assert (np.diff(kept_x) >= 0).all()
     assert set(zip(kept_x, kept_y, strict=True)) <= set(zip(x, y, strict=True))
     assert (kept_x[0], kept_y[0], kept_x[-1], kept_y[-1]) == (x[0], y[0], x[-1], y[-1])
@@ -520,7 +523,7 @@ def test_a_spike_of_one_example_in_a_long_path_is_drawn() -> None:
     values = np.zeros(90_000)
     values[54_321] = 300.0 * LN10
     found = told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
-    drawn = figures.capital(found)
+    drawn = charts.evidence_chart(found)
     line = next(path for path in re.findall(r'd="([^"]*)"', drawn) if len(path) > 5000)
     heights = [float(number) for number in re.findall(r"[ML] [\d.]+ ([\d.]+)", line)]
     assert 1000 < len(heights) < 3000
@@ -536,13 +539,13 @@ def test_a_result_gives_the_same_bytes_each_time(tmp_path: Path) -> None:
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30.0, "svg.fonttype": "path", "text.usetex": True}):
         found.save_html(tmp_path / "b.HTM")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.HTM").read_bytes()
-    assert report.card(found) == report.card(found)
+    assert report.result_card(found) == report.result_card(found)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "b.HTM"]
 
 
 def test_a_report_leaves_the_settings_of_matplotlib_alone() -> None:
     before = dict(mpl.rcParams)
-    report.card(quiet())
+    report.result_card(quiet())
     assert dict(mpl.rcParams) == before
 
 
@@ -571,19 +574,33 @@ def test_a_failure_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_without_matplotlib_a_card_has_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    text = report.card(rejected())
+    text = report.result_card(rejected())
     page = check(text, CARD)
     assert "<svg" not in text
     assert "exchangeable[plots]" in page.text
     assert "REJECTED at level 1 %" in page.text
-    check(report.explained(rejected().explain()), CARD)
+    check(report.explanation_card(rejected().explain()), CARD)
     with pytest.raises(ImportError, match=r"exchangeable\[plots\]"):
         rejected().save_html(tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_jinja_a_card_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.delitem(sys.modules, "exchangeable.analysis.report.environment", raising=False)
+    found, explanation = hostile()
+    for card in (found._repr_html_(), explanation._repr_html_()):
+        page = check(card, CARD)
+        assert "<pre>" in card
+        assert "exchangeable[report]" in page.text
+    assert "REJECTED at level 1 %" in check(rejected()._repr_html_(), CARD).text
+    with pytest.raises(ImportError, match=r"exchangeable\[report\]"):
+        rejected().save_html(tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_style_of_a_card_does_not_leak() -> None:
-    for text in (report.card(quiet()), report.explained(quiet().explain())):
+    for text in (report.result_card(quiet()), report.explanation_card(quiet().explain())):
         style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
         assert len(style) == 1
         rules = re.sub(r"/\*.*?\*/", "", style[0], flags=re.DOTALL)
@@ -596,13 +613,13 @@ def test_the_style_of_a_card_does_not_leak() -> None:
 
 
 def test_the_style_sheet_is_in_the_package_and_knows_every_colour() -> None:
-    style = files("exchangeable.analysis").joinpath("report.css").read_text("utf-8")
-    for variable in set(figures.PALETTE.values()) | set(re.findall(r"var\((--[\w-]+)", style)):
+    style = files("exchangeable.analysis.report").joinpath("report.css").read_text("utf-8")
+    for variable in set(svg.PALETTE.values()) | set(re.findall(r"var\((--[\w-]+)", style)):
         assert style.count(f"{variable}:") == 3, variable  # light, and dark by two ways
-    used = set(re.findall(r"(?<!&)#[0-9a-f]{6}", figures.capital(rejected(), rejected().explain().change)))
-    assert used <= set(figures.PALETTE)
-    assert "#888888" in figures.PALETTE
-    assert plots.COLOURS[0] in figures.PALETTE
+    used = set(re.findall(r"(?<!&)#[0-9a-f]{6}", charts.evidence_chart(rejected(), rejected().explain().change)))
+    assert used <= set(svg.PALETTE)
+    assert "#888888" in svg.PALETTE
+    assert plots.COLOURS[0] in svg.PALETTE
 
 
 # --------------------------------------------------------------------------------------------------- the command line
@@ -624,7 +641,7 @@ def test_the_command_line_writes_a_report(run: Run, table: Path, tmp_path: Path)
     text = (tmp_path / "out.html").read_text("utf-8")
     page = check(text)
     assert "moved table.csv: 400 examples, 3 features" in page.text
-    command = re.findall(r"<pre>(exchangeable test .*?)</pre>", text)[0].replace("&#x27;", "'")
+    command = re.findall(r"<pre>(exchangeable test .*?)</pre>", text)[0].replace("&#39;", "'")
     assert run(*shlex.split(command)[1:]).out == plain.out
 
 
@@ -675,7 +692,7 @@ def test_text_has_contrast_in_light_and_dark(tab: Open, tmp_path: Path, scheme: 
 def test_a_card_is_readable_in_light_and_dark_notebooks(tab: Open, theme: str, dark: bool, scheme: str) -> None:
     page = tab(color_scheme=scheme).page
     colours = "background: #111; color: #eee" if dark else "background: #fff; color: #111"
-    cards = report.card(rejected()) + report.explained(rejected().explain())
+    cards = report.result_card(rejected()) + report.explanation_card(rejected().explain())
     page.set_content(f'<!DOCTYPE html><body {theme} style="{colours}"><p>the notebook</p>{cards}</body>')
     texts = page.evaluate(CONTRAST)
     assert len(texts) > 50

@@ -280,7 +280,7 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: Any) -> None:
         ({"warning": 1.0}, "warning must lie in (0.01, 1), got 1.0"),
         ({"warning": "often"}, "warning must be a number in (0.01, 1), got 'often'"),
         ({"period": 100, "warning": 100}, "warning must lie in (1, 100), got 100"),
-        ({"seed": -1}, "seed must be an integer in [0, 2**64), got -1"),
+        ({"seed": -1}, "seed must be an integer from 0 to 18446744073709551615, got -1"),
         ({"bet": 3}, "bet must have log_density, update and extend, got 3"),
         ({"measure": "value"}, "measure must be a measure (with update and extend of examples), got 'value'"),
     ],

@@ -164,7 +164,7 @@ def test_no_secret_is_shown(file: Path) -> None:
         ('[[webhooks]]\nname = "a"', "webhooks[1].url must be given"),
         ("batch = ", "it must be TOML: invalid value (at end of document)"),
         ("a = 1\na = 2", "it must be TOML: cannot overwrite a value (at "),
-        ("a = " + "[" * 100_000, "it must not be nested that deeply"),
+        ("a = " + "[" * 100_000, "it must not be nested so deeply"),
     ],
 )
 def test_a_refusal_names_the_file_the_key_and_the_law(file: Path, text: str, sentence: str) -> None:
@@ -178,11 +178,11 @@ def test_a_refusal_names_the_file_the_key_and_the_law(file: Path, text: str, sen
         ("timeout = 0", ".timeout must lie in (0, 300] seconds, got 0"),
         ("timeout = inf", ".timeout must lie in (0, 300] seconds, got inf"),
         ("allow_private = 1", ".allow_private must be true or false, got 1"),
-        ('token_env = "X"', ".token_env must name a variable of the environment, got 'X'"),
-        ('token_env = ""', ".token_env must be a string that is not empty, got a string"),
-        ("token_file = 7", ".token_file must be a string that is not empty, got an integer"),
+        ('token_env = "X"', ".token_env must name an environment variable that is set, got 'X'"),
+        ('token_env = ""', ".token_env must be a non-empty string, got a string"),
+        ("token_file = 7", ".token_file must be a non-empty string, got an integer"),
         ('token_file = "/no"', ".token_file must be readable, got /no: it must be readable, but no such file"),
-        ('token_file = "a"\ntoken_env = "b"', ".token_file and token_env must not be given both"),
+        ('token_file = "a"\ntoken_env = "b"', ".token_file and token_env must not both be given"),
     ],
 )
 def test_a_refusal_names_the_webhook(file: Path, text: str, sentence: str) -> None:

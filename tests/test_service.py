@@ -555,6 +555,22 @@ def test_a_stream_that_cannot_be_resumed_is_refused_but_can_be_reset_or_deleted(
         assert server.ask("GET", "/v1/streams/b").status_code == 404
 
 
+def test_a_stream_whose_rows_are_damaged_can_be_deleted(tmp_path: Path) -> None:
+    with served(tmp_path / "s.db") as server:
+        for name in ("a", "b"):
+            server.create(name, bet={"kind": "simple-mixture"})
+            server.take(name, numbered(range(100)))
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        connection.execute("DELETE FROM steps WHERE stream = 1")
+        connection.execute("UPDATE streams SET configuration = replace(configuration, 'ville', 'none') WHERE id = 2")
+    with served(tmp_path / "s.db") as server:
+        for name in ("a", "b"):
+            for reply in (server.send(name, numbered([1.0], 101)), server.ask("POST", f"/v1/streams/{name}/reset")):
+                assert (reply.status_code, reply.json()["error"]) == (503, "storage")
+            assert server.ask("DELETE", f"/v1/streams/{name}").status_code == 204
+        assert server.ask("GET", "/v1/streams").json()["total"] == 0
+
+
 def test_the_state_never_depends_on_what_was_pruned(tmp_path: Path) -> None:
     settings = Settings(snapshot_every=1000, retention=Retention(observations=2000))
     x = numbers(5, 60_000)

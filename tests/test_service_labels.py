@@ -220,8 +220,8 @@ def test_labels_with_times_are_refused_by_the_clock_of_the_server(server: Served
     assert label(server, "a")["accepted"] == 1
 
 
-def test_nothing_depends_on_who_looks(server: Served) -> None:
-    """A label with a delay beyond the wait is not used though nobody looked; one within it is, whoever looked."""
+def test_reading_does_not_change_what_is_tested(server: Served) -> None:
+    """A label with a delay beyond the wait is not used, and one within it is, whether or not somebody reads."""
     made(server, wait=60, clock="server")
     hand = Hand(server)
     for seq, name in enumerate("abc", 1):
@@ -253,7 +253,7 @@ def test_the_clock_of_the_server_never_goes_back(server: Served) -> None:
 
 
 def test_stamps_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one after which the system's clock stands decades before."""
+    """Also one after which the system's clock is decades earlier."""
     path = tmp_path / "s.db"
     stamps: list[float] = []
     for back in (0.0, 1e9, 2e9):
@@ -273,7 +273,7 @@ def test_stamps_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_clock_of_the_server_goes_on_from_its_own_last_stamp(tmp_path: Path) -> None:
-    """Times of clients are in other units, perhaps, and have no say."""
+    """Times of clients may be in other units and do not matter."""
     with served(tmp_path / "s.db") as server:
         made(server, wait=60)
         observe(server, 1, "a", time=1e15)
@@ -330,7 +330,7 @@ def test_labels_have_a_form(server: Served, line: dict[str, Any], law: str) -> N
     assert server.show("a")["waiting"] == 1
 
 
-def test_a_full_queue_refuses_new_ones_and_keeps_the_old(server: Served) -> None:
+def test_a_full_queue_rejects_new_observations_and_keeps_the_old(server: Served) -> None:
     made(server, wait=100, most=3)
     observe(server, 1, "a", y="x", time=0)
     for seq, name in enumerate("bcd", 2):
@@ -350,14 +350,14 @@ def test_a_full_queue_refuses_new_ones_and_keeps_the_old(server: Served) -> None
     assert label(server, "c", time=103)["waiting"] == 2
 
 
-def test_a_queue_of_none_takes_labelled_ones_only(server: Served) -> None:
+def test_a_queue_of_length_zero_accepts_labelled_observations_only(server: Served) -> None:
     made(server, most=0)
     assert observe(server, 1, "a")["error"] == "too-many-waiting"
     assert observe(server, 1, "a", y="x")["accepted"] == 1
 
 
-def test_a_reset_begins_to_count_from_zero(server: Served) -> None:
-    """Also time: a client that sent one far in the future would else never get anything into the queue again."""
+def test_a_reset_counts_from_zero(server: Served) -> None:
+    """Also time: a client that sent one far in the future could otherwise never queue anything again."""
     made(server, wait=10)
     observe(server, 1, "a", time=0)
     observe(server, 2, "b", y="x", time=1e8)
@@ -404,7 +404,7 @@ def test_the_export_and_the_history_know_of_used_ones_only(server: Served) -> No
     assert observe(server, 1, "a", time=1)["error"] == "different"
 
 
-def test_an_alarm_is_told_with_its_conditions(tmp_path: Path) -> None:
+def test_an_alert_states_the_conditions(tmp_path: Path) -> None:
     webhooks = (Webhook("one", "http://127.0.0.1:9/", allow_private=True),)
     with served(tmp_path / "s.db", Settings(webhooks=webhooks)) as server:
         made(server, wait=10)
@@ -440,7 +440,7 @@ def test_the_client_labels_with_times(server: Served) -> None:
         assert stream.show()["left_out"]["never"] == 1
 
 
-def test_the_client_labels_though_its_observations_are_held_up(server: Served) -> None:
+def test_the_client_sends_labels_while_its_observations_are_held_up(server: Served) -> None:
     with Client(server.url, patience=2.0) as client:
         client.create("a", {"measure": MEASURE, "labels": {"most": 3}})
         stream = client.stream("a", batch=10)

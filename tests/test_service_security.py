@@ -33,7 +33,7 @@ from exchangeable.service.app import application
 from exchangeable.service.middleware import POLICY
 from exchangeable.service.page import page_files
 from exchangeable.service.problems import Problem
-from exchangeable.service.run import Refused, serve
+from exchangeable.service.run import ServeError, serve
 from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import Store, open_database
 from web import Reply, read, serving
@@ -299,12 +299,13 @@ def test_without_tokens_a_server_for_others_is_shut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", ""])
 def test_it_does_not_listen_to_others_without_a_token(tmp_path: Path, host: str) -> None:
-    with pytest.raises(Refused, match=r"^host must be a loopback address such as 127\.0\.0\.1 while there is no token"):
+    message = r"^host must be a loopback address such as 127\.0\.0\.1 while there is no token"
+    with pytest.raises(ServeError, match=message):
         serve(tmp_path / "streams.db", host, 0, Settings(), page=False)
 
 
 def test_it_does_not_go_by_a_public_name_without_a_token(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"while there is no token, got monitor\.example\.org$"):
+    with pytest.raises(ServeError, match=r"while there is no token, got monitor\.example\.org$"):
         serve(tmp_path / "streams.db", "127.0.0.1", 0, Settings(hosts=("monitor.example.org",)), page=False)
 
 

@@ -140,9 +140,9 @@ def test_a_torn_measure_is_saved_mended() -> None:
     measure, untroubled = measures.NearestResidual(2), measures.NearestResidual(2)
     for one in (measure, untroubled):
         one.extend(X[:50], [float(y) for y in Y[:50]])
-    measure._rows.torn = True
-    measure._rows.near[:, 7:30] = -1.0
-    measure._rows.alpha[3] = math.nan
+    measure._store.inconsistent = True
+    measure._store.near[:, 7:30] = -1.0
+    measure._store.alpha[3] = math.nan
     twin = snapshot.decode(snapshot.encode(measure))
     assert twin.update(X[50], 1.0) == untroubled.update(X[50], 1.0)
 
@@ -164,13 +164,13 @@ def test_no_memory_that_was_never_written_is_saved() -> None:
     measure = measures.NearestResidual(4)
     measure.extend(X[:3], [1.0, 2.0, 3.0])
     before = snapshot.encode(measure)
-    rows, n = measure._rows, measure.n
+    rows, n = measure._store, measure.n
     larger = rows.with_room(1000, 3)
     for name in ("X", "alpha", "near", "tags"):
         array = getattr(larger, name)
         (array if name in ("X", "alpha") else array.swapaxes(0, 1))[n:] = 1234.5
     larger.tags[larger.near == math.inf] = math.nan
-    measure._rows = larger
+    measure._store = larger
     assert snapshot.encode(measure) == before
 
 
@@ -305,8 +305,8 @@ def test_labels_keep_their_kind() -> None:
     measure = measures.NearestNeighbour()
     measure.extend(X[: len(LABELS)], LABELS)
     twin = snapshot.decode(snapshot.encode(measure))
-    assert list(twin._rows.codes.items()) == list(measure._rows.codes.items())
-    assert [type(label) for label in twin._rows.codes] == [type(label) for label in LABELS]
+    assert list(twin._store.codes.items()) == list(measure._store.codes.items())
+    assert [type(label) for label in twin._store.codes] == [type(label) for label in LABELS]
 
 
 # ------------------------------------------------------------------ what is not saved
@@ -748,11 +748,11 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_plugin, _in_array(4, 0, 0)(1e6), "state: plugin_log_density: cursors must lie in the grid"),
     (_numbers, _in_array(1, 0)(9.0), "state: scores must be finite numbers in increasing order"),
     (_numbers, _in_array(1, 4)(math.inf), "state: scores must be finite numbers in increasing order"),
-    (_numbers, _in_array(0, 0)(0), "state: counts must be integers from 1 on"),
-    (_numbers, _in_array(0, 0)(2**62), "state: counts must be integers from 1 on"),
+    (_numbers, _in_array(0, 0)(0), "state: counts must be positive integers"),
+    (_numbers, _in_array(0, 0)(2**62), "state: counts must be positive integers"),
     (_numbers, _put("with", "counts")({"array": 1}), "state: counts must be an array of int64"),
-    (_binned, _in_array(2, 0)(0.5), "state: scores must be numbers of bins, 0 to 3, got others"),
-    (_binned, _in_array(2, -1)(4.0), "state: scores must be numbers of bins, 0 to 3, got others"),
+    (_binned, _in_array(2, 0)(0.5), "state: scores must be numbers of bins, 0 to 3"),
+    (_binned, _in_array(2, -1)(4.0), "state: scores must be numbers of bins, 0 to 3"),
     (_binned, _put("with", "bins")(2**21), "state: bins must be an integer from 2"),
     (_binned, _put("with", "bins")(None), "state: edges must be None without bins"),
     (_binned, _in_array(1, 0)(9.0), "state: edges must be 1 to 3 increasing numbers"),
@@ -762,7 +762,7 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
         r"state: near must be an array of float64 and shape \(2, 5, 3\), got float64 and",
     ),
     (_neighbours, _put("with", "labels")(["a", "a"]), "state: labels must be a list of labels, each once"),
-    (_neighbours, _put("with", "labels")([]), "state: label must hold places in the list of labels"),
+    (_neighbours, _put("with", "labels")([]), "state: label must hold indices of the list of labels"),
     (_neighbours, _put("with", "labels")([None]), "state: y must hold a label"),
     (_neighbours, _put("with", "scale")(3.0), "state: scale must be a power of two"),
     (_neighbours, _put("with", "scale")({"float": "inf"}), "state: scale must be a power of two"),
@@ -874,7 +874,7 @@ def test_a_planted_pool_ranks_like_the_one_that_grew(distinct: int) -> None:
     values, counts = pool.contents()
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(scores.tolist())
     assert (np.diff(values) > 0).all()
-    planted = Pool.holding(values, counts)
+    planted = Pool.from_contents(values, counts)
     assert (planted.n, planted.distinct) == (pool.n, pool.distinct)
     _check_tree(planted)
     more = np.concatenate([rng.normal(size=3 * distinct + 200), scores])
@@ -918,4 +918,4 @@ def test_contents_are_what_was_added(scores: list[float]) -> None:
         pool.add_one(score)
     values, counts = pool.contents()
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == Counter(scores)
-    assert Pool.holding(values, counts).contents()[0].tobytes() == values.tobytes()
+    assert Pool.from_contents(values, counts).contents()[0].tobytes() == values.tobytes()

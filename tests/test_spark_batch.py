@@ -1,4 +1,4 @@
-"""The walk of an executor over sorted rows, without Spark: Arrow in, Arrow out, the numbers of `Monitor`."""
+"""The work of an executor on sorted rows, without Spark: Arrow in, Arrow out, the numbers of `Monitor`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from exchangeable import Monitor, alarms, bets, measures
 from exchangeable.fleet import stream_seed
 from exchangeable.keyed import KINDS, Rows
 from exchangeable.pvalues import Precomputed
-from exchangeable.spark.batch import Recipe, test_partition
+from exchangeable.spark.batch import Recipe, run_partition
 from exchangeable.spark.columns import RefusedError
-from exchangeable.spark.output import Form
+from exchangeable.spark.output import Layout
 
 SEED = 7
 NO_KEY = "key must not be null, got null in column 'k'"
@@ -39,8 +39,8 @@ class Event(NamedTuple):
 def recipe(**more: Any) -> Recipe:
     parts = {"measure": measures.Value(), "bet": bets.CompositeJumper(), "alarm": alarms.Ville(0.05)}
     monitor = Monitor(**{**parts, **{name: more.pop(name) for name in [*parts, "on_alarm"] if name in more}})
-    form = Form(more.get("steps", False), monitor.on_alarm == "restart", "k", "o")
-    return Recipe(monitor, SEED, more.get("fail", False), more.get("gaps", True), form)
+    layout = Layout(more.get("steps", False), monitor.on_alarm == "restart", "k", "o")
+    return Recipe(monitor, SEED, more.get("fail", False), more.get("gaps", True), layout)
 
 
 def batches(
@@ -63,7 +63,7 @@ def batches(
 
 
 def rows_of(tested: Recipe, events: Sequence[Event], size: int = 10_000, **kinds: Any) -> list[dict[str, Any]]:
-    return [row for batch in test_partition(tested, batches(events, size, **kinds)) for row in batch.to_pylist()]
+    return [row for batch in run_partition(tested, batches(events, size, **kinds)) for row in batch.to_pylist()]
 
 
 def library(tested: Recipe, key: Any, X: Any, y: Any = None) -> tuple[Monitor, Any]:
@@ -155,7 +155,7 @@ def test_every_step_has_the_numbers_of_a_monitor(size: int, on_alarm: str) -> No
     assert any(row["alarm"] for row in expected)
 
 
-def test_restarts_tell_which_test_the_summary_is_of() -> None:
+def test_the_summary_names_its_test() -> None:
     x = np.concatenate([np.arange(60.0), -np.arange(100.0, 140.0)])
     tested = recipe(on_alarm="restart")
     (row,) = rows_of(tested, events_of({"a": x}))
@@ -227,7 +227,7 @@ def test_keys_of_every_type_keep_it(kind: Any, keys: list[Any], steps: bool) -> 
     events = [Event(key, i, float(i % 3)) for key in keys for i in range(5)]
     tested = recipe(steps=steps)
     for size in (4, 100):
-        out = list(test_partition(tested, batches(events, size, key=kind)))
+        out = list(run_partition(tested, batches(events, size, key=kind)))
         assert {batch.schema.field("k").type for batch in out} == {kind}
         if not steps:
             rows = [row for batch in out for row in batch.to_pylist()]
@@ -236,14 +236,14 @@ def test_keys_of_every_type_keep_it(kind: Any, keys: list[Any], steps: bool) -> 
 
 def test_long_keys_make_small_batches() -> None:
     events = [Event(f"{i:05d}" + "x" * 100_000, 0, 1.0) for i in range(400)]
-    out = list(test_partition(recipe(), batches(events, 50)))
+    out = list(run_partition(recipe(), batches(events, 50)))
     assert sum(batch.num_rows for batch in out) == 400
     assert max(batch.nbytes for batch in out) < 2e7
 
 
 def test_no_rows_no_output() -> None:
-    assert not list(test_partition(recipe(), []))
-    assert not list(test_partition(recipe(), batches([])))
+    assert not list(run_partition(recipe(), []))
+    assert not list(run_partition(recipe(), batches([])))
 
 
 # ------------------------------------------------------------------ what is not bet on
@@ -256,22 +256,22 @@ def naive(events: Sequence[Event]) -> tuple[list[Event], Counter[str]]:
     counts["bad"] = sum(event.bad is not None for event in events)
     for order in sorted({event.order for event in events if event not in unordered}):
         same = [event for event in events if event.order == order and event not in unordered]
-        lawful = [event for event in same if event.bad is None]
-        if len(set(same)) == 1 and lawful:
-            taken.append(lawful[0])
-            counts["duplicate"] += len(lawful) - 1
-        elif lawful:
-            counts["conflict"] += len(lawful)
+        valid = [event for event in same if event.bad is None]
+        if len(set(same)) == 1 and valid:
+            taken.append(valid[0])
+            counts["duplicate"] += len(valid) - 1
+        elif valid:
+            counts["conflict"] += len(valid)
     return taken, counts
 
 
 def disorder(rng: np.random.Generator) -> list[Event]:
-    """Streams in which everything happens: repeats, conflicts, rows that are not lawful, without order, without key."""
+    """Streams in which everything happens: repeats, conflicts, invalid rows, rows without order, rows without key."""
     events = [Event("", 0, 0.0, NO_KEY), Event("", 5, 0.0, "key and " + NO_ORDER)]
     for i in range(12):
         for _ in range(int(rng.integers(1, 60))):
             order, x = int(rng.integers(-3, 12)), float(rng.integers(0, 3))
-            kind = rng.choice(["lawful", "bad", "unordered"], p=[0.8, 0.15, 0.05])
+            kind = rng.choice(["valid", "bad", "unordered"], p=[0.8, 0.15, 0.05])
             event = Event(f"s{i}" if i else "", order, x)
             event = event._replace(x=0.0, bad=NAN) if kind == "bad" else event
             events.append(event._replace(x=0.0, order=0, bad=NO_ORDER) if kind == "unordered" else event)
@@ -279,7 +279,7 @@ def disorder(rng: np.random.Generator) -> list[Event]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_disorder_is_told_and_never_bet_on(seed: int) -> None:
+def test_disorder_is_reported_and_never_bet_on(seed: int) -> None:
     rng = np.random.default_rng(seed)
     events = disorder(rng)
     tested, steps = recipe(), recipe(steps=True)
@@ -308,15 +308,15 @@ def _check_gaps(key: str, own: list[Event], rows: list[dict[str, Any]]) -> None:
     assert missing == (set(range(min(orders), max(orders) + 1)) - orders if orders else set())
 
 
-def test_sentences_are_those_of_the_monitors() -> None:
+def test_sentences_are_those_of_monitors() -> None:
     events = [Event("a", i, float(x)) for i, x in [(1, 1), (1, 1), (1, 1), (2, 2), (2, 3), (4, 1), (8, 1), (8, 1)]]
     found = {(row["kind"], row["o"]): row["detail"] for row in rows_of(recipe(steps=True), events, 3)}
     one = dict.fromkeys(Rows._fields, np.zeros(4, np.int64))
     kinds = [KINDS.index(kind) for kind in ("duplicate", "conflict", "gap", "gap")]
     orders, counts = [1, 2, 3, 5], [3, 2, 1, 3]
-    told = Rows(**{**one, "kind": np.array(kinds), "order": np.array(orders), "count": np.array(counts)})
+    reported = Rows(**{**one, "kind": np.array(kinds), "order": np.array(orders), "count": np.array(counts)})
     expected = {("duplicate", 1): 0, ("conflict", 2): 1, ("gap", 3): 2, ("gap", 5): 3}
-    assert {at: found[at] for at in expected} == {at: told.detail(i) for at, i in expected.items()}
+    assert {at: found[at] for at in expected} == {at: reported.detail(i) for at, i in expected.items()}
 
 
 def test_a_gap_may_be_wider_than_a_number_of_64_bits() -> None:
@@ -331,7 +331,7 @@ def test_gaps_are_told_only_if_they_are_asked_for() -> None:
     assert {row["kind"] for row in rows_of(recipe(steps=True, gaps=False), events)} == {"step"}
 
 
-def test_orders_that_are_no_whole_numbers_have_no_gaps() -> None:
+def test_orders_that_are_not_integers_have_no_gaps() -> None:
     events = [Event("a", order, 1.0) for order in (0.5, 7.25, 9.0)]
     assert {row["kind"] for row in rows_of(recipe(steps=True), events, order=pa.float64())} == {"step"}
 
@@ -356,7 +356,7 @@ def test_a_row_of_another_width_is_refused() -> None:
     ]
 
 
-def test_what_the_measure_refuses_is_told_with_its_reason() -> None:
+def test_examples_that_the_measure_rejects_are_reported_with_the_reason() -> None:
     def score(X: Any, y: Any) -> Any:
         return np.log(X[:, 0])
 
@@ -372,16 +372,14 @@ def test_what_the_measure_refuses_is_told_with_its_reason() -> None:
     assert [row["p"] for row in rows if row["kind"] == "step"] == path.p.tolist()
 
 
-def test_one_order_a_million_times_is_held_as_one_row() -> None:
+def test_a_million_rows_of_one_order_need_little_memory() -> None:
     same = pa.table({"key": ["a"] * 50_000, "order": [1] * 50_000, "x": [1.0] * 50_000})
     same = same.append_column("bad", pa.nulls(50_000, pa.string()))
     end = pa.table({"key": ["a"], "order": [1], "x": [2.0], "bad": pa.nulls(1, pa.string())})
     many = [batch for _ in range(20) for batch in same.to_batches(max_chunksize=10_000)]
-    rows = [row for batch in test_partition(recipe(steps=True), many) for row in batch.to_pylist()]
+    rows = [row for batch in run_partition(recipe(steps=True), many) for row in batch.to_pylist()]
     assert [(row["kind"], row["count"]) for row in rows] == [("step", 1), ("duplicate", 999_999)]
-    rows = [
-        row for batch in test_partition(recipe(steps=True), [*many, *end.to_batches()]) for row in batch.to_pylist()
-    ]
+    rows = [row for batch in run_partition(recipe(steps=True), [*many, *end.to_batches()]) for row in batch.to_pylist()]
     assert [(row["kind"], row["count"]) for row in rows] == [("conflict", 1_000_001)]
 
 
@@ -397,13 +395,13 @@ def test_one_order_a_million_times_is_held_as_one_row() -> None:
         ([Event("", 0, 0.0, f"key and {NO_ORDER}")], f"key and {NO_ORDER}"),
         (
             [Event("a", 1, 1.0), Event("a", 1, 2.0)],
-            "key 'a', order 1: rows of one key and order must be alike, or only one, got 2 that differ",
+            "key 'a', order 1: rows with the same key and order must be equal, got 2 that differ",
         ),
         ([Event("a\nb", 1, 0.0, NAN)], f"key 'a\\nb', order 1: {NAN}"),
         ([Event("x" * 1000, 1, 0.0, NAN)], f"key '{'x' * 56}..., order 1: {NAN}"),
     ],
 )
-def test_the_first_row_that_is_not_lawful_fails_the_walk(events: list[Event], sentence: str) -> None:
+def test_the_first_invalid_row_fails_the_job(events: list[Event], sentence: str) -> None:
     with pytest.raises(RefusedError) as error:
         rows_of(recipe(fail=True), [Event("", -9, 1.0), *events])
     assert str(error.value) == sentence
@@ -415,7 +413,7 @@ def test_a_refusal_by_the_measure_names_the_row() -> None:
         rows_of(recipe(measure=Precomputed(), fail=True), events)
 
 
-def test_repeats_do_not_fail_the_walk() -> None:
+def test_repeats_do_not_fail_the_job() -> None:
     events = [Event("a", i // 2, float(i // 2)) for i in range(20)]
     tested = recipe(fail=True)
     assert rows_of(tested, events, 3) == [summary(tested, "a", np.arange(10.0))]
@@ -427,11 +425,11 @@ def test_rows_that_are_not_sorted_are_an_internal_error(columns: dict[str, Any],
     rows = len(next(iter(columns.values())))
     whole = {"key": ["a"] * rows, "order": list(range(rows)), "x": [1.0] * rows, "bad": pa.nulls(rows, pa.string())}
     table = pa.table({**whole, **columns})
-    with pytest.raises(RuntimeError, match="must come sorted"):
-        list(test_partition(recipe(), table.to_batches(max_chunksize=size)))
+    with pytest.raises(RuntimeError, match="must be sorted"):
+        list(run_partition(recipe(), table.to_batches(max_chunksize=size)))
 
 
-def test_what_fails_by_the_machine_is_no_bad_row() -> None:
+def test_a_failure_of_the_machine_is_not_a_bad_row() -> None:
     """Another attempt may have more luck, and must give the same rows."""
 
     def score(X: Any, y: Any) -> Any:
@@ -445,6 +443,6 @@ def test_what_fails_by_the_machine_is_no_bad_row() -> None:
 
 
 def test_rows_without_a_key_alone_have_the_types_of_the_others() -> None:
-    (batch,) = test_partition(recipe(), batches([Event("", 0, 0.0, "key must not be null, got null in column 'k'")]))
+    (batch,) = run_partition(recipe(), batches([Event("", 0, 0.0, "key must not be null, got null in column 'k'")]))
     assert batch.schema.field("log10_martingale").type == pa.float64()
     assert batch.schema.field("alarm").type == pa.bool_()

@@ -191,7 +191,7 @@ def test_a_bet_follows_the_alarm_and_another_is_noted(
         (("readings.csv", "--output", "out", "--conf", "nonsense"), 2, "--conf must be NAME=VALUE"),
         (("bad.csv", "--output", "out"), 3, "'a'"),
         (("torn.jsonl", "--output", "out"), 3, ""),
-        (("readings", "--output", "out"), 2, "kind of files"),
+        (("readings", "--output", "out"), 2, "of one known kind"),
     ],
 )
 def test_failures_are_one_sentence(

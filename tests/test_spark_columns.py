@@ -1,4 +1,4 @@
-"""The door of a Spark frame: which columns are admitted, and what is said of rows that are not lawful."""
+"""Validation of a Spark frame: which columns are accepted, and the sentences about invalid rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'exch
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from exchangeable.spark.columns import RefusedError, admitted, keyless, orderless, refusal
+from exchangeable.spark.columns import RefusedError, lacks_key, lacks_order, refusal, validate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +34,8 @@ def spark() -> SparkSession:
 ROLES: dict[str, Any] = {"key": "k", "order": "o", "features": "x", "label": None}
 
 
-def doors(df: DataFrame, features: Any = "x", **more: Any) -> list[Any]:
-    frame = admitted(df, **{**ROLES, "features": features, **more})
+def collect(df: DataFrame, features: Any = "x", **more: Any) -> list[Any]:
+    frame = validate(df, **{**ROLES, "features": features, **more})
     return frame.sort("order").collect()
 
 
@@ -58,13 +58,13 @@ NUMBERS: dict[str, tuple[list[Any], list[Any]]] = {
 
 
 def test_numbers_of_every_kind(spark: SparkSession) -> None:
-    parts = [admitted(frame(spark, kind, values), **ROLES) for kind, (values, _) in NUMBERS.items()]
+    parts = [validate(frame(spark, kind, values), **ROLES) for kind, (values, _) in NUMBERS.items()]
     rows = iter(reduce(DataFrame.union, parts).collect())
     for _, expected in NUMBERS.values():
         for one in expected:
             row = next(rows)
-            lawful = isinstance(one, float)
-            assert (row.x, row.bad) == ((one, None) if lawful else (0.0, NUMBER.format(one)))
+            valid = isinstance(one, float)
+            assert (row.x, row.bad) == ((one, None) if valid else (0.0, NUMBER.format(one)))
 
 
 def test_text_is_a_number_only_if_it_is_written_as_one(spark: SparkSession) -> None:
@@ -88,7 +88,7 @@ def test_text_is_a_number_only_if_it_is_written_as_one(spark: SparkSession) -> N
         "1e",
         "--1",
     ]
-    rows = doors(frame(spark, "string", [*good, *bad, None, "1e999"]))
+    rows = collect(frame(spark, "string", [*good, *bad, None, "1e999"]))
     assert [row.x for row in rows[: len(good)]] == [float(text) for text in good]
     assert all(row.bad is None for row in rows[: len(good)])
     shown = [text.replace("\n", " ") for text in bad]
@@ -99,11 +99,11 @@ def test_text_is_a_number_only_if_it_is_written_as_one(spark: SparkSession) -> N
 def test_long_and_hostile_text_is_shown_in_part_and_on_one_line(spark: SparkSession) -> None:
     digits = "1" * 200_000 + "x"  # a careless pattern would take hours
     hostile = "a\r\n\x00\u2028\x1b[31m" + "\U0001f600" * 100
-    rows = doors(frame(spark, "string", [digits, hostile]))
+    rows = collect(frame(spark, "string", [digits, hostile]))
     assert rows[0].bad == NUMBER.format("'" + "1" * 55 + "...'")
     assert rows[1].bad == NUMBER.format("'a     [31m" + "\U0001f600" * 45 + "...'")
     garbled = frame(spark, "binary", [b"ok\xff\xfe"]).withColumn("x", F.col("x").cast("string"))
-    assert doors(garbled)[0].bad.startswith("x must be a finite number, got 'ok")
+    assert collect(garbled)[0].bad.startswith("x must be a finite number, got 'ok")
 
 
 # ------------------------------------------------------------------ rows of numbers
@@ -114,7 +114,7 @@ def test_a_list_of_columns_is_a_row(spark: SparkSession) -> None:
     data = [("a", 0, 1.5, "2", large), ("a", 1, None, "x", None), ("a", 2, 1.0, "1d", 3), ("a", 3, 2e150, "1", 1)]
     df = spark.createDataFrame(data, "k string, o int, x double, `a.b` string, `c``d` long")
     df = df.withColumns({"f": F.lit(0.5).cast("float"), "t": F.lit(True), "m": F.lit(Decimal("0.1"))})
-    rows = doors(df, ["x", "a.b", "c`d", "f", "t", "m"])
+    rows = collect(df, ["x", "a.b", "c`d", "f", "t", "m"])
     assert [list(row.x) for row in rows] == [[1.5, 2.0, float(large), 0.5, 1.0, 0.1], [], [], []]
     assert [row.bad for row in rows] == [
         None,
@@ -122,7 +122,7 @@ def test_a_list_of_columns_is_a_row(spark: SparkSession) -> None:
         f"{ROW}'1d' in column 'a.b'",
         f"{ROW}2.0E150 in column 'x'",
     ]
-    assert doors(df, ["x"])[0].x == [1.5]
+    assert collect(df, ["x"])[0].x == [1.5]
 
 
 ARRAYS: dict[str, Any] = {
@@ -135,8 +135,8 @@ ARRAYS: dict[str, Any] = {
 
 def test_an_array_is_a_row(spark: SparkSession) -> None:
     values = {kind: [[of(1), of(2)], [of(3)], [], None, [of(1), None]] for kind, of in ARRAYS.items()}
-    parts = [admitted(frame(spark, kind, own), **ROLES) for kind, own in values.items()]
-    more = admitted(frame(spark, "array<double>", [[1.0, NAN, INF]]), **{**ROLES, "features": ["x"]})
+    parts = [validate(frame(spark, kind, own), **ROLES) for kind, own in values.items()]
+    more = validate(frame(spark, "array<double>", [[1.0, NAN, INF]]), **{**ROLES, "features": ["x"]})
     *rows, last = reduce(DataFrame.union, [*parts, more]).collect()
     assert [list(row.x) for row in rows] == [[1.0, 2.0], [3.0], [], [], []] * len(ARRAYS)
     sentences = [
@@ -155,7 +155,7 @@ def test_a_vector_is_a_row(spark: SparkSession) -> None:
 
     data = [("a", 0, Vectors.dense(1.0, 2.0)), ("a", 1, Vectors.sparse(3, [1], [5.0])), ("a", 2, None)]
     df = spark.createDataFrame([*data, ("a", 3, Vectors.dense(NAN))], ["k", "o", "x"])
-    rows = doors(df)
+    rows = collect(df)
     assert [list(row.x) for row in rows] == [[1.0, 2.0], [0.0, 5.0, 0.0], [], []]
     assert [row.bad for row in rows] == [
         None,
@@ -181,7 +181,7 @@ def test_a_vector_is_a_row(spark: SparkSession) -> None:
 )
 def test_keys_keep_their_type_and_must_not_be_null(spark: SparkSession, kind: str, value: Any, instead: Any) -> None:
     df = spark.createDataFrame([(value, 1, 1.0), (None, 2, 1.0)], f"`the key` {kind}, o int, x double")
-    frame = admitted(df, key="the key", order="o", features="x", label=None)
+    frame = validate(df, key="the key", order="o", features="x", label=None)
     assert frame.schema["key"].dataType == df.schema["the key"].dataType
     assert [tuple(row) for row in frame.sort("order").collect()] == [
         (value, 1, 1.0, None),
@@ -193,9 +193,9 @@ def test_text_that_is_no_text_is_refused(spark: SparkSession) -> None:
     df = spark.createDataFrame([(b"\xff", 1, 1.0)], "k binary, o int, x double").withColumn(
         "k", F.col("k").cast("string")
     )
-    (row,) = doors(df)
+    (row,) = collect(df)
     assert (row.key, row.bad) == ("", "key must be text in UTF-8, got other bytes in column 'k'")
-    (row,) = doors(df.withColumn("y", F.col("k")).withColumn("k", F.lit("a")), label="y")
+    (row,) = collect(df.withColumn("y", F.col("k")).withColumn("k", F.lit("a")), label="y")
     assert (row.y, row.bad) == ("", "y must be text in UTF-8, got other bytes in column 'y'")
 
 
@@ -216,14 +216,14 @@ def test_orders_keep_their_type_or_are_counted(spark: SparkSession) -> None:
     for kind, (value, _, count) in ORDERS.items():
         select = f"select k, cast(o as {kind}) as o, 1.0D as x from values ('a', '{value}'), ('b', null) as t(k, o)"
         df = spark.sql(select)
-        door = admitted(df, **ROLES)
+        door = validate(df, **ROLES)
         assert door.schema["order"].dataType == df.schema["o"].dataType
         own.append(door.select(F.col("order").cast("string"), "bad"))
         if count is None:
             with pytest.raises(ValueError, match=r"^order must be a column of integers, dates or timestamps"):
-                admitted(df, **ROLES, sequence=True)
+                validate(df, **ROLES, sequence=True)
         else:
-            counted.append(admitted(df, **ROLES, sequence=True).select("order", "bad"))
+            counted.append(validate(df, **ROLES, sequence=True).select("order", "bad"))
     expected = [row for value, instead, _ in ORDERS.values() for row in ((value, None), (instead, NO_ORDER))]
     assert [tuple(row) for row in reduce(DataFrame.union, own).collect()] == expected
     numbers = [count for _, _, count in ORDERS.values() if count is not None]
@@ -233,7 +233,7 @@ def test_orders_keep_their_type_or_are_counted(spark: SparkSession) -> None:
 
 def test_an_order_that_is_no_number_is_bad(spark: SparkSession) -> None:
     df = spark.createDataFrame([("a", NAN), ("b", INF), ("c", -0.0)], "k string, o double").withColumn("x", F.lit(1.0))
-    rows = sorted(doors(df), key=lambda row: row.key)
+    rows = sorted(collect(df), key=lambda row: row.key)
     assert [row.bad for row in rows] == [
         "order must be a finite number, got NaN in column 'o'",
         "order must be a finite number, got Infinity in column 'o'",
@@ -253,7 +253,7 @@ def test_an_order_that_is_no_number_is_bad(spark: SparkSession) -> None:
 )
 def test_labels(spark: SparkSession, kind: str, values: list[Any], expected: list[Any]) -> None:
     df = spark.createDataFrame([("a", i, 1.0, y) for i, y in enumerate(values)], f"k string, o int, x double, l {kind}")
-    rows = doors(df, label="l")
+    rows = collect(df, label="l")
     assert [row.y for row in rows] == expected
     assert rows[0].bad is None
     assert rows[1].bad == "y must not be null, got null in column 'l'"
@@ -262,8 +262,9 @@ def test_labels(spark: SparkSession, kind: str, values: list[Any], expected: lis
 
 def test_the_sentence_tells_what_is_a_placeholder(spark: SparkSession) -> None:
     data = [(None, None, NAN), ("a", None, NAN), (None, 5, NAN), ("b", 6, NAN)]
-    rows = doors(spark.createDataFrame(data, "k string, o int, x double"))
-    told = {(row.key, row.order): (keyless(row.bad), orderless(row.bad)) for row in rows}
+    frame = validate(spark.createDataFrame(data, "k string, o int, x double"), **ROLES)
+    rows = frame.withColumn("no_key", lacks_key()).withColumn("no_order", lacks_order()).collect()
+    told = {(row.key, row.order): (row.no_key, row.no_order) for row in rows}
     assert told == {("", 0): (True, True), ("a", 0): (False, True), ("", 5): (True, False), ("b", 6): (False, False)}
     assert all(row.x == 0.0 for row in rows)
 
@@ -281,20 +282,20 @@ def test_any_name_will_do(spark: SparkSession) -> None:
         names = ["k", "o", "f", "l"]
         names[i % 4] = name
         more: dict[str, Any] = dict(zip(ROLES, names, strict=True))
-        assert admitted(base.toDF(*names), **more).columns == ["key", "order", "x", "y", "bad"]
+        assert validate(base.toDF(*names), **more).columns == ["key", "order", "x", "y", "bad"]
         wrong = base.toDF("k", "o", "f", name)
-        frames.append(admitted(wrong, key="k", order="o", features=["f", name], label=None))
+        frames.append(validate(wrong, key="k", order="o", features=["f", name], label=None))
     rows = reduce(DataFrame.union, frames).collect()
     assert [row.bad for row in rows] == [f"{ROW}'l' in column {name!r}" for name in NAMES]
 
 
 def test_names_are_told_apart_by_case_and_may_come_twice_if_unused(spark: SparkSession) -> None:
     df = spark.range(1).select(F.lit("a"), F.lit(1), F.lit(1.0), F.lit(2.0), F.lit(3.0)).toDF("k", "o", "x", "X", "X")
-    assert doors(df)[0].x == 1.0
+    assert collect(df)[0].x == 1.0
     with pytest.raises(
-        ValueError, match=r"^features must name one of the columns .*, each of another name, got 'X' twice$"
+        ValueError, match=r"^features must name one of the columns .*, got 'X', which occurs more than once$"
     ):
-        doors(df, "X")
+        collect(df, "X")
 
 
 def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
@@ -305,9 +306,9 @@ def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
         F.create_map(F.lit("a"), F.lit(1)).alias("m"),
         F.lit(2.0).alias("s.x"),
     )
-    assert doors(df, "s.x")[0].x == 2.0
+    assert collect(df, "s.x")[0].x == 2.0
     with pytest.raises(ValueError, match=r"^features must be columns of numbers.*got 's' of type struct<x:double>$"):
-        doors(df, "s")
+        collect(df, "s")
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
     [
         (
             {"key": "q"},
-            "key must name one of the columns ['k', 'o', 'x', 't', 'd', 'e', 'w'], each of another name, got 'q'",
+            "key must name one of the columns ['k', 'o', 'x', 't', 'd', 'e', 'w'], got 'q'",
         ),
         (
             {"key": "x"},
@@ -328,8 +329,8 @@ def test_nested_columns_may_stand_beside(spark: SparkSession) -> None:
         ({"key": 3}, "key must be the name of a column, got 3"),
         (
             {"order": "t"},
-            "order must be a column of integers, numbers, dates or timestamps: cast it (text would stand in the"
-            " order of its letters), got 't' of type string",
+            "order must be a column of integers, numbers, dates or timestamps: cast it (text would be sorted by"
+            " its letters), got 't' of type string",
         ),
         (
             {"order": "x", "sequence": True},
@@ -360,22 +361,22 @@ def test_columns_that_cannot_be_used_are_refused_at_once(
 ) -> None:
     df = spark.createDataFrame([], "k string, o int, x double, t string, d date, e decimal(5,2), w array<string>")
     with pytest.raises(ValueError) as error:  # noqa: PT011
-        admitted(df, **{**ROLES, **change})
+        validate(df, **{**ROLES, **change})
     assert str(error.value) == sentence
 
 
 def test_text_of_another_collation_is_refused(spark: SparkSession) -> None:
     df = spark.sql("select 'a' collate UTF8_LCASE as k, 1 as o, 1.0D as x")
     with pytest.raises(ValueError, match=r"^key must be .* got 'k' of type string collate UTF8_LCASE$"):
-        doors(df)
+        collect(df)
 
 
 def test_an_empty_frame_and_a_streaming_one(spark: SparkSession, tmp_path: Any) -> None:
     empty = spark.createDataFrame([], "k string, o int, x double, y string")
-    assert doors(empty, label="y") == []
+    assert collect(empty, label="y") == []
     empty.write.parquet(str(tmp_path / "in"))
     live = spark.readStream.schema(empty.schema).parquet(str(tmp_path / "in"))
-    frame = admitted(live, key="k", order="o", features=["x"], label="y", sequence=True)
+    frame = validate(live, key="k", order="o", features=["x"], label="y", sequence=True)
     assert frame.isStreaming
     assert dict(frame.dtypes) == {
         "key": "string",
@@ -387,14 +388,14 @@ def test_an_empty_frame_and_a_streaming_one(spark: SparkSession, tmp_path: Any) 
 
 
 def test_without_a_key(spark: SparkSession) -> None:
-    frame = admitted(spark.range(2).withColumn("x", F.lit(1.0)), key=None, order="id", features="x", label=None)
+    frame = validate(spark.range(2).withColumn("x", F.lit(1.0)), key=None, order="id", features="x", label=None)
     assert frame.columns == ["order", "x", "bad"]
 
 
 def test_a_wide_row_is_planned_in_time(spark: SparkSession) -> None:
     names = [f"f{i}" for i in range(200)]
     df = spark.sql(f"select 'a' as k, id as o, {', '.join(f'id + {i}.5D as f{i}' for i in range(200))} from range(3)")
-    assert [row.x == [row.order + i + 0.5 for i in range(200)] for row in doors(df, names)] == [True] * 3
+    assert [row.x == [row.order + i + 0.5 for i in range(200)] for row in collect(df, names)] == [True] * 3
 
 
 # ------------------------------------------------------------------ refusals

@@ -57,7 +57,7 @@ def test_a_driver_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Pat
     if sparks.missing() is not None:
         pytest.skip(str(sparks.missing()))
     data = filled(tmp_path)
-    rng, commits = np.random.default_rng(), tmp_path / "checkpoint" / "commits"
+    rng, commits = np.random.default_rng(15), tmp_path / "checkpoint" / "commits"
     moments = rng.uniform(0.0, 1.0, KILLS)
 
     def committed() -> int:
@@ -117,7 +117,7 @@ def killed_in_mid_stream(spark: SparkSession, folder: Path, victim: int) -> pd.D
     """All rows of a query under which a process was killed after the first micro-batch."""
     query = started(watched(spark, folder), folder)
     until(lambda: len(query.recentProgress) > 0 or not query.isActive)
-    time.sleep(np.random.default_rng().uniform(0.0, 0.5))
+    time.sleep(np.random.default_rng(16).uniform(0.0, 0.5))
     assert query.isActive
     os.kill(victim, signal.SIGKILL)
     assert query.awaitTermination(120)

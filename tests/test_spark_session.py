@@ -42,20 +42,20 @@ def test_without_java_the_sentence_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(RuntimeError) as error:
         check_java()
-    assert str(error.value) == f"{WANTED} (there is no java)"
+    assert str(error.value) == f"{WANTED} (not found: java)"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jre"))
     with pytest.raises(RuntimeError) as error:
         check_java()
-    assert str(error.value) == f"{WANTED} (there is no {tmp_path}/jre/bin/java)"
+    assert str(error.value) == f"{WANTED} (not found: {tmp_path}/jre/bin/java)"
 
 
 @pytest.mark.parametrize(
-    ("version", "lawful"), [("1.8.0_402", False), ("11.0.22", False), ("17.0.1", True), ("21", True)]
+    ("version", "valid"), [("1.8.0_402", False), ("11.0.22", False), ("17.0.1", True), ("21", True)]
 )
-def test_java_must_be_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, lawful: bool) -> None:
+def test_java_must_be_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, valid: bool) -> None:
     java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    if lawful:
+    if valid:
         check_java()
         return
     with pytest.raises(RuntimeError) as error:
@@ -120,9 +120,7 @@ def test_the_settings_that_matter(spark: SparkSession) -> None:
 def test_a_session_that_runs_is_left_as_it_is(spark: SparkSession) -> None:
     assert session() is spark
     assert session("local[2]", settings={"spark.sql.session.timeZone": "UTC"}) is spark
-    with pytest.raises(
-        ValueError, match=r"^master must be that of the session that runs already, 'local\[2\]', got 'yarn'$"
-    ):
+    with pytest.raises(ValueError, match=r"^master must be that of the active session, 'local\[2\]', got 'yarn'$"):
         session("yarn")
     with pytest.raises(ValueError, match=r"^settings must be those .*: spark.ui.enabled='false', got 'true'$"):
         session(settings={"spark.ui.enabled": "true"})

@@ -1,4 +1,4 @@
-"""The stages of `monitor_streams` without Spark: events packed, taken by the buckets, rows unpacked."""
+"""The stages of `monitor_streams` without Spark: pack events, process them in buckets, unpack rows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from exchangeable import Monitor, alarms, bets, measures
 from exchangeable.fleet import stream_seed
 from exchangeable.keyed import Monitors
 from exchangeable.pvalues import Precomputed
-from exchangeable.spark import buckets as states
-from exchangeable.spark import packs
-from exchangeable.spark.buckets import Bucket, rows_schema
+from exchangeable.spark import state
 from exchangeable.spark.columns import RefusedError
-from exchangeable.spark.packs import Packer, Unpacker, events_schema
+from exchangeable.spark.state import Bucket, BucketFormat, EventPacker, RowUnpacker, events_schema, rows_schema
 
 SEED, BUCKETS = 7, 4
 NAN = "x must be a finite number, got NaN in column 'x'"
@@ -54,14 +52,14 @@ class Query:
         key = key or pa.string()
         tests = recipe.on_alarm == "restart"
         self.events, rows = events_schema(key), rows_schema(key, tests=tests)
-        self.packer = Packer(recipe.measure, self.events, order=order, fail=fail)
-        self.unpacker = Unpacker(rows)
+        self.packer = EventPacker(recipe.measure, self.events, order=order, fail=fail)
+        self.unpacker = RowUnpacker(rows)
         self.monitors = Monitors(recipe, seed=SEED, **more)
-        self.form = states.Form(self.events, rows, order, fail)
+        self.form = BucketFormat(self.events, rows, order, fail)
         self.states = TwsTester(Bucket(self.monitors, self.form))
 
     def batches(self, events: Sequence[Event], size: int) -> Iterator[Any]:
-        """Rows of the door, with their buckets."""
+        """Return validated rows, with their buckets."""
         x = [event.x for event in events]
         columns = {
             "bucket": pa.array([zlib.crc32(repr(event.key).encode()) % BUCKETS for event in events], pa.int32()),
@@ -78,13 +76,13 @@ class Query:
     def run(self, events: Sequence[Event], size: int = 10_000) -> list[dict[str, Any]]:
         """A micro-batch."""
         packed: dict[int, list[Row]] = {}
-        for batch in self.packer.packed(self.batches(events, size)):
+        for batch in self.packer.pack(self.batches(events, size)):
             for row in batch.to_pylist():
                 packed.setdefault(row["bucket"], []).append(Row(**row))
         found = []
         for bucket, rows in packed.items():
             told = pa.array([row.rows for row in self.states.test(bucket, rows)], pa.binary())
-            for batch in self.unpacker.unpacked([pa.record_batch({"rows": told})]):
+            for batch in self.unpacker.unpack([pa.record_batch({"rows": told})]):
                 assert batch.schema == self.unpacker.schema
                 batch.validate(full=True)
                 found += batch.to_pylist()
@@ -167,8 +165,8 @@ def test_steps_are_those_of_the_library_whatever_the_batches(kind: Any, keys: li
 
 
 def test_a_hot_key_comes_in_many_packs_and_goes_out_in_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "ROWS", 64)
-    monkeypatch.setattr(states, "ROWS", 100)
+    monkeypatch.setattr(state, "EVENTS", 64)
+    monkeypatch.setattr(state, "ROWS", 100)
     data = streams(["hot"], 1000) | streams(["once"], 1)
     rows = Query(monitor()).run(shuffled(data, 0, 1000), 50)
     for key, x in data.items():
@@ -320,7 +318,7 @@ def test_rows_without_key_or_order_are_told_and_touch_no_stream() -> None:
         (Event("", 0, 0.0, NEITHER), NEITHER),
         (
             Event("a", 1, 0.7),
-            "key 'a', order 1: rows of one key and order must be alike, or only one, got 2 that differ",
+            "key 'a', order 1: rows with the same key and order must be equal, got 2 that differ",
         ),
     ],
 )
@@ -371,18 +369,18 @@ def test_a_state_of_another_query_is_refused(recipe: Monitor, more: dict[str, An
     second = Query(recipe, **{"extra": "4 buckets", **more})
     second.states.handle.value_states = first.states.handle.value_states
     second.states.processor.init(second.states.handle)
-    law = "a checkpoint can be used only by the query that it was begun with"
+    law = "a checkpoint can be used only by the query that started it"
     for key in ("a", "a key of a bucket that has no state yet"):
-        with pytest.raises(RefusedError, match=f"^{law}: .*{told}.* needs a checkpoint of its own"):
+        with pytest.raises(RefusedError, match=f"^{law}: .*{told}.* needs its own checkpoint"):
             second.run([Event(key, 2, 0.5)])
 
 
 def test_a_state_that_is_too_large_is_refused_before_spark_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "LARGEST", 1 << 20)
+    monkeypatch.setattr(state, "LARGEST_STATE", 1 << 20)
     query = Query(monitor(measures.Frozen(bins=1000, reference=np.arange(2000.0))))
     assert len(query.run([Event(f"key {i}", 1, 0.5) for i in range(1000)])) == 1000
-    law = "the state of a bucket must not be larger than 1 MiB, got 1 for [0-9]+ keys of bucket [0-3]"
-    with pytest.raises(RefusedError, match=f"^{law}: a new checkpoint with more buckets"):
+    law = "the state of a bucket must be at most 1 MiB, got 1 MiB for [0-9]+ keys in bucket [0-3]"
+    with pytest.raises(RefusedError, match=f"^{law}: start a new checkpoint with more buckets"):
         query.run([Event(f"other {i}", 1, 0.5) for i in range(4000)])
 
 
@@ -393,7 +391,7 @@ def test_no_event_is_lost_where_arrow_needs_several_batches() -> None:
     assert schema.field("bad").type == pa.large_string()
     cut = pa.table({"key": pa.chunked_array([["a"], ["b"]])})
     with pytest.raises(RuntimeError, match="2 events of a bucket must fit in one batch, got 2"):
-        packs._one(_Cut(cut))
+        state._single_batch(_Cut(cut))
 
 
 class _Cut:

@@ -28,9 +28,9 @@ from exchangeable import Monitor, alarms, bets, measures
 from exchangeable.monitor import BetWarning
 from exchangeable.pvalues import Precomputed
 from exchangeable.spark import monitor_streams, refusal
-from exchangeable.spark.columns import admitted
+from exchangeable.spark.columns import validate
 from exchangeable.spark.seeds import FILE, SeedFile
-from exchangeable.spark.streaming import _uncounted
+from exchangeable.spark.streaming import _from_long
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -234,7 +234,7 @@ def test_a_checkpoint_takes_no_other_seed(spark: SparkSession, tmp_path: Path) -
     drawing(spark, tmp_path, seed=7)
     drawing(spark, tmp_path)
     assert stored_seed(tmp_path) == 7
-    told = r"^seed must be 7, with which checkpoint '.*' was begun, got 8: another seed needs a checkpoint of its own$"
+    told = r"^seed must be 7, with which checkpoint '.*' was started, got 8: another seed needs a new checkpoint$"
     with pytest.raises(ValueError, match=told):
         drawing(spark, tmp_path, seed=8)
     with pytest.raises(ValueError, match=r"^seed must be an integer"):
@@ -242,7 +242,7 @@ def test_a_checkpoint_takes_no_other_seed(spark: SparkSession, tmp_path: Path) -
     add(tmp_path, 0, ("a", 1, 0.1))
     assert set(run(drawing(spark, tmp_path), tmp_path)["seed"]) == {7}
     add(tmp_path, 1, ("a", 2, 0.1))
-    law = "a checkpoint can be used only by the query that it was begun with: seed must be what it was when the state"
+    law = "a checkpoint can be used only by the query that started it: seed must be what it was when the state"
     assert str(failure(watched(spark, tmp_path, seed=8), tmp_path)).startswith(f"{law} was stored, 7, got 8")
 
 
@@ -312,9 +312,9 @@ def test_a_folder_that_cannot_hold_a_seed_is_told_in_one_sentence(spark: SparkSe
 def test_of_two_first_starts_at_once_only_one_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (SeedFile(spark, str(tmp_path / "checkpoint")) for _ in range(2))
     seed, late = one.choose(None), other.choose(None)
-    one.keep(seed)
+    one.store(seed)
     with pytest.raises(ValueError, match=f"^seed must be {seed}, "):
-        other.keep(late)
+        other.store(late)
     assert stored_seed(tmp_path) == seed
     other._create(b"never")
     assert stored_seed(tmp_path) == seed
@@ -326,7 +326,7 @@ def test_p_values_need_no_seed(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_spark_connect_has_no_files(tmp_path: Path) -> None:
     """Its sessions lack the attributes that lead to Java."""
-    with pytest.raises(ValueError, match=r"^checkpoint must be None with Spark Connect, .*: give a seed instead$"):
+    with pytest.raises(ValueError, match=r"^checkpoint must be None with Spark Connect, .*: pass a seed instead$"):
         SeedFile(object(), str(tmp_path))  # type: ignore[arg-type]
 
 
@@ -368,7 +368,7 @@ def test_a_query_fails_with_one_sentence_and_a_checkpoint_takes_no_other_query(
     add(tmp_path, 0, ("a", 1, 0.1), ("b", 1, 0.1))
     run(watched(spark, tmp_path), tmp_path)
     add(tmp_path, 1, ("b", 2, 0.1), ("it's", 17, np.inf))
-    law = "a checkpoint can be used only by the query that it was begun with: "
+    law = "a checkpoint can be used only by the query that started it: "
     told = failure(watched(spark, tmp_path, buckets=9, bad="report"), tmp_path)
     assert told is not None
     assert told.startswith(f"{law}extra must be")
@@ -430,8 +430,8 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
         columns = [f"CAST('{value}' AS {kind}) AS `{kind}`" for kind, value in kinds.items()]
         frame = spark.range(1).selectExpr("id AS key", "id AS x", *columns)
         for kind in kinds:
-            door = admitted(frame, key="key", order=kind, features="x", label=None, sequence=True)
-            found = door.select(_uncounted(F.col("order"), frame.schema[kind].dataType).alias("order"))
+            door = validate(frame, key="key", order=kind, features="x", label=None, sequence=True)
+            found = door.select(_from_long(F.col("order"), frame.schema[kind].dataType).alias("order"))
             assert found.schema["order"].dataType == frame.schema[kind].dataType
             assert found.first() == frame.select(F.col(kind).alias("order")).first()
     finally:
@@ -449,17 +449,17 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
         ({"seed": 2**63}, "seed must be an integer from 0 to 9223372036854775807, got 9223372036854775808"),
         (
             {"seed": None},
-            "seed must be given, or the checkpoint folder of the query, in which a drawn seed is stored, ",
+            "seed or checkpoint must be given, got neither: ",
         ),
         ({"checkpoint": ""}, "checkpoint must be the checkpoint folder of the query, got ''"),
         ({"checkpoint": Path("kept")}, "checkpoint must be the checkpoint folder of the query, got PosixPath"),
-        ({"key": "Seed"}, "key must not be called 'Seed', as a column of the result is: rename it"),
+        ({"key": "Seed"}, "key must not be named 'Seed', like a column of the result: rename it"),
         ({"measure": measures.NearestNeighbour()}, "recipe must have a measure of bounded memory: Value, Frozen"),
         ({"measure": measures.Frozen()}, "recipe must have a measure of bounded memory: Value, Frozen"),
-        ({"key": "n"}, "key must not be called 'n', as a column of the result is: rename it"),
-        ({"order": "Count"}, "order must not be called 'Count', as a column of the result is: rename it"),
-        ({"key": "P", "order": "p"}, "key must not be called 'P', as a column of the result is: rename it"),
-        ({"key": "a", "order": "A"}, "key and order must have names that Spark can tell apart, got 'a' and 'A'"),
+        ({"key": "n"}, "key must not be named 'n', like a column of the result: rename it"),
+        ({"order": "Count"}, "order must not be named 'Count', like a column of the result: rename it"),
+        ({"key": "P", "order": "p"}, "key must not be named 'P', like a column of the result: rename it"),
+        ({"key": "a", "order": "A"}, "key and order must have names that differ by more than case, got 'a' and 'A'"),
         ({"order": "x"}, "order must be a column of integers, dates or timestamps"),
         ({"features": ["x"]}, r"features must name one column of numbers for Value, got \['x'\]"),
     ],
@@ -485,7 +485,7 @@ def test_what_is_given_stays_fresh_and_a_used_measure_is_refused(spark: SparkSes
 
 
 def test_a_batch_and_another_state_store_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^df must be a streaming frame .* got a batch: test_streams is for batches"):
+    with pytest.raises(ValueError, match=r"^df must be a streaming frame .* got a batch frame: use test_streams"):
         monitor_streams(spark.range(3).selectExpr("id key", "id seq", "id x"), "key", "seq", "x")
     setting = "spark.sql.streaming.stateStore.providerClass"
     before = spark.conf.get(setting)

@@ -292,7 +292,7 @@ def test_disorder_is_reported_and_never_bet_on(spark: SparkSession) -> None:
     [
         ("o = 5", "key 'a', order 5: x must be a finite number, got NaN in column 'x'"),
         ("k is null and o = 1", "key must not be null, got null in column 'k' (order 1)"),
-        ("o = 3", "key 'a', order 3: rows of one key and order must be alike, or only one, got 2 that differ"),
+        ("o = 3", "key 'a', order 3: rows with the same key and order must be equal, got 2 that differ"),
     ],
 )
 def test_disorder_fails_the_job_with_one_sentence(spark: SparkSession, where: str, sentence: str) -> None:
@@ -319,17 +319,17 @@ def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
         ({"seed": 2**63}, "seed must be an integer from 0 to 9223372036854775807, got 9223372036854775808"),
         ({"partitions": 0}, "partitions must be an integer from 1 to 1000000, got 0"),
         ({"order": "k"}, "order must be a column of"),
-        ({"order": "o", "key": "o"}, "key and order must be two columns, got 'o' for both"),
-        ({"key": "alarm"}, "key must not be called 'alarm', as a column of the result is: rename it"),
-        ({"key": "N"}, "key must not be called 'N', as a column of the result is: rename it"),
-        ({"key": "Seed"}, "key must not be called 'Seed', as a column of the result is: rename it"),
+        ({"order": "o", "key": "o"}, "key and order must be different columns, got 'o' for both"),
+        ({"key": "alarm"}, "key must not be named 'alarm', like a column of the result: rename it"),
+        ({"key": "N"}, "key must not be named 'N', like a column of the result: rename it"),
+        ({"key": "Seed"}, "key must not be named 'Seed', like a column of the result: rename it"),
         (
             {"order": "count", "steps": True},
-            "order must not be called 'count', as a column of the result is: rename it",
+            "order must not be named 'count', like a column of the result: rename it",
         ),
         (
             {"key": "test", "on_alarm": "restart"},
-            "key must not be called 'test', as a column of the result is: rename it",
+            "key must not be named 'test', like a column of the result: rename it",
         ),
         (
             {"features": ["a"], "measure": measures.Value()},
@@ -349,7 +349,7 @@ def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
         ({"alarm": 3}, "alarm must be an alarm"),
     ],
 )
-def test_what_is_not_lawful_is_refused_at_once(spark: SparkSession, change: dict[str, Any], sentence: str) -> None:
+def test_invalid_arguments_are_rejected_at_once(spark: SparkSession, change: dict[str, Any], sentence: str) -> None:
     columns = "k string, o int, a double, v array<double>, alarm string, N string, count int, test string, Seed string"
     given = {"key": "k", "order": "o", "features": "a", **change}
     with pytest.raises(ValueError) as error:  # noqa: PT011
@@ -370,7 +370,7 @@ def test_parts_that_are_not_fresh_are_refused(spark: SparkSession) -> None:
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:
     live = spark.readStream.format("rate").load()
-    with pytest.raises(ValueError, match=r"^df must be a batch frame, got a stream: monitor_streams is for streams$"):
+    with pytest.raises(ValueError, match=r"^df must be a batch frame, got a streaming frame: use monitor_streams$"):
         seeded(live, "value", "timestamp", "value")
 
 

@@ -170,7 +170,7 @@ def test_the_result_is_an_ordinary_frame(spark: SparkSession) -> None:
 
 
 def test_workers_do_not_keep_what_was_broadcast(spark: SparkSession) -> None:
-    sent, received = spark.sparkContext.broadcast(bytearray(b"block")), tables._received
+    sent, received = spark.sparkContext.broadcast(bytearray(b"block")), tables._value
 
     def twice(_: int) -> tuple[bytes, bytes, bool]:
         return bytes(received(sent)), bytes(received(sent)), hasattr(sent, "_value")
@@ -203,7 +203,7 @@ def test_nothing_is_left_behind(spark: SparkSession) -> None:
         pvalues(rows(spark, *examples(50, 2)), "t", "x", "y", block=10)
 
 
-def test_rows_that_are_not_lawful(spark: SparkSession) -> None:
+def test_invalid_rows(spark: SparkSession) -> None:
     X, y = examples(60, 2)
     X[41, 1], X[17, 0] = math.inf, math.nan
     law = "x must be finite numbers of magnitude at most 1e+150"
@@ -231,14 +231,16 @@ def test_rows_of_other_widths(spark: SparkSession) -> None:
 def test_two_rows_of_one_order(spark: SparkSession, again: int) -> None:
     X, y = examples(60, 2)
     order = [i - (i == again) for i in range(60)]
-    refused(rows(spark, X, y, order), f"order {again - 1}: rows must each have an order of their own, got two of this")
+    refused(
+        rows(spark, X, y, order), f"order {again - 1}: each row must have a different order, got two rows with this one"
+    )
 
 
 def test_arguments(spark: SparkSession) -> None:
     frame = rows(spark, *examples(5, 2))
     refusals: list[tuple[Any, dict[str, Any], str]] = [
-        (("p", "x", "y"), {}, "order must not be called 'p', as a column of the result is: rename it$"),
-        (("Seed", "x", "y"), {}, "order must not be called 'Seed', as a column of the result is: rename it$"),
+        (("p", "x", "y"), {}, "order must not be named 'p', like a column of the result: rename it$"),
+        (("Seed", "x", "y"), {}, "order must not be named 'Seed', like a column of the result: rename it$"),
         (("nobody", "x", "y"), {}, "order must name one of the columns"),
         (("t", "x", None), {}, "label must be the name of a column, got None"),
         (("t", [], "y"), {}, "features must name at least one column"),
@@ -250,7 +252,7 @@ def test_arguments(spark: SparkSession) -> None:
     for arguments, options, law in refusals:
         with pytest.raises(ValueError, match=f"^{law}"):
             pvalues(frame, *arguments, **options)
-    with pytest.raises(ValueError, match=r"^df must be a batch frame, got a streaming one"):
+    with pytest.raises(ValueError, match=r"^df must be a batch frame, got a streaming frame"):
         pvalues(spark.readStream.format("rate").load(), "timestamp", "value", "value")
 
 
@@ -289,9 +291,9 @@ def test_blocks_of_one_size() -> None:
 
 
 def test_labels_are_numbered_in_order_of_appearance() -> None:
-    codes, known = tables._numbered(pa.array(["b", "a", "b"]), {"z": 0})
+    codes, known = tables._encode(pa.array(["b", "a", "b"]), {"z": 0})
     assert (codes.tolist(), known) == ([1, 2, 1], {"z": 0, "b": 1, "a": 2})
-    assert tables._numbered(pa.array([0.0, -0.0, 1.5]), {})[0].tolist() == [0, 0, 1]
+    assert tables._encode(pa.array([0.0, -0.0, 1.5]), {})[0].tolist() == [0, 0, 1]
 
 
 # ------------------------------------------------------------------ processes of their own, that die

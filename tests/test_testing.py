@@ -21,7 +21,7 @@ DRIFT = QUIET + 2.5 * (np.arange(300) >= 150)[:, np.newaxis]
 
 def test_it_passes_on_shuffled_data_and_returns_the_result() -> None:
     result = assert_exchangeable(QUIET)
-    assert isinstance(result, ex.results.Result)
+    assert isinstance(result, ex.analysis.Result)
     assert (result.rejected, result.n, result.measure) == (False, 300, "nearest-distance")
     assert not assert_exchangeable(RNG.permutation(DRIFT)).rejected
 
@@ -30,7 +30,9 @@ def test_it_fails_on_drift_with_the_verdicts_words() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_exchangeable(DRIFT)
     said = str(caught.value)
-    assert said.startswith("REJECTED at level 1 %: the order of these examples matters. The alarm sounded at example ")
+    assert said.startswith(
+        "REJECTED at level 1 %: the order of these examples matters.\nThe alarm was raised at example "
+    )
     *sentences, tested = said.split("\n")
     assert tested == "Tested: the data: 300 examples, 2 features."
     assert str(ex.test(DRIFT)).split("\n")[1:] == sentences
@@ -83,7 +85,7 @@ def test_as_pytest_shows_it(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout
     assert "1 failed, 1 passed" in done.stdout
     assert "E       AssertionError: REJECTED at level 1 %: the order of these examples matters." in done.stdout
-    assert "Note: column 'x0' only ever rises, as a row number does." in done.stdout
+    assert "Note: column 'x0' increases in every row, like a row number." in done.stdout
     assert "FAILED test_data.py::test_drift - AssertionError: REJECTED at level" in done.stdout
     assert ">       assert_exchangeable(np.arange(100.0))" in done.stdout
     assert "testing.py" not in done.stdout  # the place that is pointed at is the user's

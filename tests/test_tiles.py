@@ -18,14 +18,14 @@ from contracts import settled
 from exchangeable.measures import NearestNeighbour
 from exchangeable.measures.neighbour_store import BLOCK
 from exchangeable.measures.tiles import (
-    LONGEST,
+    MAX_SEGMENT,
     MEMORY,
     Block,
     Falls,
     Segment,
     Tiles,
     block_size,
-    joined,
+    join,
     plan,
     rows_within,
     search,
@@ -219,7 +219,7 @@ def test_every_pair_of_blocks_once(blocks: int, cores: int) -> None:
     pairs = [pair for segments in rounds for pair in blocks_of(segments)]
     assert sorted(pairs) == [(i, j) for i in range(blocks) for j in range(i + 1)]
     longest = max(segment.last - segment.first for segments in rounds for segment in segments)
-    assert longest <= LONGEST
+    assert longest <= MAX_SEGMENT
 
 
 def test_tasks_for_all_cores() -> None:
@@ -315,11 +315,11 @@ def test_refusals() -> None:
 
 def test_bounds_of_another_block() -> None:
     bench = Bench(*gaussian(0, 100, 4), 60)
-    with pytest.raises(ValueError, match=r"^bounds must have the shape \(40, 2\), as their block has, got \(60, 2\)$"):
+    with pytest.raises(ValueError, match=r"^bounds must have the shape \(40, 2\), got \(60, 2\)$"):
         search(Segment(1, 1, 2), 60, lambda b: Block.decode(bench.blocks[b], 4), lambda b: bench.tiles.bounds()[:60])
 
 
 def test_joined_in_order() -> None:
     parts = [Falls(np.array([float(k)]), *np.array([[k], [k + 1]], np.uint32)) for k in range(3)]
-    assert joined(parts).time.tolist() == [1, 2, 3]
-    assert joined([]).encode() == b""
+    assert join(parts).time.tolist() == [1, 2, 3]
+    assert join([]).encode() == b""

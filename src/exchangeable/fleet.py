@@ -1,4 +1,4 @@
-"""Many streams at once: which of them have changed, with few false discoveries among those that are named."""
+"""Many streams at once: find those that have changed, with few false discoveries among them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
 from exchangeable.protocols import Floats, Integers
-from exchangeable.validation import check_integer, check_interval, is_masked
+from exchangeable.validation import check_integer, check_interval, format_value, is_masked
 
-SHOWN = 5  # streams that a repr names
-LAW = "log_values must be numbers below inf (-inf is bankruptcy, and lawful)"
+SHOWN = 5  # streams that a repr lists
+RULE = "log_values must be numbers below inf (-inf is bankruptcy, and valid)"
 TERMS = 20  # of the exponential series, enough for arguments up to 1
 
-Names = Callable[[Integers], list[Any]]  # of the streams at these positions
+Names = Callable[[Integers], list[Any]]  # returns the names of the streams at these positions
 Rule = Literal["given", "fixed", "joined"]
 RULES: Mapping[Rule, str] = {"given": "", "fixed": " fixed in advance", "joined": " weighted by the order of joining"}
 
@@ -58,7 +58,7 @@ def e_bh(
     streams: int | None = None,
     joined: Any = None,
 ) -> Discoveries:
-    """Which of K streams have changed, the false discovery rate being at most alpha: the e-BH rule.
+    """Find which of K streams have changed, with a false discovery rate of at most alpha: the e-BH rule.
 
     With the capitals sorted, ``e_(1) >= e_(2) >= ..``, all in logs, the k largest are found, where
 
@@ -70,14 +70,14 @@ def e_bh(
     ``log_values`` are the logs of the *current* martingale values (``log_value`` of a step or a martingale): a mapping
     from names; a pandas Series (its index holds the names); a one-dimensional array (the names are the positions); or
     a pandas, Polars or Arrow frame of one row a stream, whose columns ``stream`` and ``log_value`` hold the name and
-    the value. Logs are natural unless ``base`` says otherwise: 10 for a column ``log10_martingale``. A bankrupt
-    stream, ``-inf``, is lawful; a missing value or ``inf`` is not.
+    the value. Logs are natural unless ``base`` says otherwise: 10 for a column ``log10_martingale``. ``-inf``, a
+    bankrupt stream, is valid; a missing value or ``inf`` is not.
 
-    When the promise holds. The value of each stream at a time fixed in advance, or at a time that its own history
-    decided, is an e-value, and the rule holds whatever the dependence between the streams. If the whole fleet is
+    When the promise holds: the value of each stream at a time fixed in advance, or at a time that depends only on its
+    own history, is an e-value, and the rule holds whatever the dependence between the streams. If the whole fleet is
     watched to decide when to look (say, until something is found), it holds for streams independent of one another;
     for dependent ones use ``adjusted``. **The running maximum of a martingale is not an e-value and must not be
-    used here**; ``adjusted`` makes one of it.
+    used here**; ``adjusted`` turns it into one.
 
     >>> found = e_bh({"a": 9.0, "b": 0.3, "c": 4.5, "d": -2.0}, 0.05)
     >>> found
@@ -86,7 +86,7 @@ def e_bh(
     (['a', 'c'], [True, False, True, False], 3.69)
 
     The choice of K: by default K is the number of streams given. That is valid if these are all the streams there will
-    ever be: none was added or removed after somebody had looked. Otherwise use one of these:
+    ever be, and none was added or removed after the first look at the data. Otherwise use one of these:
 
     - ``streams``: K, the most streams there will ever be, deleted ones included, fixed before the first look. Streams
       that are not given count as e = 0.
@@ -106,10 +106,10 @@ def e_bh(
     """
     level = check_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     unit = math.log(check_interval("base", base, 1.0, 1e300, "(1, 1e300]"))
-    given, names = _fleet(log_values, stream, log_value)
+    raw, names = _fleet(log_values, stream, log_value)
     with np.errstate(over="ignore"):
-        values = given * unit
-    _check(given, values, names)
+        values = raw * unit
+    _check_values(raw, values, names)
     if streams is not None and joined is not None:
         raise ValueError("streams and joined must not both be given: the fleet is fixed in advance, or it grows")
     size = K = fleet_size(streams, len(values))
@@ -127,13 +127,13 @@ def e_bh(
 
 
 def adjusted(log_peaks: ArrayLike) -> Floats:
-    """Logs of e-values made of the running maxima of martingales, lawful for ``e_bh`` at any time whatsoever.
+    """Turn the running maxima of martingales into the logs of e-values, which are valid for ``e_bh`` at any time.
 
         log A(x) ,   A(x) = int_0^1 kappa x^(1 - kappa) d kappa = (x - 1 - ln x) / (ln x)^2 ,   x = max_{i<=n} S_i
 
-    For dependent streams that are watched together: the time to look may depend on everything, and evidence once had
-    is kept. The price is about ``2 ln ln x`` in the log. ``log_peaks`` is the highest ``log_value`` so far of each
-    stream, and at least 0, since ``S_0 = 1`` is the first of the values. O(1) a stream.
+    For dependent streams that are watched together: the time at which they are evaluated may depend on anything, and
+    evidence once reached is not lost. The price is about ``2 ln ln x`` in the log. ``log_peaks`` is the highest
+    ``log_value`` so far of each stream; it is at least 0, since S_0 = 1. O(1) for each stream.
 
     >>> adjusted([0.0, 5.0, 100.0]).round(3)
     array([-0.693,  1.74 , 90.79 ])
@@ -154,11 +154,11 @@ def adjusted(log_peaks: ArrayLike) -> Floats:
 
 
 def stream_seed(seed: int, key: str | int | bytes) -> int:
-    """The seed of one stream of many: a public function of the seed of all and the stream's key.
+    """Return the seed of one stream of many: a public function of the common seed and the key of the stream.
 
         BLAKE2b with a digest of 8 bytes, keyed with the seed, of b"s" + UTF-8, b"i" + decimal digits or b"b" + bytes
 
-    as an integer (all little-endian, the seed in 8 bytes). So anyone can check a stream by itself, with
+    as an integer (all little-endian, the seed in 8 bytes). So anyone can check a single stream with
     ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key))``. O(length of the key).
 
     >>> stream_seed(7, "a"), stream_seed(7, 1) == stream_seed(7, "1")
@@ -171,17 +171,17 @@ def stream_seed(seed: int, key: str | int | bytes) -> int:
 
 
 def _tagged(key: str | int | bytes) -> bytes:
-    """Different keys give different bytes."""
+    """Encode a key with its type; different keys give different bytes."""
     if isinstance(key, bytes):
         return b"b" + key
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool) and -(2**63) <= key < 2**63:
         return b"i%d" % int(key)
     if not isinstance(key, str):
-        raise ValueError(f"key must be text, bytes or an integer of 64 bits, got {_shown(key)}")
+        raise ValueError(f"key must be text, bytes or a 64-bit integer, got {format_value(key)}")
     try:
         return b"s" + key.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"key must be text that can be written in UTF-8, got {_shown(key)}") from None
+        raise ValueError(f"key must be text that can be written in UTF-8, got {format_value(key)}") from None
 
 
 @overload
@@ -189,7 +189,7 @@ def log_threshold(streams: int, found: int, alpha: float) -> float: ...
 @overload
 def log_threshold(streams: int, found: Integers, alpha: float) -> Floats: ...
 def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | Floats:
-    """What the log of the capital must reach for ``found`` of K streams to be found by ``e_bh``: log(K / (alpha k)).
+    """Return the log capital that all of ``found`` streams must reach to be found by ``e_bh``: log(K / (alpha k)).
 
     >>> round(log_threshold(4, 2, 0.05), 2)
     3.69
@@ -199,9 +199,10 @@ def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | 
 
 
 def _rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
-    """The smallest log value found (inf where none is), by which equals are treated alike; and the log threshold.
+    """Return the smallest log value that is found (inf if none is), and the log threshold.
 
-    Values below the threshold for finding all streams cannot be found, so only those above it are sorted.
+    Streams with equal values are treated equally. Only values that can be found are sorted: those at least as large as
+    the threshold for finding all streams.
     """
     highest = np.sort(values[values >= log_threshold(K, len(values), alpha)])[::-1]
     enough = np.flatnonzero(highest >= log_threshold(K, np.arange(1, len(highest) + 1), alpha))
@@ -211,7 +212,7 @@ def _rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
 
 
 def fleet_size(streams: int | None, given: int) -> int:
-    """K of ``e_bh``: ``streams``, which must be at least the number given, or that number if it is None.
+    """Return K of ``e_bh``: ``streams``, which must be at least the number given, or that number if it is None.
 
     >>> fleet_size(100, 4), fleet_size(None, 4)
     (100, 4)
@@ -219,14 +220,14 @@ def fleet_size(streams: int | None, given: int) -> int:
     if streams is None:
         return given
     if isinstance(streams, bool) or not isinstance(streams, (int, np.integer)) or not given <= streams <= 2**53:
-        law = f"streams must be an integer from {given}, the number of streams given, to 2**53"
-        raise ValueError(f"{law}, got {streams!r}")
+        rule = f"streams must be an integer from {given}, the number of streams given, to 2**53"
+        raise ValueError(f"{rule}, got {streams!r}")
     return int(streams)
 
 
-def _places(joined: Any, given: Any, names: Names, count: int) -> Floats:
-    """The position of each stream in the order of joining: distinct positive integers."""
-    places = _aligned(joined, given)
+def _places(joined: Any, log_values: Any, names: Names, count: int) -> Floats:
+    """Return the position of each stream in the order of joining: distinct positive integers."""
+    places = _aligned(joined, log_values)
     if len(places) != count:
         raise ValueError(f"joined must hold one position for each of the {count} streams, got {len(places)}")
     bad = np.flatnonzero(~((places >= 1.0) & (places <= 2.0**53) & (places == np.floor(places))))
@@ -241,44 +242,44 @@ def _places(joined: Any, given: Any, names: Names, count: int) -> Floats:
     return places
 
 
-def _check(given: Floats, values: Floats, names: Names) -> None:
+def _check_values(raw: Floats, values: Floats, names: Names) -> None:
     if not len(values):
         raise ValueError("log_values must hold at least one stream, got none")
     bad = np.flatnonzero(~(values < math.inf))  # NaN is not below either
     if bad.size:
-        raise ValueError(f"{LAW}, got {given[bad[0]]} for stream {names(bad[:1])[0]!r}")
+        raise ValueError(f"{RULE}, got {raw[bad[0]]} for stream {names(bad[:1])[0]!r}")
 
 
-# ------------------------------------------------------------------ the forms that a fleet may have
+# ------------------------------------------------------------------ input formats
 
 
-def _fleet(given: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
-    """The values, and a way to the names, which are looked up only where they are needed."""
-    if isinstance(given, Mapping):
-        return _mapped(given), _listed(list(given))
-    if isinstance(given, (np.ndarray, list, tuple)):
-        return _numbers("log_values", given), np.ndarray.tolist
+def _fleet(log_values: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
+    """Return the values, and a function that returns names, so that only the names that are needed are read."""
+    if isinstance(log_values, Mapping):
+        return _mapping_values(log_values), _names_from_list(list(log_values))
+    if isinstance(log_values, (np.ndarray, list, tuple)):
+        return _numbers("log_values", log_values), np.ndarray.tolist
     import narwhals as nw
 
-    if nw.dependencies.is_pandas_series(given):
-        _check_index(given.index)
-        frame = nw.from_native(given.to_frame("value"), eager_only=True)
-        return _column(frame, "log_value", "value"), lambda positions: given.index[positions].tolist()
-    frame = nw.from_native(given, eager_only=True, pass_through=True)
+    if nw.dependencies.is_pandas_series(log_values):
+        _check_index(log_values.index)
+        frame = nw.from_native(log_values.to_frame("value"), eager_only=True)
+        return _column(frame, "log_value", "value"), lambda positions: log_values.index[positions].tolist()
+    frame = nw.from_native(log_values, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        return _column(frame, "log_value", log_value), _named(frame, stream)
-    return _numbers("log_values", given), np.ndarray.tolist
+        return _column(frame, "log_value", log_value), _names_from_column(frame, stream)
+    return _numbers("log_values", log_values), np.ndarray.tolist
 
 
-def _aligned(joined: Any, given: Any) -> Floats:
-    """Positions in the order of the streams; NaN for a stream without one."""
-    if isinstance(joined, Mapping) and isinstance(given, Mapping):
-        return _numbers("joined", [joined.get(name, math.nan) for name in given])
+def _aligned(joined: Any, log_values: Any) -> Floats:
+    """Return the positions in the order of the streams; NaN for a stream without one."""
+    if isinstance(joined, Mapping) and isinstance(log_values, Mapping):
+        return _numbers("joined", [joined.get(name, math.nan) for name in log_values])
     import narwhals as nw
 
-    if nw.dependencies.is_pandas_series(joined) and nw.dependencies.is_pandas_series(given):
-        return _numbers("joined", joined.reindex(given.index))
-    frame = nw.from_native(given, eager_only=True, pass_through=True)
+    if nw.dependencies.is_pandas_series(joined) and nw.dependencies.is_pandas_series(log_values):
+        return _numbers("joined", joined.reindex(log_values.index))
+    frame = nw.from_native(log_values, eager_only=True, pass_through=True)
     if isinstance(joined, str) and isinstance(frame, nw.DataFrame):
         return _column(frame, "joined", joined)
     return _numbers("joined", joined)
@@ -287,38 +288,38 @@ def _aligned(joined: Any, given: Any) -> Floats:
 def _check_index(index: Any) -> None:
     missing = index.to_frame().isna().to_numpy().any()  # of one level or of several
     if not index.is_unique or missing:
-        raise ValueError(f"the index of log_values must name each stream once, got {_shown(index.tolist())}")
+        raise ValueError(f"the index of log_values must name each stream once, got {format_value(index.tolist())}")
 
 
-def _mapped(given: Mapping[Any, Any]) -> Floats:
-    for name, value in given.items():
+def _mapping_values(log_values: Mapping[Any, Any]) -> Floats:
+    for name, value in log_values.items():
         if not isinstance(value, (float, int, np.floating, np.integer)) or isinstance(value, bool):
-            raise ValueError(f"{LAW}, got {_shown(value)} for stream {name!r}")
+            raise ValueError(f"{RULE}, got {format_value(value)} for stream {name!r}")
     try:
-        return np.array(list(given.values()), dtype=np.float64)
+        return np.array(list(log_values.values()), dtype=np.float64)
     except OverflowError:
-        raise ValueError(f"{LAW}, got an integer beyond float64") from None
+        raise ValueError(f"{RULE}, got an integer beyond float64") from None
 
 
-def _listed(names: list[Any]) -> Names:
+def _names_from_list(names: list[Any]) -> Names:
     return lambda positions: [names[i] for i in positions.tolist()]
 
 
 def _numbers(argument: str, values: Any) -> Floats:
-    """Admit a column of real numbers."""
+    """Validate a column of real numbers."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):  # ragged
         array = np.empty((0, 0))
     if array.ndim != 1 or (array.dtype.kind not in "iuf" and array.size) or is_masked(values):
         forms = "a one-dimensional array of numbers" + ", a mapping or a frame in memory" * (argument == "log_values")
-        raise ValueError(f"{argument} must be {forms}, got {_shown(values)}")
+        raise ValueError(f"{argument} must be {forms}, got {format_value(values)}")
     return array.astype(np.float64)
 
 
 def _column(frame: Any, argument: str, name: str) -> Floats:
-    """The values in a frame; a missing one becomes NaN, to be refused with its stream."""
-    column = _known(frame, argument, name)
+    """Return a column of numbers; a missing one becomes NaN, so that the error can name its stream."""
+    column = _get_column(frame, argument, name)
     if not column.dtype.is_numeric():
         raise ValueError(f"{argument} must name a column of numbers, got {name!r} of type {column.dtype}")
     values = np.full(len(column), math.nan)
@@ -327,11 +328,11 @@ def _column(frame: Any, argument: str, name: str) -> Floats:
     return values
 
 
-def _named(frame: Any, name: str) -> Names:
-    """The names in a frame, after each was found to be there and to be one stream's only."""
+def _names_from_column(frame: Any, name: str) -> Names:
+    """Return the names in a frame; each must be present and unique."""
     import narwhals as nw
 
-    column = _known(frame, "stream", name)
+    column = _get_column(frame, "stream", name)
     if isinstance(column.dtype, (nw.List, nw.Array, nw.Struct)):
         raise ValueError(f"stream must name a column of names, got {name!r} of type {column.dtype}")
     for row in np.flatnonzero(column.is_null().to_numpy())[:1]:
@@ -339,19 +340,15 @@ def _named(frame: Any, name: str) -> Names:
     try:
         distinct = column.n_unique()
     except TypeError:  # lists among pandas objects
-        raise ValueError(f"stream must name a column of names, got {_shown(column[0])} in column {name!r}") from None
+        first = format_value(column[0])
+        raise ValueError(f"stream must name a column of names, got {first} in column {name!r}") from None
     if distinct < len(column):
         twice = column.filter(column.is_duplicated())[0]
         raise ValueError(f"stream must name each stream once, by its current value, got {twice!r} in several rows")
     return lambda positions: column[positions.tolist()].to_list()  # a list, as older narwhals take no array
 
 
-def _known(frame: Any, argument: str, name: str) -> Any:
+def _get_column(frame: Any, argument: str, name: str) -> Any:
     if name not in frame.columns:
-        raise ValueError(f"{argument} must name one of the columns {_shown(frame.columns)}, got {name!r}")
+        raise ValueError(f"{argument} must name one of the columns {format_value(frame.columns)}, got {name!r}")
     return frame[name]
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -13,18 +13,18 @@ from exchangeable.bets.learner import step
 from exchangeable.protocols import Bet, Floats, has_role
 from exchangeable.validation import check_p, check_p_array
 
-DIGITS = 12  # digits of an amount: its logarithm determines no more
+DIGITS = 12  # significant digits of an amount: the logarithm does not determine more
 LN10 = math.log(10.0)
 SAFE = 700.0  # exp(SAFE) and exp(-SAFE) are normal float64 numbers
 
 
 class Martingale:
-    """The capital of a gambler who bets on every p-value, kept as its logarithm.
+    """The capital of a gambler who bets on every p-value, stored as its logarithm.
 
-        log S_n = sum_{i<=n} log f_i(p_i),   f_i a density that knows p_1 .. p_{i-1} only
+        log S_n = sum_{i<=n} log f_i(p_i),   f_i a density that depends on p_1 .. p_{i-1} only
 
     On exchangeable data S_n is a martingale with S_0 = 1. Sums are compensated, so log S_n does not drift however
-    long the stream; bankruptcy is ``-inf``, a value that stays. Time and memory are the bet's.
+    long the stream; bankruptcy is ``-inf`` and is final. Time and memory are those of the bet.
 
     >>> from exchangeable.bets import Power
     >>> martingale = Martingale(Power(0.5))
@@ -56,7 +56,7 @@ class Martingale:
         return value
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Bet on many p-values, one after the other: log S after each."""
+        """Bet on many p-values, one after the other, and return log S after each."""
         gains = np.ascontiguousarray(self.bet.extend(check_p_array(p)), np.float64)
         values = np.empty(len(gains))
         native.accumulate(self._sum, gains, values)
@@ -65,7 +65,7 @@ class Martingale:
 
 
 def amount(log: float) -> float | Decimal:
-    """The number with this natural logarithm: a float if float64 can hold it, otherwise a `Decimal`.
+    """Return the number with this natural logarithm: a float if float64 can hold it, otherwise a `Decimal`.
 
     >>> amount(0.0), amount(-math.inf), amount(3000.0)
     (1.0, 0.0, Decimal('7.64620098905E+1302'))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchangeable.analysis import test
-from exchangeable.analysis.notes import described
+from exchangeable.analysis.text import describe_table
 
 if TYPE_CHECKING:
     from exchangeable.analysis import Result
@@ -61,5 +61,5 @@ def assert_exchangeable(
 
 def _said(result: Result) -> str:
     """The words of the result, the verdict first, since summaries of tests show the beginning only."""
-    table = described(result.table)
+    table = describe_table(result.table)
     return str(result).removeprefix(f"{table}\n") + f"\nTested: {table}."

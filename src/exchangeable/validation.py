@@ -1,4 +1,8 @@
-"""Validation of arguments: what each check allows, and how values are shown in messages."""
+"""Checks of arguments, and how messages show values.
+
+A check returns the value in the form that the package uses, or raises a ValueError of the form
+``name must be .., got ..``.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable.protocols import Floats
 
-LARGEST = 1e150  # beyond it a squared distance could overflow
-BLOCK = 256  # rows that are checked at a time, so that no second copy of the data is needed
+LARGEST = 1e150  # the square of a larger number could overflow
+BLOCK = 256  # rows that are checked at a time
 PLAIN = (bool, int, float, str)
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # in text: neither nan nor inf, no spaces
 
 
 def format_value(value: object) -> str:
-    """What to show of a value in a message."""
+    """Return the repr of a value on one line, shortened to 60 characters, for a message."""
     try:
         text = " ".join(repr(value).split("\n"))
     except ValueError:  # an integer of more digits than Python writes
@@ -30,27 +34,27 @@ def format_value(value: object) -> str:
 
 
 def call_repr(thing: object) -> str:
-    """The call that makes a part, with the parameters that are not the default: what it shows of itself.
+    """Return the constructor call of an object, with the parameters that differ from their defaults, as its repr.
 
     >>> from exchangeable import bets
     >>> call_repr(bets.Histogram(8)), call_repr(bets.Switching([bets.Plugin(), bets.Idle()]))
     ('Histogram(bins=8)', 'Switching(bets=[Plugin(), Idle()])')
     """
-    given = []
+    arguments = []
     for name, parameter in signature(type(thing)).parameters.items():
         value = getattr(thing, name, parameter.default)
         if value is not parameter.default and not (type(value) in PLAIN and value == parameter.default):
-            given.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
-    return f"{type(thing).__name__}({', '.join(given)})"
+            arguments.append(f"{name}={getattr(value, '__name__', None) or repr(value)}")
+    return f"{type(thing).__name__}({', '.join(arguments)})"
 
 
 def check_p(p: Any) -> float:
-    """Admit one p-value: a real number in (0, 1].
+    """Check that p is a p-value: a real number in (0, 1].
 
     >>> check_p(0.5)
     0.5
     """
-    if type(p) is float and 0.0 < p <= 1.0:  # nearly always: single steps are quick
+    if type(p) is float and 0.0 < p <= 1.0:  # the usual case, without further checks
         return p
     try:
         value = math.nan if isinstance(p, (str, bytes, complex, np.complexfloating)) else float(p)
@@ -62,20 +66,20 @@ def check_p(p: Any) -> float:
 
 
 def check_p_array(p: ArrayLike) -> Floats:
-    """Admit a column of p-values, each in (0, 1].
+    """Check that p is a one-dimensional array of p-values, each in (0, 1].
 
     >>> check_p_array([0.5, 1])
     array([0.5, 1. ])
     """
     try:
-        given = np.asarray(p)
+        array = np.asarray(p)
     except ValueError:  # ragged
-        given = np.empty(0, object)
-    if (given.dtype.kind not in "biuf" and np.size(given)) or given.dtype.kind == "O" or is_masked(p):
+        array = np.empty(0, object)
+    if (array.dtype.kind not in "biuf" and array.size) or array.dtype.kind == "O" or is_masked(p):
         raise ValueError("p must be a one-dimensional array of numbers in (0, 1]")
-    values = np.ascontiguousarray(given, dtype=np.float64)
-    if given.ndim != 1:
-        raise ValueError(f"p must be one-dimensional, got {given.ndim} dimensions")
+    values = np.ascontiguousarray(array, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"p must be one-dimensional, got {array.ndim} dimensions")
     bad = np.flatnonzero(~((values > 0.0) & (values <= 1.0)))
     if bad.size:
         raise ValueError(f"p must lie in (0, 1], got {values[bad[0]]} at position {bad[0]}")
@@ -83,7 +87,7 @@ def check_p_array(p: ArrayLike) -> Floats:
 
 
 def check_integer(name: str, value: int, low: int, high: int) -> int:
-    """Admit an integer from low to high.
+    """Check that a value is an integer from ``low`` to ``high``.
 
     >>> check_integer("depth", 0, 1, 24)
     Traceback (most recent call last):
@@ -95,8 +99,8 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
     return int(value)
 
 
-def check_interval(name: str, value: float, low: float, high: float, law: str) -> float:
-    """Admit a number with ``low < value <= high`` (``law`` is how the message writes that).
+def check_interval(name: str, value: float, low: float, high: float, interval: str) -> float:
+    """Check that ``low < value <= high``; ``interval`` is how the message writes that.
 
     >>> check_interval("rate", 2.0, 0.0, 1.0, "(0, 1]")
     Traceback (most recent call last):
@@ -104,14 +108,16 @@ def check_interval(name: str, value: float, low: float, high: float, law: str) -
     ValueError: rate must lie in (0, 1], got 2.0
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ValueError(f"{name} must be a number in {law}, got {value!r}")
+        raise ValueError(f"{name} must be a number in {interval}, got {value!r}")
     if not low < value <= high:
-        raise ValueError(f"{name} must lie in {law}, got {value}")
+        raise ValueError(f"{name} must lie in {interval}, got {value}")
     return float(value)
 
 
-def check_numbers(name: str, values: ArrayLike, law: str = "be an array of numbers with rows of one length") -> Floats:
-    """Admit an array of real numbers; text is not a number, and a masked value is none."""
+def check_numbers(
+    name: str, values: ArrayLike, expected: str = "be an array of numbers with rows of one length"
+) -> Floats:
+    """Check that values are an array of real numbers: not text, and not masked."""
     try:
         array = np.asarray(values)
         text = array.dtype.kind == "O" and any(isinstance(value, (str, bytes)) for value in array.flat)
@@ -119,7 +125,7 @@ def check_numbers(name: str, values: ArrayLike, law: str = "be an array of numbe
             raise ValueError
         return np.ascontiguousarray(array, dtype=np.float64) if array.ndim else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must {law}, got {format_value(values)}") from None
+        raise ValueError(f"{name} must {expected}, got {format_value(values)}") from None
 
 
 def check_column(name: str, values: Any, verb: str = "be") -> Floats:
@@ -170,7 +176,7 @@ def is_masked(values: object) -> bool:
 
 
 def check_finite(name: str, values: Floats) -> None:
-    """Admit finite numbers of magnitude at most 1e150."""
+    """Check that all values are finite, of magnitude at most 1e150."""
     for lo in range(0, len(values), BLOCK):  # in blocks, to need no second copy of the data
         good = np.abs(values[lo : lo + BLOCK]) <= LARGEST
         if not good.all():
@@ -183,7 +189,7 @@ def check_finite(name: str, values: Floats) -> None:
 
 
 def check_stored(name: str, value: Any, dtype: type[np.generic], *shape: int | None) -> NDArray[Any]:
-    """Admit an array that was stored: of this dtype and shape (None: of any length), without NaN.
+    """Check that a stored value is an array of this dtype and shape (None: any length) without NaN.
 
     >>> check_stored("alpha", np.zeros(3), np.float64, 2)
     Traceback (most recent call last):
@@ -191,12 +197,14 @@ def check_stored(name: str, value: Any, dtype: type[np.generic], *shape: int | N
     ValueError: alpha must be an array of float64 and shape (2), got float64 and shape (3)
     """
     fits = isinstance(value, np.ndarray) and value.dtype == dtype and value.ndim == len(shape)
-    if not fits or not all(n in (None, given) for n, given in zip(shape, value.shape, strict=True)):
-        law = f"an array of {np.dtype(dtype)} and shape ({', '.join('any' if n is None else str(n) for n in shape)})"
+    if not fits or not all(n in (None, length) for n, length in zip(shape, value.shape, strict=True)):
+        expected = (
+            f"an array of {np.dtype(dtype)} and shape ({', '.join('any' if n is None else str(n) for n in shape)})"
+        )
         got = format_value(value)
         if isinstance(value, np.ndarray):
             got = f"{value.dtype} and shape ({', '.join(map(str, value.shape))})"
-        raise ValueError(f"{name} must be {law}, got {got}")
+        raise ValueError(f"{name} must be {expected}, got {got}")
     if value.dtype.kind == "f" and np.isnan(value).any():
         raise ValueError(f"{name} must hold numbers, got nan")
     array: NDArray[Any] = value
@@ -222,7 +230,7 @@ def check_labels(y: Any, count: int | None = None) -> list[Any]:
 
 
 def check_distinct_labels(labels: Any) -> dict[Hashable, int]:
-    """Admit a list of labels, each once: their numbers.
+    """Check that a stored list holds each label once, and return the number of each label.
 
     >>> check_distinct_labels(["a", "b", "a"])
     Traceback (most recent call last):
@@ -236,7 +244,10 @@ def check_distinct_labels(labels: Any) -> dict[Hashable, int]:
 
 
 def encode_labels(labels: list[Any], known: dict[Hashable, int]) -> tuple[NDArray[np.int32], dict[Hashable, int]]:
-    """Number the labels in order of appearance; the known numbers are copied, not changed."""
+    """Number the labels in order of appearance, beginning with the known ones; return the numbers and the new table.
+
+    The table ``known`` is not changed.
+    """
     codes, coded = known, np.empty(len(labels), np.int32)
     for i, label in enumerate(labels):
         try:

@@ -62,7 +62,7 @@ def settings(result: Result) -> dict[str, Any]:
      'columns_tested': 0}
     """
     names = ("measure", "bet", "alpha", "seed", "scale", "n", "n_features")
-    return {**{name: getattr(result, name) for name in names}, "columns_tested": len(result.columns)}
+    return {**{name: getattr(result, name) for name in names}, "columns_tested": len(result.column_tests)}
 
 
 def figures(result: Result) -> dict[str, float]:

@@ -1,11 +1,11 @@
-"""Several martingales on one table: of whole examples, and of each column by itself.
+"""Several martingales on one table: one on full rows, and one on each column.
 
-They live on different p-values, so their average need not be a martingale. But with weights w_k that sum to one
+They use different p-values, so their average need not be a martingale. But with weights w_k that sum to one
 
     P( max_k w_k S^k_n >= c for some n ) <= sum_k P( S^k_n >= c / w_k for some n ) <= sum_k w_k / c = 1 / c ,
 
-whatever their dependence (Ville's inequality for each, and the union of the events). So the weighted maximum is read as
-evidence like the capital of one martingale.
+whatever their dependence (Ville's inequality for each, and the union bound). So the weighted maximum is evidence of the
+same strength as the capital of one martingale.
 """
 
 from __future__ import annotations
@@ -19,103 +19,117 @@ import numpy as np
 
 from exchangeable.bets import Idle
 from exchangeable.data.canonical import column_stream, constant
-from exchangeable.data.files import Group, Table
-from exchangeable.martingale import Martingale
+from exchangeable.data.table import Table, TableColumn
+from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import Value
 from exchangeable.protocols import Bet, Floats
 from exchangeable.pvalues import PValues
 from exchangeable.validation import format_value
 
-WHOLE = "whole examples"
-HALF = 0.5  # of alpha is for the columns, where they have a say
-MANY = 64  # columns that have one unasked: pixels and embeddings are more, and mean little one by one
-NEAR = 0.2  # in logs: a capital within a fifth of its lowest
+FULL_ROWS = "full rows"
+COLUMN_SHARE = 0.5  # of alpha, for all columns together, if they are tested one by one
+MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
+NEAR = 0.2  # in logs: a capital within a fifth of its minimum
 Progress = Callable[[str, int, int], None]
 
 
-class Line(NamedTuple):
-    """One martingale: what it looks at, its weight among the others, its p-values and its log capital after each."""
+class ColumnTest(NamedTuple):
+    """One martingale, on a column or on full rows: its weight, its p-values, and its log capital after each."""
 
     name: str
-    kind: str  # "examples", "numbers", "categories" or "label"
+    kind: str  # "examples" (full rows), "numbers", "categories" or "label"
     weight: float
     p: Floats
     log_value: Floats
 
-    def reached(self, log_level: float) -> int | None:
-        """After how many bets the weighted capital first stood at this level; None if it never did."""
-        return first(self.log_value + math.log(self.weight), log_level)
+    @property
+    def log10_max(self) -> float:
+        """The log10 of the highest capital, at least 0."""
+        return max(0.0, float(self.log_value.max()) / LN10)
 
-    def rise(self, bets: int) -> int:
-        """Where the rise to this bet began: after how many bets the capital last stood within a fifth of its lowest.
+    @property
+    def log_evidence(self) -> Floats:
+        """The log of the weighted capital after each bet."""
+        return self.log_value + math.log(self.weight)
 
-        An estimate of the change. In a long quiet time the capital hardly moves, and its very lowest may lie anywhere.
+    def first_reaching(self, log_level: float) -> int | None:
+        """Return the number of bets after which the weighted capital first reaches a level; None if it never does."""
+        return first_reaching(self.log_evidence, log_level)
+
+    def rise_start(self, bets: int) -> int:
+        """Estimate the change: where the rise to this bet started.
+
+        That is the last number of bets after which the capital was within a fifth of its minimum. The minimum itself
+        may lie anywhere in a long time without a change, in which the capital hardly moves.
         """
         capital = np.concatenate([[0.0], self.log_value[: bets - 1]])
         return int(np.flatnonzero(capital <= capital.min() + NEAR)[-1])
 
 
-def joint(lines: Sequence[Line]) -> Floats:
-    """The log evidence of all lines together, after each example: ``max_k log w_k + log S^k_n``.
+def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
+    """Return the log evidence of all tests together, after each example: ``max_k log w_k + log S^k_n``.
 
     >>> p = np.array([0.5, 0.5])
-    >>> joint([Line("a", "examples", 0.5, p, np.array([0.0, 3.0])), Line("b", "label", 0.5, p, np.array([1.0, 1.0]))])
+    >>> a = ColumnTest("a", "examples", 0.5, p, np.array([0.0, 3.0]))
+    >>> b = ColumnTest("b", "label", 0.5, p, np.array([1.0, 1.0]))
+    >>> log_evidence([a, b])
     array([0.30685282, 2.30685282])
     """
-    return np.asarray(np.max([line.log_value + math.log(line.weight) for line in lines], axis=0))
+    return np.asarray(np.max([test.log_evidence for test in tests], axis=0))
 
 
-def first(log_value: Floats, log_level: float) -> int | None:
-    """How many steps it takes to reach the level."""
+def first_reaching(log_value: Floats, log_level: float) -> int | None:
+    """Return the number of steps after which the values first reach a level; None if they never do."""
     reached = log_value >= log_level
     return int(reached.argmax()) + 1 if reached.any() else None
 
 
-def columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[Group, Floats]]:
-    """The columns to look at and, if none is named, the label: each as numbers, a category as its place among them.
+def select_columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[TableColumn, Floats]]:
+    """Return the columns to test, each as numbers; also the label, unless ``features`` names the columns.
 
-    Categories are numbered alphabetically, so the order of the rows does not matter. A constant column is left out
-    unless it is named: there is nothing to test.
+    Categories are numbered alphabetically, so the order of the rows does not matter. Constant columns are left out
+    unless they are named: there is nothing to test.
     """
-    groups = {group.name: group for group in table.groups}
-    if isinstance(features, str) or not all(isinstance(name, str) and name in groups for name in features or ()):
+    known = {column.name: column for column in table.columns}
+    if isinstance(features, str) or not all(isinstance(name, str) and name in known for name in features or ()):
         raise ValueError(f"features must be a list of columns that were tested, got {format_value(features)}")
-    chosen = list(groups.values()) if features is None else [groups[name] for name in dict.fromkeys(features)]
-    if not chosen:
-        raise ValueError("features must name at least one column, got none")
-    found = [(group, _values(table, group)) for group in chosen]
-    if table.y is not None and features is None:
-        found.append((Group(str(table.label), -1, -1, isinstance(table.y, list)), _labels(table.y)))
-    return found if features is not None else [(group, values) for group, values in found if not constant(values)]
+    if features is not None:
+        if not features:
+            raise ValueError("features must name at least one column, got none")
+        return [(known[name], _column_values(table, known[name])) for name in dict.fromkeys(features)]
+    columns = [(column, _column_values(table, column)) for column in table.columns]
+    if table.y is not None:
+        columns.append((TableColumn(str(table.label), -1, -1, isinstance(table.y, list)), _label_values(table.y)))
+    return [(column, values) for column, values in columns if not constant(values)]
 
 
-def all_equal(given: Floats, y: list[object] | Floats | None) -> bool:
-    """Whether all examples are equal, labels included."""
-    return constant(given) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
+def all_equal(values: Floats, y: list[object] | Floats | None) -> bool:
+    """Return whether all examples are equal, labels included."""
+    return constant(values) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
 
 
-def _values(table: Table, group: Group) -> Floats:
-    if not group.categorical:
-        return table.X[:, group.start]
-    names = table.features[group.start : group.stop]
-    return np.asarray(_places(names)[table.X[:, group.start : group.stop].argmax(axis=1)])
+def _column_values(table: Table, column: TableColumn) -> Floats:
+    if not column.categorical:
+        return table.X[:, column.start]
+    names = table.features[column.start : column.stop]
+    return np.asarray(_ranks(names)[table.X[:, column.start : column.stop].argmax(axis=1)])
 
 
-def _labels(y: list[object] | Floats) -> Floats:
+def _label_values(y: list[object] | Floats) -> Floats:
     if not isinstance(y, list):
         return y
     classes = list(dict.fromkeys(y))
-    code = dict(zip(classes, _places(list(map(str, classes))).tolist(), strict=True))
+    code = dict(zip(classes, _ranks(list(map(str, classes))).tolist(), strict=True))
     return np.array([code[label] for label in y])
 
 
-def _places(names: list[str]) -> Floats:
-    """Equal names share a place, so that not even they are told apart by which came first."""
+def _ranks(names: list[str]) -> Floats:
+    """Return the alphabetical rank of each name; equal names share one, whatever their order."""
     return np.asarray(np.unique(names, return_inverse=True)[1], np.float64)
 
 
-def lines_of(
-    found: Sequence[tuple[Group, Floats]],
+def run_column_tests(
+    columns: Sequence[tuple[TableColumn, Floats]],
     bet: Bet,
     *,
     share: float,
@@ -123,22 +137,22 @@ def lines_of(
     start: int = 0,
     back: bool = False,
     progress: Progress | None = None,
-) -> list[Line]:
-    """A martingale for each column, with copies of one bet; the weights sum to ``share``.
+) -> list[ColumnTest]:
+    """Test each column with a copy of the bet; the weights sum to ``share``.
 
-    Bets begin after ``start`` examples; with ``back`` the columns are read from their end. O(n log n) ranks and n bets
-    for each. The tie-breaking numbers of a column depend on its name, not on its position. No bets are placed
-    on a constant column.
+    Betting starts after ``start`` examples; with ``back`` the columns are read from the end. The tie-breaking numbers
+    of a column depend on its name, not on its position. No bets are placed on a constant column. O(n log n) for the
+    ranks of each column, and n bets.
     """
-    lines = []
-    for i, (group, values) in enumerate(found):
+    tests = []
+    for i, (column, values) in enumerate(columns):
         if progress is not None:
-            progress("each column backwards" if back else "each column", i, len(found))
-        stream = column_stream(group.name, back=back)
+            progress("each column backwards" if back else "each column", i, len(columns))
+        stream = column_stream(column.name, back=back)
         p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if back else values)[start:]
-        own = Idle() if constant(values) else copy.deepcopy(bet)
-        kind = "label" if group.start < 0 else "categories" if group.categorical else "numbers"
-        lines.append(Line(group.name, kind, share / len(found), p, Martingale(own).extend(p)))
+        column_bet = Idle() if constant(values) else copy.deepcopy(bet)
+        kind = "label" if column.start < 0 else "categories" if column.categorical else "numbers"
+        tests.append(ColumnTest(column.name, kind, share / len(columns), p, Martingale(column_bet).extend(p)))
     if progress is not None:
-        progress("each column backwards" if back else "each column", len(found), len(found))
-    return lines
+        progress("each column backwards" if back else "each column", len(columns), len(columns))
+    return tests

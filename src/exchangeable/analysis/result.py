@@ -1,4 +1,4 @@
-"""What a test of a whole table found."""
+"""The result of a test of a table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ import numpy as np
 
 from exchangeable import plots
 from exchangeable._extras import needed
-from exchangeable.analysis.columns import WHOLE, Line, joint
-from exchangeable.analysis.notes import described, notes, title
-from exchangeable.analysis.verdict import Verdict, judge, printable, words, written
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, log_evidence
+from exchangeable.analysis.text import (
+    data_notes,
+    describe_table,
+    describe_verdict,
+    dump_json,
+    figure_title,
+    format_name,
+)
+from exchangeable.analysis.verdict import Verdict, summarise
 from exchangeable.martingale import LN10, amount
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
@@ -30,11 +37,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from exchangeable.analysis.explain import Explanation
-    from exchangeable.data.files import Table
+    from exchangeable.data.table import Table
 
-DRAWN = 4  # columns in a figure, at most
-SPLIT = "If the two sets are a random split of one, the chance of a rejection is at most {:g}."
-ORDER = "On exchangeable data the chance that one test of this table rejects is at most {:g}."
+PLOTTED_COLUMNS = 4  # at most, in a figure
+COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
+TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}."
 
 
 class Parts(NamedTuple):
@@ -45,27 +52,26 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, monitor: Monitor) -> Parts:
-        """Copies of those of a monitor that has seen nothing yet."""
+        """Copy the parts of a monitor that has not seen any example yet."""
         measure, bet = copy.deepcopy((monitor.measure, monitor.martingale.bet))
         if isinstance(measure, Precomputed):
-            raise ValueError("a result is made of examples, got p-values that were brought along")
+            raise ValueError("a result needs a measure of examples, got precomputed p-values")
         return cls(measure, bet)
 
 
 class Split(NamedTuple):
-    """Two sets that were put behind one another: which rows came in which order."""
+    """Two sets that were compared: their names, and the order of the bets."""
 
-    first: str  # the name of the set that fills the pool
-    second: str  # the name of the set that is bet on
-    rows: Any  # of the second set, in the order of the bets
+    first: str  # the set that fills the pool of the measure
+    second: str  # the set that is bet on
+    rows: Any  # row numbers of the second set, in the order of the bets
 
 
 class Result:
-    """The verdict on a table, and the way to it.
+    """The result of `exchangeable.test` or `exchangeable.compare`.
 
-    Made by `exchangeable.test` and `exchangeable.compare`. ``print(result)`` says it in words; a notebook shows it
-    as a card. The capital lives in logs (``log10_martingale``); amounts are given as numbers where float64 can hold
-    them, and as `decimal.Decimal` beyond.
+    ``print(result)`` describes it in sentences; a notebook shows it as a card. The capital is stored as a logarithm
+    (``log10_martingale``). Amounts are floats where float64 can hold them, and `decimal.Decimal` beyond.
 
     >>> import exchangeable as ex
     >>> X = np.random.default_rng(0).normal(size=300)
@@ -79,12 +85,12 @@ class Result:
         self,
         table: Table,
         X: Floats,
-        given: Floats,
+        measured: Floats,
         path: Path,
         monitor: Monitor,
         parts: Parts,
         *,
-        columns: Sequence[Line] = (),
+        column_tests: Sequence[ColumnTest] = (),
         scale: str = "none",
         start: int = 0,
         split: Split | None = None,
@@ -92,80 +98,84 @@ class Result:
         index: Any = None,
     ) -> None:
         self.table = table
-        self.X = X  # scaled, if so
-        self.given = given  # what the measure was given: X, one column of numbers, or scores
-        self.columns: list[Line] = list(columns)  # that have a say in the verdict
-        whole = Line(WHOLE, "examples", 1.0 - sum(line.weight for line in columns), path.p, path.log_value)
-        self.lines: list[Line] = [whole, *columns]
-        self.path: Path = _together(path, self.lines, monitor) if columns else path
+        self.X = X  # after scaling, if any
+        self.measured = measured  # the input of the measure: X, one column of numbers, or scores
+        self.column_tests: list[ColumnTest] = list(column_tests)  # of the verdict
+        weight = 1.0 - sum(test.weight for test in column_tests)
+        self.tests: list[ColumnTest] = [
+            ColumnTest(FULL_ROWS, "examples", weight, path.p, path.log_value),
+            *column_tests,
+        ]
+        self.path: Path = _combine(path, self.tests, monitor) if column_tests else path
         self.monitor = monitor
         self.parts = parts
-        self.start = start  # examples at the beginning that nothing was bet on
+        self.start = start  # examples before the first bet
         self.split = split
-        self.verdict: Verdict = judge(self.path, monitor, X.shape[1], table.name, scale)
+        self.verdict: Verdict = summarise(self.path, monitor, X.shape[1], table.name, scale)
         if self.alpha is not None and self.verdict.on_alarm == "latch":
-            promise = (ORDER if split is None else SPLIT).format(self.alpha)
-            self.verdict = self.verdict._replace(guarantee=promise)
+            guarantee = TEST_GUARANTEE if split is None else COMPARE_GUARANTEE
+            self.verdict = self.verdict._replace(guarantee=guarantee.format(self.alpha))
         if split is not None:
             self.verdict = self.verdict._replace(n=len(X), changepoint=None, changepoints=[])
         self._library, self._index = library, index
-        self._explained: dict[Any, Explanation] = {}
+        self._explanations: dict[Any, Explanation] = {}
 
-    # ------------------------------------------------------------------ figures
+    # ------------------------------------------------------------------ the verdict
 
     @property
     def rejected(self) -> bool:
-        """Whether the alarm sounded: exchangeability is rejected at level ``alpha``."""
+        """Whether the alarm was raised: exchangeability is rejected at level ``alpha``."""
         return self.verdict.rejected
 
     @property
     def rejected_at(self) -> int | None:
-        """The example (from 1) at which the alarm sounded first."""
+        """The example, counted from 1, at which the alarm was first raised."""
         return self.verdict.rejected_at
 
     @property
     def changepoint(self) -> int | None:
-        """How many examples came before the change: a quick estimate; that of ``explain().change`` has an interval.
+        """A quick estimate of how many examples came before the change; ``explain().change`` has an interval.
 
-        Where the capital of whole examples stood lowest before the alarm, as in `Monitor`; where columns have a say,
-        where the rise of the martingale that sounded it began.
+        It is where the capital was lowest before the alarm, as in `Monitor`. If columns were tested one by one, it is
+        where the rise of the martingale that raised the alarm started.
         """
         return self.verdict.changepoint
 
     @property
     def log10_martingale(self) -> float:
-        """Log of the capital after the last example: of the martingale of whole examples."""
+        """The log10 of the capital on full rows after the last example."""
         return self.verdict.log10_martingale
 
     @property
     def log10_max(self) -> float:
-        """Log of its highest capital so far, at least 0."""
+        """The log10 of the highest capital on full rows, at least 0."""
         return self.verdict.log10_max
 
     @property
     def e_value(self) -> float | Decimal:
-        """The capital of that martingale after the last example: on exchangeable data it is 1 on average.
+        """The capital on full rows after the last example; on exchangeable data its mean is 1.
 
-        It is not defined with restarts: the latest start is not chosen independently of the data.
+        It is not defined for tests with restarts, since the latest start depends on the data.
         """
         self._check_single("e_value")
         return amount(float(self.path.log_value[-1]))
 
     @property
     def log10_evidence(self) -> float:
-        """Log of the highest evidence that the alarm has read, at least 0: of all martingales that have a say."""
-        return max(0.0, float(joint(self.lines).max()) / LN10)
+        """The log10 of the highest evidence, at least 0: the weighted maximum of all martingales."""
+        return max(0.0, float(log_evidence(self.tests).max()) / LN10)
 
     @property
     def p_value(self) -> float | Decimal:
-        """One over the highest evidence: the p-value of the verdict on this table.
+        """The p-value of the test: one over the highest evidence.
 
-        On exchangeable data the chance that it is at most a is at most a, for one table tested once. Where columns
-        are tested, the evidence is the weighted maximum of all martingales. It is not defined with restarts, since
-        each start is another chance. For a p-value that may be looked at repeatedly, see `Monitor.anytime_p`.
+        On exchangeable data the probability of a p-value of at most a is at most a, for one table tested once. If
+        columns were tested one by one, the evidence is the weighted maximum of all martingales. It is not defined for
+        tests with restarts, since each start is another chance. For a p-value that may be read repeatedly, see
+        `Monitor.anytime_p`.
         """
         self._check_single("p_value")
-        return amount(-max(0.0, float(joint(self.lines).max())))
+        return amount(-max(0.0, float(log_evidence(self.tests).max())))
 
     def _check_single(self, name: str) -> None:
         if self.verdict.on_alarm == "restart":
@@ -173,28 +183,34 @@ class Result:
 
     @property
     def rejected_by(self) -> list[str]:
-        """What alone brings enough evidence to reject, the most first: "whole examples", or columns by their names."""
+        """The tests that reject on their own, the most evidence first: "full rows", or names of columns."""
         if self.alpha is None:
-            return [WHOLE] * self.rejected
+            return [FULL_ROWS] * self.rejected
         level = -math.log(self.alpha)
-        found = [line for line in self.lines if line.reached(level) is not None]
-        ranked = sorted(found, key=lambda line: -float(line.log_value.max()) - math.log(line.weight))
-        return [line.name for line in ranked]
+        rejecting = [test for test in self.tests if test.first_reaching(level) is not None]
+        return [test.name for test in sorted(rejecting, key=lambda test: -float(test.log_evidence.max()))]
+
+    @property
+    def strongest(self) -> ColumnTest:
+        """The test with the most evidence: of full rows, or of a column."""
+        return max(self.tests, key=lambda test: float(test.log_evidence.max()))
+
+    # ------------------------------------------------------------------ the data and the method
 
     @property
     def n(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         return len(self.X)
 
     @property
     def n_features(self) -> int:
-        """How many numbers an example has, categories written out."""
+        """The number of features of an example, after one-hot encoding."""
         return int(self.X.shape[1])
 
     @property
     def features(self) -> list[str]:
-        """The columns of the data that were looked at."""
-        return [group.name for group in self.table.groups]
+        """The names of the columns that were tested, without the label."""
+        return [column.name for column in self.table.columns]
 
     @property
     def measure(self) -> str:
@@ -208,7 +224,7 @@ class Result:
 
     @property
     def alpha(self) -> float | None:
-        """The level of the alarm, where it has one."""
+        """The significance level; None if the alarm has none."""
         return self.verdict.alpha
 
     @property
@@ -218,77 +234,96 @@ class Result:
 
     @property
     def scale(self) -> str:
-        """What was done to the features: "none" or "deviation"."""
+        """The scaling of the features: "none" or "deviation"."""
         return self.verdict.scale
 
     @property
+    def sets(self) -> tuple[str, str] | None:
+        """The names of the two sets that were compared; None for a test of one table."""
+        return None if self.split is None else (self.split.first, self.split.second)
+
+    @property
     def guarantee(self) -> str:
-        """What is promised, in words."""
+        """The guarantee of the test, in words."""
         return self.verdict.guarantee
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is lawful about the data and yet seldom meant."""
-        return list(notes(self.table, self.scale, looked_at=bool(self.columns)))
+        """Notes on data that is valid but often a mistake."""
+        return list(data_notes(self.table, self.scale, columns_tested=bool(self.column_tests)))
 
-    # ------------------------------------------------------------------ in other forms
+    def fresh_parts(self) -> Parts:
+        """Return copies of the measure and the bet as they were before the first example."""
+        return copy.deepcopy(self.parts)
+
+    # ------------------------------------------------------------------ output
 
     def __str__(self) -> str:
-        noted = [f"Note: {sentence}." for sentence in self.notes]
-        return "\n".join([described(self.table), words(self.verdict, self.lines, self.sets), *noted])
+        verdict = describe_verdict(self.verdict, self.tests, self.sets)
+        return "\n".join([describe_table(self.table), str(verdict), *(f"Note: {note}." for note in self.notes)])
 
     def __repr__(self) -> str:
-        said = "rejected" if self.rejected else "not rejected"
-        return f"<Result: {said}, log10_evidence={self.log10_evidence:.4g}, n={self.n}, measure={self.measure}>"
+        outcome = "rejected" if self.rejected else "not rejected"
+        return f"<Result: {outcome}, log10_evidence={self.log10_evidence:.4g}, n={self.n}, measure={self.measure}>"
 
     def frame(self, library: str | None = None) -> Any:
-        """One row an example bet on: p-value, log10 of the capital, and whether the alarm is on.
+        """Return a frame with one row for each bet: p-value, log10 of the capital, and whether the alarm is on.
 
-        Where columns have a say, ``log10_evidence`` is what the alarm reads: the weighted maximum of all martingales.
-        In the library of the data, with the index of a pandas frame; of arrays an Arrow table. ``library`` may name
-        another: "pandas", "polars" or "pyarrow". O(n).
+        If columns were tested one by one, ``log10_evidence`` is the weighted maximum of all martingales. The frame is
+        of the same library as the data, with the index of a pandas frame; for arrays it is an Arrow table. ``library``
+        selects another one: "pandas", "polars" or "pyarrow". O(n).
         """
         import narwhals as nw
 
         chosen: Any = library or self._library
-        law = "library must be 'pandas', 'polars' or 'pyarrow', and installed"
+        allowed = "library must be 'pandas', 'polars' or 'pyarrow', and installed"
         if library not in (None, "pandas", "polars", "pyarrow"):
-            raise ValueError(f"{law}, got {library!r}")
+            raise ValueError(f"{allowed}, got {library!r}")
         if chosen == "pyarrow":
             with needed("files", "frames of Arrow (or name another library)"):
                 import_module("pyarrow")
-        columns: dict[str, Any] = {
-            "n": self.path.n,
-            "p": self.path.p,
-            "log10_martingale": self.path.log_value / LN10,
-            "alarm": self.path.alarm,
-        }
-        if self.columns:
-            columns["log10_evidence"] = joint(self.lines) / LN10
-        if self.split is not None:
-            columns = {"row": np.asarray(self.split.rows), **columns}
         try:
-            native = nw.from_dict(columns, backend=chosen).to_native()
+            native = nw.from_dict(self._path_columns(), backend=chosen).to_native()
         except (ModuleNotFoundError, ValueError, TypeError) as error:
-            raise ValueError(f"{law}, got {chosen!r}") from error
+            raise ValueError(f"{allowed}, got {chosen!r}") from error
         if chosen == "pandas" and self._index is not None and self.split is None:
             native.index = self._index
         return native
 
+    def _path_columns(self) -> dict[str, Any]:
+        rows = {} if self.split is None else {"row": np.asarray(self.split.rows)}
+        evidence = {"log10_evidence": log_evidence(self.tests) / LN10} if self.column_tests else {}
+        return {
+            **rows,
+            "n": self.path.n,
+            "p": self.path.p,
+            "log10_martingale": self.path.log_value / LN10,
+            "alarm": self.path.alarm,
+            **evidence,
+        }
+
     def plot(self, ax: Axes | None = None) -> Axes:
-        """The growth of the evidence, with the level of the alarm and where a change seems to begin."""
-        level = () if self.verdict.threshold is None else (self.verdict.threshold,)
-        lines = self.drawn()
-        weights = {name: math.log(line.weight) for name, line in lines.items()}
+        """Plot the evidence over time, with the alarm level and the estimated change point."""
+        tests = self.plotted_tests()
         return plots.growth(
-            {name: line.log_value + weights[name] for name, line in lines.items()},
-            thresholds=level,
+            {name: test.log_evidence for name, test in tests.items()},
+            thresholds=() if self.verdict.threshold is None else (self.verdict.threshold,),
             changepoints=self.verdict.changepoints,
-            title=title(self.table.name),
+            title=figure_title(self.table.name),
             start=self.start,
-            begin=weights,
+            begin={name: math.log(test.weight) for name, test in tests.items()},
             ax=ax,
         )
+
+    def plotted_tests(self) -> dict[str, ColumnTest]:
+        """Return the tests of a figure by name: full rows, and the columns that reject or else the strongest one."""
+        if not self.column_tests:
+            return {self.bet: self.tests[0]}
+        ranked = sorted(self.column_tests, key=lambda test: -float(test.log_value.max()))
+        rejecting = set(self.rejected_by)
+        chosen = [test for test in ranked if test.name in rejecting] or ranked[:1]
+        names = {f"column {format_name(test.name)}": test for test in chosen[:PLOTTED_COLUMNS]}
+        return {FULL_ROWS: self.tests[0], **names}
 
     def explain(
         self,
@@ -297,23 +332,24 @@ class Result:
         features: Sequence[str] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Explanation:
-        """What changed, and when: the change point with an interval, each feature by itself, labels, odd examples.
+        """Explain the result: when the change occurred, which columns changed, label or concept shift, odd examples.
 
-        ``confidence`` is that of the interval; ``features`` names the columns to look at (all), chosen before looking:
-        the fewer, the less evidence each must bring. ``progress`` is told what is done of how much. A test for each
-        feature and one more of the whole table, backwards; what was asked before is kept.
+        ``confidence`` is that of the interval of the change point. ``features`` names the columns to test (default:
+        all); choose them before looking at the data: the fewer, the less evidence each of them needs. ``progress`` is
+        called with (task, done, total). The cost is a test of each column and one more of the table, backwards.
+        Explanations are cached.
         """
         from exchangeable.analysis.explain import explain
 
         if features is not None and (isinstance(features, str) or not isinstance(features, Collection)):
             raise ValueError(f"features must be a list of columns that were tested, got {format_value(features)}")
         key = (repr(confidence), None if features is None else tuple(map(str, features)))
-        if key not in self._explained:
-            self._explained[key] = explain(self, confidence, features, progress or _silent)
-        return self._explained[key]
+        if key not in self._explanations:
+            self._explanations[key] = explain(self, confidence, features, progress or _ignore_progress)
+        return self._explanations[key]
 
-    def record(self) -> dict[str, Any]:
-        """All that is in ``to_json``, as plain data."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data; an amount that float64 cannot hold is None."""
         restarts = self.verdict.on_alarm == "restart"
         amounts = {name: None if restarts else getattr(self, name) for name in ("e_value", "p_value")}
         return {
@@ -321,63 +357,40 @@ class Result:
             **{name: value if isinstance(value, float) else None for name, value in amounts.items()},
             "features": self.features,
             "label": self.table.label,
-            "columns_tested": len(self.columns),
+            "columns_tested": len(self.column_tests),
             "log10_evidence": self.log10_evidence,
             "rejected_by": self.rejected_by,
             "notes": self.notes,
         }
 
     def to_json(self) -> str:
-        """The verdict as JSON; an amount that float64 cannot hold is null, and so is the log of no capital at all."""
-        return written(self.record())
+        """Return the result as JSON; numbers that are not finite are null, such as the log of a capital of 0."""
+        return dump_json(self.to_dict())
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the report, one file that needs no other: verdict, figures, what changed, method, how to cite."""
+        """Write a report as one self-contained HTML file: verdict, figures, what changed, method, how to cite."""
         from exchangeable.analysis.report import save
 
         save(self, path)
 
     def _repr_html_(self) -> str:
-        from exchangeable.analysis.report import card
+        from exchangeable.analysis.report import result_card
 
-        return card(self)
-
-    @property
-    def loudest(self) -> Line:
-        """The martingale that brought the most evidence: of whole examples, or of a column."""
-        return max(self.lines, key=lambda line: float(line.log_value.max()) + math.log(line.weight))
-
-    @property
-    def sets(self) -> tuple[str, str] | None:
-        """The names of the two sets that were compared, if so."""
-        return None if self.split is None else (self.split.first, self.split.second)
-
-    def drawn(self) -> dict[str, Line]:
-        """The lines of a picture: whole examples and, where columns have a say, the strongest and those that reject."""
-        if not self.columns:
-            return {self.bet: self.lines[0]}
-        ranked = sorted(self.columns, key=lambda line: -float(line.log_value.max()))
-        rejecting = set(self.rejected_by)
-        chosen = [line for line in ranked if line.name in rejecting] or ranked[:1]
-        return {WHOLE: self.lines[0], **{f"column {printable(line.name)}": line for line in chosen[:DRAWN]}}
-
-    def fresh(self) -> Parts:
-        """Measure and bet as before the first example."""
-        return copy.deepcopy(self.parts)
+        return result_card(self)
 
 
-def _together(path: Path, lines: Sequence[Line], monitor: Monitor) -> Path:
-    """The path with the alarm of all lines, and where the rise of the one that sounded it began."""
-    alarm = monitor.alarm.extend(joint(lines))  # type: ignore[attr-defined]
+def _combine(path: Path, tests: Sequence[ColumnTest], monitor: Monitor) -> Path:
+    """Replace the alarm of full rows by that of all tests, and the change point by that of the test that raised it."""
+    alarm = monitor.alarm.extend(log_evidence(tests))  # type: ignore[attr-defined]
     if not alarm.any():
         return path._replace(alarm=alarm)
     at = int(alarm.argmax()) + 1
-    loudest = max(lines, key=lambda line: float(line.log_value[at - 1]) + math.log(line.weight))
+    strongest = max(tests, key=lambda test: float(test.log_evidence[at - 1]))
     lowest = path.lowest.copy()
     alarm[at - 1 :] = True
-    lowest[at - 1 :] = path.n[0] - 1 + loudest.rise(at)
+    lowest[at - 1 :] = path.n[0] - 1 + strongest.rise_start(at)
     return path._replace(alarm=alarm, lowest=lowest)
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    """Nobody watches the progress."""
+def _ignore_progress(task: str, done: int, total: int) -> None:
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""Bets: densities on (0, 1] that gamble against uniform p-values."""
+"""Bets: densities on (0, 1] that bet against uniform p-values."""
 
 from exchangeable.bets.adaptive import Adaptive
 from exchangeable.bets.beta import Beta

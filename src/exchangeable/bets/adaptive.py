@@ -12,7 +12,7 @@ from exchangeable.protocols import Floats
 
 
 class Adaptive(Learner):
-    """The default: no parameters, good against anything. A fixed portfolio of 73 bets, mixed in two ways, and idleness.
+    """The default: a fixed portfolio of 73 bets, mixed in two ways, and a share that stays idle. It has no parameters.
 
     - `Kernel` of orders 2, 3, 4, 6, 8, 12, 16, 32, 64 x forgetting 1, 0.999, 0.99, 0.98, 0.95, 0.9;
       `Markov` of orders 2, 3, 4, 8, 16 x forgetting 1, 0.99;
@@ -21,8 +21,8 @@ class Adaptive(Learner):
     - 0.40 of the capital is shared among them once (as `Blend` does), 0.35 switches between them (`Switching` with
       share 0.001), and 0.25 stays idle, so that log10 S never falls below -0.61.
 
-    The same as ``Blend([Blend(bets), Switching(bets), Idle()], [0.40, 0.35, 0.25])``, in less time. O(1) time a step
-    and memory (49 kB).
+    Equal to ``Blend([Blend(bets), Switching(bets), Idle()], [0.40, 0.35, 0.25])``, but faster. O(1) time per step,
+    constant memory (49 kB).
 
     >>> bool(Adaptive().extend(np.full(50, 0.9)).sum() > 20.0)
     True
@@ -33,12 +33,13 @@ class Adaptive(Learner):
     def __init__(self) -> None:
         self._state = (_fresh().copy(),)
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.adaptive(state[0], _tables(), p, gains)
 
 
 @cache
 def _fresh() -> Floats:
+    """Return the state before the first p-value."""
     state = np.empty(native.ADAPTIVE_STATE)
     native.adaptive_fresh(state)
     return state
@@ -46,7 +47,7 @@ def _fresh() -> Floats:
 
 @cache
 def _tables() -> Floats:
-    """Constants that all instances share: the weights of the Jackson kernels, and the Beta grid."""
+    """Return the constants that all instances share: the weights of the Jackson kernels, and the Beta grid."""
     tables = np.empty(native.ADAPTIVE_TABLES)
     native.adaptive_tables(tables)
     tables.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Bets made of bets on the same p-values."""
+"""Bets that combine other bets on the same p-values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from exchangeable.validation import call_repr, check_integer, check_interval, ch
 
 
 class _Mixture(ABC):
-    """Several bets, and how the capital is shared among them."""
+    """Several bets that share the capital."""
 
     bets: list[Bet]
     _shares: Floats
@@ -28,13 +28,13 @@ class _Mixture(ABC):
 
     @abstractmethod
     def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> Any:
-        """Log densities of the mixture from those of its bets (steps x bets); the shares learn.
+        """Compute log densities of the mixture from those of its bets (steps x bets), and update the shares.
 
-        If gains is None there is one step, and its log density is returned.
+        They are written to ``gains``. If that is None, there is one step, and its log density is returned.
         """
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
+        """Return the log of the betting function at p."""
         value = check_p(p)
         gain: float = self._mix(self._shares.copy(), np.array([bet.log_density(value) for bet in self.bets]), None)
         return gain
@@ -48,7 +48,7 @@ class _Mixture(ABC):
         return gain
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p, then learn it."""
+        """Bet on each p, then learn it; return the log densities."""
         values = check_p_array(p)
         gains = np.empty(len(values))
         table = np.column_stack([bet.extend(values) for bet in self.bets])
@@ -61,8 +61,8 @@ class Blend(_Mixture):
 
         S_n = sum_k w_k S_n^k ,   so  log S_n >= log S_n^k + log w_k  for every k
 
-    Loses little against the best of its bets in hindsight, whichever that is. Any mixture of bets on *one* sequence of
-    p-values is a martingale. Time and memory are those of the bets.
+    It loses little against whichever of its bets turns out best. Any mixture of bets on *one* sequence of p-values is a
+    martingale. Time and memory are those of the bets.
 
     >>> from exchangeable.bets import Idle, Power
     >>> Blend([Power(0.5), Idle()]).extend([0.01, 0.01]).round(3)
@@ -72,9 +72,9 @@ class Blend(_Mixture):
     """
 
     def __init__(self, bets: Sequence[Bet], weights: Sequence[float] | None = None) -> None:
-        self.bets: list[Bet] = _several(bets)
+        self.bets: list[Bet] = _check_bets(bets)
         self.weights: list[float] = (
-            [1.0 / len(self.bets)] * len(self.bets) if weights is None else _weights(weights, len(self.bets))
+            [1.0 / len(self.bets)] * len(self.bets) if weights is None else _check_weights(weights, len(self.bets))
         )
         self._shares = logs(np.array(self.weights))
 
@@ -99,7 +99,7 @@ class Switching(_Mixture):
     """
 
     def __init__(self, bets: Sequence[Bet], share: float = 0.001) -> None:
-        self.bets: list[Bet] = _several(bets)
+        self.bets: list[Bet] = _check_bets(bets)
         self.share: float = check_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
 
@@ -108,10 +108,10 @@ class Switching(_Mixture):
 
 
 class Cautious:
-    """Bets only while it pays: the capital of a shadow, who always bets, must have risen by ``factor`` of late.
+    """Places a bet only while that bet has been winning.
 
-    Places the bet f if the shadow's capital is at least ``factor`` times its minimum over the last ``window`` steps,
-    and else does not bet. O(1) time a step besides the bet's, O(window) memory.
+    A shadow always places the bet. The bet is placed for real while the capital of the shadow is at least ``factor``
+    times its minimum over the last ``window`` steps. O(1) time per step in addition to the bet's, O(window) memory.
 
     >>> from exchangeable.bets import Power
     >>> Cautious(Power(0.5), factor=4.0, window=100).extend([0.01, 0.01, 0.01]).round(3)
@@ -121,17 +121,17 @@ class Cautious:
     """
 
     def __init__(self, bet: Bet, *, factor: float = 100.0, window: int = 5000) -> None:
-        self.bet: Bet = _several([bet])[0]
+        self.bet: Bet = _check_bets([bet])[0]
         self.factor: float = check_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
         self.window: int = check_integer("window", window, 1, 10**8)
-        self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, first and last of the ring
+        self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, and the used part of the ring
         self._ring = np.zeros((2, self.window + 1))
 
     def __repr__(self) -> str:
         return call_repr(self)
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
+        """Return the log of the betting function at p."""
         own = float(self.bet.log_density(check_p(p)))
         return native.cautious(self._state.copy(), self._ring.copy(), native.log(self.factor, None), own, None)
 
@@ -143,7 +143,7 @@ class Cautious:
         return native.cautious(self._state, self._ring, native.log(self.factor, None), step(self.bet, p), None)
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p where the shadow has been winning, then learn it."""
+        """Bet on each p while the shadow has been winning, then learn it; return the log densities."""
         values = check_p_array(p)
         gains = np.empty(len(values))
         own = np.ascontiguousarray(self.bet.extend(values), np.float64)
@@ -151,24 +151,24 @@ class Cautious:
         return gains
 
 
-def _several(bets: Sequence[Bet]) -> list[Bet]:
-    """Admit at least one bet; the same object twice would learn everything twice."""
+def _check_bets(bets: Sequence[Bet]) -> list[Bet]:
+    """Check that there is at least one bet, and return copies: an object used twice would learn everything twice."""
     try:
-        admitted = list(bets)
+        parts = list(bets)
     except TypeError:
         raise ValueError(f"bets must be a list of bets, got {bets!r}") from None
-    if not admitted:
+    if not parts:
         raise ValueError("bets must hold at least one bet, got none")
-    for bet in admitted:
+    for bet in parts:
         if isinstance(bet, type) or not isinstance(bet, Bet):
             raise ValueError(f"bets must have log_density, update and extend, got {bet!r}")
-    return [copy.deepcopy(bet) for bet in admitted]
+    return [copy.deepcopy(bet) for bet in parts]
 
 
-def _weights(weights: Sequence[float], count: int) -> list[float]:
-    admitted = [float(weight) for weight in weights]
-    if len(admitted) != count:
-        raise ValueError(f"weights must be as many as the bets, {count}, got {len(admitted)}")
-    if not all(0.0 <= weight <= 1.0 for weight in admitted) or abs(math.fsum(admitted) - 1.0) > 1e-12:
-        raise ValueError(f"weights must lie in [0, 1] and sum to 1, got {admitted}")
-    return admitted
+def _check_weights(weights: Sequence[float], count: int) -> list[float]:
+    shares = [float(weight) for weight in weights]
+    if len(shares) != count:
+        raise ValueError(f"weights must be as many as the bets, {count}, got {len(shares)}")
+    if not all(0.0 <= weight <= 1.0 for weight in shares) or abs(math.fsum(shares) - 1.0) > 1e-12:
+        raise ValueError(f"weights must lie in [0, 1] and sum to 1, got {shares}")
+    return shares

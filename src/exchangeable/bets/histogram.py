@@ -1,4 +1,4 @@
-"""Histograms of the past p-values: of fixed width, and all dyadic ones at once."""
+"""Histograms of the past p-values: one of fixed width, and a mixture of all dyadic ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from exchangeable.validation import check_integer, check_p
 
 
 class Histogram(Learner):
-    """Bets the histogram of the past p-values, with half a pseudo-count a bin: ``f = B (c_b + 1/2)/(n + B/2)``.
+    """Bets the histogram of the past p-values, with half a pseudo-count per bin: ``f = B (c_b + 1/2)/(n + B/2)``.
 
-    Loses at most about ``(B - 1)/2 ln n`` against the best histogram in hindsight. O(1) time a step in `extend`, O(B)
-    for a single `update`; O(B) memory.
+    It loses at most about ``(B - 1)/2 ln n`` against the best histogram in hindsight. O(1) time per step in `extend`,
+    O(B) for a single `update`; O(B) memory.
 
     >>> Histogram(2).extend([0.1, 0.2, 0.9]).round(3)
     array([ 0.   ,  0.405, -1.099])
@@ -26,7 +26,7 @@ class Histogram(Learner):
         self.bins: int = check_integer("bins", bins, 1, 10**8)
         self._state = (np.zeros(self.bins),)
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.histogram(state[0], p, gains)
 
 
@@ -37,8 +37,8 @@ class Tree(Learner):
 
         KT_s = prod 2 (c + a)/(n_s + 2 a),    W_s = 1/2 + 1/2 KT_s W_left W_right,    S_n = W_[0,1] .
 
-    Finds peaks and steps of any width and place. The "smooth" prior has pseudo-counts ``(d + 1)^2`` that grow with
-    depth, the "rough" one 1/2. O(depth) time a step, O(2^depth) memory.
+    It finds peaks and steps of any width and position. The "smooth" prior has pseudo-counts ``(d + 1)^2`` that grow
+    with depth, the "rough" one 1/2. O(depth) time per step, O(2^depth) memory.
 
     >>> Tree(4).extend([0.1, 0.1, 0.1]).round(3)
     array([0.   , 0.521, 1.151])
@@ -54,8 +54,8 @@ class Tree(Learner):
         self._state = (np.tile([0.0, 1.0, 0.0], (2**self.depth, 1)),)
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p: along one path from the root, without a copy of the tree."""
+        """Return the log of the betting function at p, from one path of the tree, without a copy."""
         return native.tree_at(self._state[0], self.depth, self.prior == "smooth", check_p(p))
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.tree(state[0], self.depth, self.prior == "smooth", p, gains)

@@ -1,4 +1,4 @@
-"""Not betting at all."""
+"""The bet that does not bet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Idle:
         return call_repr(self)
 
     def log_density(self, p: float) -> float:
-        """Always 0."""
+        """Return 0, the log of the constant density 1."""
         return 0.0 * check_p(p)
 
     def update(self, p: float) -> None:
-        """Nothing to learn."""
+        """Check p; there is nothing to learn."""
         check_p(p)
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Zeros."""
+        """Return 0 for each p."""
         return np.zeros(len(check_p_array(p)))
 
     def _step(self, p: float) -> float:

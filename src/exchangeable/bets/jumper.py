@@ -1,4 +1,4 @@
-"""Jumpers: gamblers who change their strategy at random."""
+"""Jumpers: capital that moves between strategies at random."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ JUMPERS = native.COMPOSITE_JUMPERS
 class SleepyJumper(Learner):
     """Power bets that fall asleep, wake up and jump: for p-values that are small only at times.
 
-    Asleep capital A does not bet; awake capital w_eps bets ``eps p^(eps - 1)``, eps = 1/G, 2/G, .., 1. With
-    ``W = sum w``, ``R = waking``, ``J = jumping``, in each step
+    Sleeping capital A does not bet; waking capital w_eps bets ``eps p^(eps - 1)``, eps = 1/G, 2/G, .., 1. With
+    ``W = sum w``, ``R = waking`` and ``J = jumping``, each step does
 
         A <- (1 - R) A + R W,    w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .
 
-    All capital is asleep at first. O(G) time and memory a step.
+    At first all capital sleeps. O(G) time per step, O(G) memory.
 
     >>> SleepyJumper().extend([0.001, 0.001]).round(3)
     array([0.181, 1.982])
@@ -36,15 +36,15 @@ class SleepyJumper(Learner):
         self.grid: int = check_integer("grid", grid, 1, 10**6)
         self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.sleepy_jumper(state[0], self.waking, self.jumping, p, gains)
 
 
 class SimpleJumper(Learner):
-    """Three gamblers, for small p-values, for large ones and idle, who now and then change places.
+    """Capital that moves between three strategies: betting on small p-values, on large ones, and not betting.
 
     ``f_e(p) = 1 + e (p - 1/2)`` with e = -1, 0, 1; ``C_e <- (1 - rate) C_e + (rate/3) C``, then ``C_e <- C_e f_e(p)``.
-    Robust and cautious: it cannot win more than log 3/2 in a step. O(1) time and memory.
+    Robust and cautious: log S cannot grow by more than log 3/2 in a step. O(1) time and memory.
 
     >>> SimpleJumper().extend([0.01, 0.01]).round(3)
     array([0.   , 0.147])
@@ -56,14 +56,14 @@ class SimpleJumper(Learner):
         self.rate: float = check_interval("rate", rate, 0.0, 1.0, "(0, 1]")
         self._state = (np.full(3, 1.0 / 3.0),)
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.simple_jumper(state[0], self.rate, p, gains)
 
 
 class CompositeJumper(Learner):
-    """The average of five simple jumpers, of rates 1e-4, 1e-3, 1e-2, 1e-1 and 1: no rate to choose. O(1) a step.
+    """The average of five simple jumpers with rates 1e-4, 1e-3, 1e-2, 1e-1 and 1, so that there is no rate to choose.
 
-    The same as ``Blend([SimpleJumper(rate) for rate in rates])``, in one loop.
+    Equal to ``Blend([SimpleJumper(rate) for rate in rates])``, in one loop. O(1) time and memory.
 
     >>> CompositeJumper().extend([0.01, 0.01]).round(3)
     array([0.   , 0.117])
@@ -75,5 +75,5 @@ class CompositeJumper(Learner):
         shares = np.full(JUMPERS, 1.0 / JUMPERS)
         self._state = (np.concatenate([logs(shares), np.full(3 * JUMPERS, 1.0 / 3.0)]),)  # log shares, then weights
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.composite_jumper(state[0], p, gains)

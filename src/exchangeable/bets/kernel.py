@@ -1,4 +1,4 @@
-"""Density estimates that forget: Jackson kernels, and their Markov version."""
+"""Density estimates that can forget: Jackson kernels, and their Markov version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exchangeable.validation import check_integer, check_interval
 
 @cache
 def weights(order: int) -> Floats:
-    """The weights of cos(k pi x) cos(k pi y) in the Jackson kernel of this order, padded with zeros to a multiple of 8.
+    """Return the weights of cos(k pi x) cos(k pi y) in the Jackson kernel, padded with zeros to a multiple of 8.
 
     >>> weights(3).round(3)
     array([1.   , 1.414, 0.5  , 0.   , 0.   , 0.   , 0.   , 0.   ])
@@ -26,12 +26,12 @@ def weights(order: int) -> Floats:
 
 
 class Kernel(Learner):
-    """Bets a density estimate with the Jackson kernel: smooth, nonnegative, integral exactly one, and it may forget.
+    """Bets a density estimate with the Jackson kernel: smooth, nonnegative, with integral exactly one; it can forget.
 
         f(p) = (1 + sum_i lam^(n-i) K_J(p, p_i)) / (1 + sum_i lam^(n-i)) ,   lam = forgetting
         K_J(x, y) = 1 + 2 sum_{k<K} g_k cos(k pi x) cos(k pi y) ,            K = order
 
-    Its bandwidth is about 1/order; forgetting 0.99 remembers about 100 steps. O(order) time and memory.
+    Its bandwidth is about 1/order. With forgetting 0.99 it remembers about 100 steps. O(order) time and memory.
 
     >>> Kernel(4, 0.99).extend([0.1, 0.1, 0.1]).round(3)
     array([0.   , 0.729, 0.887])
@@ -44,12 +44,12 @@ class Kernel(Learner):
         self.forgetting: float = check_interval("forgetting", forgetting, 0.0, 1.0, "(0, 1]")
         self._state = (np.zeros(len(weights(self.order))),)  # sums of cosines
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.kernel(state[0], weights(self.order), self.forgetting, p, gains)
 
 
 class Markov(Learner):
-    """Bets the density of p_n given p_{n-1}: finds serial dependence that each p-value alone does not show.
+    """Bets the density of p_n given p_{n-1}: finds serial dependence, which single p-values do not show.
 
         f(p | q) = (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1}))
 
@@ -67,5 +67,5 @@ class Markov(Learner):
         terms = len(weights(self.order))
         self._state = np.zeros(terms), np.zeros((self.order, terms))  # cosines of the last p-value, sums of products
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.markov(state[0], state[1], weights(self.order), self.forgetting, p, gains)

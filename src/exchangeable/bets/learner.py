@@ -1,4 +1,4 @@
-"""What bets that learn have in common."""
+"""The base class of bets that learn."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ State = tuple[Any, ...]  # of arrays, and of tuples of arrays
 
 
 class Learner(ABC):
-    """A bet whose memory is a tuple of arrays, and whose recursion is one compiled loop over p-values.
+    """A bet whose state is a tuple of arrays and whose recursion is one compiled loop over p-values.
 
-    A subclass sets ``_state`` and plays; the betting function at p is what it would gain there, found on a copy.
-    ``_step`` and ``_play`` take p-values that have been validated.
+    A subclass sets ``_state`` and implements ``_run``. The log density at p is what a copy of the state gains there.
+    ``_step`` and ``_run`` expect p-values that have been validated.
     """
 
     _state: State
@@ -31,26 +31,26 @@ class Learner(ABC):
         return call_repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy that learns independently; the parameters never change and are shared."""
+        """Return a copy that learns independently; the parameters never change and are shared."""
         twin = copy.copy(self)
-        twin._state = copied(self._state)
+        twin._state = copy_state(self._state)
         return twin
 
     @abstractmethod
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
-        """Bet on each p, put the log density into gains, then let the state learn p.
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
+        """Bet on each p, write the log densities to ``gains``, and update the state.
 
-        If p is one number, gains is None, and the log density is returned.
+        If p is one number, ``gains`` is None, and the log density is returned.
         """
 
     def _step(self, p: float) -> float:
         """Bet on one p, then learn it; return the log density at p."""
-        gain: float = self._play(self._state, p, None)
+        gain: float = self._run(self._state, p, None)
         return gain
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p; changes nothing."""
-        gain: float = self._play(copied(self._state), check_p(p), None)
+        """Return the log of the betting function at p; nothing is learnt."""
+        gain: float = self._run(copy_state(self._state), check_p(p), None)
         return gain
 
     def update(self, p: float) -> None:
@@ -58,10 +58,10 @@ class Learner(ABC):
         self._step(check_p(p))
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Log f_i(p_i): bet on each p, then learn it."""
+        """Bet on each p, then learn it; return log f_i(p_i)."""
         values = check_p_array(p)
         gains = np.empty(len(values))
-        self._play(self._state, values, gains)
+        self._run(self._state, values, gains)
         return gains
 
 
@@ -78,9 +78,9 @@ def step(bet: Bet, p: float) -> float:
 
 @lru_cache(maxsize=256)
 def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
-    """The method ``_step`` of one of our classes; None if there is none, or if a subclass has its own ``extend``.
+    """Return the ``_step`` of a class of this package; None if there is none, or if a subclass overrides ``extend``.
 
-    Bets of users follow the protocol, in which ``_step`` means nothing.
+    Bets of users follow the `Bet` protocol, in which ``_step`` has no meaning.
     """
     for base in kind.__mro__:
         if "_step" in vars(base) and base.__module__.startswith("exchangeable."):
@@ -92,25 +92,12 @@ def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
 
 
 def logs(shares: Floats) -> Floats:
-    """Their logarithms, with the same bits on every machine."""
+    """Return the logarithms of shares, with the same bits on every machine."""
     out = np.empty(len(shares))
     native.log(shares, out)
     return out
 
 
-def check_counts(name: str, counts: Floats) -> None:
-    """Admit, from a snapshot, integers that count something.
-
-    >>> check_counts("counts", np.array([1.0, -1.0]))
-    Traceback (most recent call last):
-    ...
-    ValueError: counts must be integers from 0 on, got -1
-    """
-    bad = counts[~((counts >= 0.0) & (counts <= 2.0**53) & (counts == np.floor(counts)))]
-    if bad.size:
-        raise ValueError(f"{name} must be integers from 0 on, got {bad.flat[0]:g}")
-
-
-def copied(state: State) -> State:
-    """The same numbers in other arrays."""
-    return tuple(copied(part) if isinstance(part, tuple) else part.copy() for part in state)
+def copy_state(state: State) -> State:
+    """Return a copy of the arrays of a state."""
+    return tuple(copy_state(part) if isinstance(part, tuple) else part.copy() for part in state)

@@ -1,4 +1,4 @@
-"""The paper's new bet: a density estimate of the past p-values, plugged in."""
+"""The paper's plug-in bet: a density estimate of the past p-values."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ Arrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]  # in the
 
 
 class Plugin(Learner):
-    """Bets the kernel density estimate of the past p-values: finds any departure from uniformity, given time.
+    """Bets a kernel density estimate of the past p-values: finds any departure from uniformity, given time.
 
     Gaussian kernel on the extended sample {-p_i, p_i, 2 - p_i}, Silverman's bandwidth as R's ``bw.nrd0`` on that
     sample, ``h = 0.9 min(sd, IQR/1.34) (3n)^(-1/5)``, cut to [0, 1] and normalised to integral one; the first bet is 1.
 
-    O(1/h) time a step, about a microsecond, and constant memory (3 MB), from the first step on: see
-    ``native/plugin.c``. Agrees with direct summation to 1e-9 in log S after 10,000 steps; where Silverman's rule
-    takes the interquartile branch (strongly U-shaped p-values only) quartiles come from a grid of 86,018 intervals that
-    know the number, mean and variance of the p-values in them, and the agreement is 1e-3.
+    O(1/h) time per step, about a microsecond, and constant memory (3 MB): see ``native/plugin.c``. It agrees with
+    direct summation to 1e-9 in log S after 10,000 steps. If p-values are so U-shaped that Silverman's rule uses the
+    interquartile range, it agrees to 1e-3, because quartiles come from a grid of 86,018 intervals.
 
     >>> bet = Plugin()
     >>> bet.extend([0.1, 0.1, 0.1]).round(3)
@@ -40,16 +39,16 @@ class Plugin(Learner):
         self._state = _fresh()
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
+        """Return the log of the betting function at p."""
         return native.plugin_log_density(*self._state, check_p(p))
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> Any:
         arrays: Arrays = state
         return native.plugin_extend(*arrays, p, gains)
 
 
 def _fresh() -> Arrays:
-    """The state before the first p-value."""
+    """Return the state before the first p-value."""
     head = np.zeros(native.PLUGIN_HEAD)
     head[native.PLUGIN_MASS], head[native.PLUGIN_ACTIVE] = 1.0, native.PLUGIN_LANES
     return (

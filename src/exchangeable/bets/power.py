@@ -1,4 +1,4 @@
-"""Power bets, and their uniform mixture."""
+"""Power bets and mixtures of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State, check_counts
+from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import call_repr, check_interval, check_p, check_p_array
 
@@ -32,7 +32,7 @@ class Power:
 
     @staticmethod
     def best(p: ArrayLike) -> float:
-        """The epsilon in (0, 1] whose power martingale ends highest on these p-values (in hindsight: not a bet).
+        """Return the epsilon in (0, 1] with the highest final capital on these p-values: in hindsight, so not a bet.
 
         ``log S = n ln(epsilon) + (1 - epsilon) a`` with ``a = -sum ln p`` has its maximum at ``n / a``.
 
@@ -46,15 +46,15 @@ class Power:
         return 1.0 if a <= len(values) else len(values) / a
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p."""
+        """Return the log of the betting function at p."""
         return self._step(check_p(p))
 
     def update(self, p: float) -> None:
-        """Nothing to learn."""
+        """Check p; there is nothing to learn."""
         check_p(p)
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Bet on each p."""
+        """Return the log density at each p."""
         values = check_p_array(p)
         gains = np.empty(len(values))
         native.power(self.epsilon, values, gains)
@@ -65,11 +65,11 @@ class Power:
 
 
 class SimpleMixture(Learner):
-    """All power bets at once, with equal shares: ``S_n = int_0^1 prod_i (eps p_i^(eps - 1)) d eps``, in closed form.
+    """The uniform mixture of all power bets, ``S_n = int_0^1 prod_i (eps p_i^(eps - 1)) d eps``, in closed form.
 
-    The classical martingale of the field; good when p-values gather near 0, and at a loss about ``ln(n)/2`` otherwise.
+    The classical martingale of the field. Good when p-values concentrate near 0; otherwise it loses about ``ln(n)/2``.
     With ``a = -sum ln p_i`` it is ``e^a gamma(n + 1, a) / a^(n + 1)``, here computed to 1e-13 (relative, in log S) for
-    n up to 1e9 and any p-values. O(1) time and memory a step.
+    n up to 1e9 and any p-values. O(1) time and memory.
 
     >>> SimpleMixture().extend([0.01, 0.01]).round(3)
     array([1.493, 1.744])
@@ -80,12 +80,12 @@ class SimpleMixture(Learner):
     def __init__(self) -> None:
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.simple_mixture(state[0], p, gains)
 
 
 class GammaMixture(Learner):
-    """All power bets with epsilon ~ Gamma(shape, rate), in closed form; epsilon may exceed 1: it bets on large p too.
+    """The mixture of power bets with epsilon ~ Gamma(shape, rate), in closed form. It bets on large p too.
 
     With ``a = -sum ln p_i``: ``log S = a + b ln c + lnG(n + b) - lnG(b) - (n + b) ln(a + c)``, b = shape, c = rate,
     computed without cancellation for every n. O(1) time and memory.
@@ -101,10 +101,5 @@ class GammaMixture(Learner):
         self.rate: float = check_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
         self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
 
-    def _play(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.gamma_mixture(state[0], self.shape, self.rate, p, gains)
-
-
-def check_mixture(states: Floats) -> None:
-    """Check the number of p-values in the stored states of mixtures of power bets, one per row."""
-    check_counts("n", np.atleast_1d(states.T[0]))

@@ -36,17 +36,17 @@ def certify(
     Exit codes: 0 promise kept, 1 BROKEN, 2 usage error, 3 too few runs to detect 1.3 times the promised rate.
     """
     from exchangeable import catalogue
-    from exchangeable.research import certificate
+    from exchangeable.research import certificate, simulated
 
     if bet is None:  # an invalid alarm is rejected below
         bet = catalogue.default_bet(alarm) if alarm in catalogue.ALARMS else "adaptive"
-    kinds = list(certificate.DATA) if data == "all" else [data]
+    kinds = list(simulated.DATA) if data == "all" else [data]
     surveys = [certificate.Survey([measure], [bet], [alarm], kind, runs, steps, alpha, seed) for kind in kinds]
     workers = processes or min(os.cpu_count() or 1, 8)
     with progress_bars() as progress, usage_errors():
         certificates = certificate.certify_all(surveys, processes=workers, progress=progress)
     if format is Format.json:
-        write(json.dumps([one.record() for one in certificates]))
+        write(json.dumps([one.to_dict() for one in certificates]))
     else:
         write(_text(certificates))
     verdicts = {one.verdict for one in certificates}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.verdict import judge, words
+from exchangeable.analysis.text import describe_verdict
+from exchangeable.analysis.verdict import summarise
 from exchangeable.cli.monitor_options import MonitorOptions
 from exchangeable.cli.output import check_plot, extend_with_progress, printable_path, save_plot, write
 
@@ -31,6 +32,6 @@ def demo(
         monitor = MonitorOptions(seed=0).build()
         path = extend_with_progress(monitor, X[order], y[order], f"digits {name}")
         paths[f"digits {name}"] = path.log_value
-        write(f"\nDigits {name}\n{words(judge(path, monitor, X.shape[1], 'digits'))}")
+        write(f"\nDigits {name}\n{describe_verdict(summarise(path, monitor, X.shape[1], 'digits'))}")
     save_plot(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
     write(f"\nThe plot is in {printable_path(out)}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.verdict import capital
+from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.errors import RejectedError, usage_errors
 from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import printable_path, write
@@ -75,14 +75,14 @@ def _record(discoveries: ex.fleet.Discoveries) -> dict[str, Any]:
 
 def _text(discoveries: ex.fleet.Discoveries) -> str:
     """Describe the discoveries. Names are quoted, so that none can send control characters to the terminal."""
-    level, needed = f"{100.0 * discoveries.alpha:g} %", capital(discoveries.log_threshold / LN10)
+    level, needed = f"{100.0 * discoveries.alpha:g} %", format_evidence(discoveries.log_threshold / LN10)
     if not discoveries.names:
         return (
             f"NONE of {discoveries.streams:,} streams has changed, as far as the evidence goes, at a false discovery "
             f"rate of {level}.\nA single stream would need evidence of {needed}; several together need less each."
         )
     rejected = _record(discoveries)["rejected"]
-    rows = [f"  {row['stream']!r}: evidence {capital(row['log10_martingale'])}" for row in rejected[:LISTED]]
+    rows = [f"  {row['stream']!r}: evidence {format_evidence(row['log10_martingale'])}" for row in rejected[:LISTED]]
     more = [f"  and {len(rejected) - LISTED:,} more; --format json lists all of them"] * (len(rejected) > LISTED)
     return "\n".join(
         [

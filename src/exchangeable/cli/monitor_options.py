@@ -14,7 +14,7 @@ from exchangeable.cli.output import print_notes
 from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
-    from exchangeable.data.files import Labels
+    from exchangeable.data.files import LabelKind
     from exchangeable.protocols import Alarm, Bet, Measure
     from exchangeable.pvalues import Precomputed
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class MeasureInput(NamedTuple):
     """What a measure reads: the kind of labels, the default row limit, and the number of features if it is fixed."""
 
-    labels: Labels
+    labels: LabelKind
     max_rows: int = 100_000
     width: int | None = None
 

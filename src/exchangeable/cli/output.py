@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import exchangeable as ex
-from exchangeable._extras import needed
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -89,8 +88,9 @@ def check_report(path: Path | None) -> None:
     """Check, before the work starts, that a report can be written to this path."""
     if path is not None:
         _check_writable(path, REPORT_SUFFIXES)
-        with needed("report", "the report"):
-            ex.plots.axes()
+        from exchangeable.analysis.report import check_packages
+
+        check_packages()
 
 
 def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ def serve(
         signal.signal(number, _exit)
     try:
         code = run.serve(db, host, port, settings, page=not no_page)
-    except run.Refused as error:
+    except run.ServeError as error:
         raise CommandError(str(error), UNDECIDED) from error
     if code:
         raise CommandError("the server could not start", code)

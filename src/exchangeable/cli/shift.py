@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.verdict import SHIFTS, capital
+from exchangeable.analysis.text import SHIFTS, format_evidence
 from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.monitor_options import MonitorOptions
 from exchangeable.cli.options import (
@@ -32,7 +32,7 @@ from exchangeable.cli.output import check_plot, print_notes, save_plot, write
 from exchangeable.martingale import LN10
 
 if TYPE_CHECKING:
-    from exchangeable.data.files import Table
+    from exchangeable.data.table import Table
     from exchangeable.shift import Evidence
 
 MaxRows = Annotated[
@@ -61,12 +61,12 @@ def shift(
     format: FormatOption = Format.text,  # noqa: A002
 ) -> None:
     """Test whether the proportions of the classes change (label shift) or the classes themselves (concept shift)."""
-    from exchangeable.analysis.notes import described
+    from exchangeable.analysis.text import describe_table
     from exchangeable.data import files
 
     check_plot(plot)
     MonitorOptions(alpha=alpha, seed=seed).build()  # rejects invalid options before the file is read
-    table = files.read(
+    table = files.read_table(
         file, label=label, categorical=categorical or (), drop=drop or (), header=not no_header, encoding=encoding,
         max_rows=max_rows,
     )  # fmt: skip
@@ -74,27 +74,27 @@ def shift(
     if plot is not None:
         _plot(result, table, plot)
     record = _record(result, table, used_scale)
-    write(json.dumps(record) if format is Format.json else f"{described(table)}\n{_text(result)}")
+    write(json.dumps(record) if format is Format.json else f"{describe_table(table)}\n{_text(result)}")
     if record["rejected"]:
         raise RejectedError
 
 
 def _run(table: Table, scale: ScaleName, alpha: float, seed: int | None) -> tuple[ex.Shift, str]:
-    from exchangeable.analysis.notes import notes
+    from exchangeable.analysis.text import data_notes
     from exchangeable.data.canonical import column_order, table_seed
     from exchangeable.data.scaling import scaled
 
     X, used_scale = scaled(table, scale.value)
-    print_notes(notes(table, used_scale))
+    print_notes(data_notes(table, used_scale))
     seed = table_seed(table) if seed is None else seed
     return ex.shift_test(X[:, column_order(table)], table.y or (), alpha=alpha, seed=seed), used_scale
 
 
 def _plot(result: ex.Shift, table: Table, path: Path) -> None:
-    from exchangeable.analysis.notes import title
+    from exchangeable.analysis.text import figure_title
 
     paths = {"labels": result.label.log_value, "examples given their labels": result.concept.log_value}
-    save_plot(ex.plots.growth(paths, thresholds=(1.0 / result.alpha,), title=title(table.name)), path)
+    save_plot(ex.plots.growth(paths, thresholds=(1.0 / result.alpha,), title=figure_title(table.name)), path)
 
 
 def _record(result: ex.Shift, table: Table, scale: str) -> dict[str, Any]:
@@ -131,13 +131,13 @@ def _text(result: ex.Shift) -> str:
         record, level = _evidence_record(evidence), f"{1.0 / result.alpha:g}"
         reached = f"reached {level} at example {evidence.alarm_at:,}" if evidence.rejected else f"never reached {level}"
         lines.append(
-            f"Evidence {name}: peak {capital(record['log10_max'])}, at the end {capital(record['log10_martingale'])}; "
-            f"{reached}."
+            f"Evidence {name}: peak {format_evidence(record['log10_max'])}, "
+            f"at the end {format_evidence(record['log10_martingale'])}; {reached}."
         )
     return "\n".join(
         [
             *lines,
-            f"Promised: {result.guarantee}",
+            f"Guarantee: {result.guarantee}",
             "Does not mean: that what was not found is not there. A test can only ever refute exchangeability.",
         ]
     )

@@ -50,9 +50,9 @@ from exchangeable.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.columns import Line
+    from exchangeable.analysis.columns import ColumnTest
     from exchangeable.analysis.result import Result
-    from exchangeable.data.files import Table
+    from exchangeable.data.table import Table
 
 MaxRows = Annotated[
     int | None,
@@ -99,7 +99,7 @@ def test(
     needs = MEASURE_INPUTS[name]
     if needs.width == 1 and categorical:
         raise CommandError(f"--categorical does not go with --measure {name}: it needs a column of numbers", USAGE)
-    table = files.read(
+    table = files.read_table(
         file, label=label, labels=needs.labels, width=needs.width, categorical=categorical or (), drop=drop or (),
         header=not no_header, encoding=encoding, max_rows=max_rows or needs.max_rows,
     )  # fmt: skip
@@ -123,8 +123,8 @@ def _resolve_columns(columns: Columns, options: MonitorOptions, *, measure_chose
 
 def _run(table: Table, options: MonitorOptions, columns: Columns, scale: ScaleName) -> Result:
     from exchangeable.analysis.columns import all_equal
-    from exchangeable.analysis.notes import notes
     from exchangeable.analysis.result import Parts, Result
+    from exchangeable.analysis.text import data_notes
     from exchangeable.data.canonical import column_order, table_seed
     from exchangeable.data.scaling import scaled
 
@@ -135,29 +135,29 @@ def _run(table: Table, options: MonitorOptions, columns: Columns, scale: ScaleNa
     if all_equal(ranked, table.y):
         options = options._replace(bet="idle", epsilon=None)
     monitor = options.build(warn=False)
-    lines = _test_columns(columns, table, monitor)
-    print_notes(notes(table, used_scale, looked_at=bool(lines) or columns is Columns.none))
+    tests = _test_columns(columns, table, monitor)
+    print_notes(data_notes(table, used_scale, columns_tested=bool(tests) or columns is Columns.none))
     parts = Parts.of(monitor)
     path = extend_with_progress(monitor, ranked, table.y, table.name)
-    return Result(table, X, ranked, path, monitor, parts, columns=lines, scale=used_scale)
+    return Result(table, X, ranked, path, monitor, parts, column_tests=tests, scale=used_scale)
 
 
-def _test_columns(columns: Columns, table: Table, monitor: ex.Monitor) -> list[Line]:
+def _test_columns(columns: Columns, table: Table, monitor: ex.Monitor) -> list[ColumnTest]:
     """Compute the martingale of each column, if columns are tested on their own."""
-    from exchangeable.analysis.columns import HALF, MANY, lines_of
-    from exchangeable.analysis.columns import columns as columns_of
+    from exchangeable.analysis.columns import COLUMN_SHARE, MAX_AUTO_COLUMNS, run_column_tests, select_columns
 
     if columns is Columns.none:
         return []
-    tested = columns_of(table)
-    if columns is Columns.auto and len(tested) > MANY:
+    tested = select_columns(table)
+    if columns is Columns.auto and len(tested) > MAX_AUTO_COLUMNS:
         return []
     with progress_bars() as progress:
-        return lines_of(tested, monitor.martingale.bet, share=HALF, seed=monitor.seed, progress=progress)
+        return run_column_tests(
+            tested, monitor.martingale.bet, share=COLUMN_SHARE, seed=monitor.seed, progress=progress
+        )
 
 
 def _text(result: Result, table: Table) -> str:
-    from exchangeable.analysis.notes import described
-    from exchangeable.analysis.verdict import words
+    from exchangeable.analysis.text import describe_table, describe_verdict
 
-    return f"{described(table)}\n{words(result.verdict, result.lines)}"
+    return f"{describe_table(table)}\n{describe_verdict(result.verdict, result.tests)}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from exchangeable import catalogue
-from exchangeable.analysis.method import Method
+from exchangeable.analysis.verdict import Method
 from exchangeable.cli.errors import BROKEN_PIPE, UNDECIDED, USAGE, CommandError, RejectedError
 from exchangeable.cli.monitor_options import MEASURE_INPUTS, MonitorOptions
 from exchangeable.cli.options import (

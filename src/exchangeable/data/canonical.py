@@ -1,6 +1,6 @@
-"""What must not depend on the order of columns: the order for distances, the seed, and the streams of columns.
+"""Results that do not depend on the order of columns: the order for distances, the seed, and the streams of columns.
 
-The same table gives the same answer, bit for bit, however its columns are arranged.
+The same table gives the same result, bit for bit, in whatever order its columns are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.data.files import Group, Table
+from exchangeable.data.table import Table, TableColumn
 from exchangeable.protocols import Floats
 from exchangeable.pvalues import SEED_BITS
 
@@ -21,26 +21,26 @@ BACK = 2**31  # streams from here on are for columns read backwards
 
 
 def column_order(table: Table) -> NDArray[np.intp]:
-    """The positions of the features, sorted by the names of their columns; digits in names compare as numbers.
+    """Return the positions of the features, sorted by the names of their columns; digits in names compare as numbers.
 
     Distances are sums over features, and a sum of floats depends on its order in the last digit. Constant columns are
     left out, unless all are constant.
 
-    >>> groups = [Group("x10", 0, 1, False), Group("x2", 1, 2, False)]
-    >>> column_order(Table(np.eye(2), None, ["x10", "x2"], "t", groups)).tolist()
+    >>> columns = [TableColumn("x10", 0, 1, False), TableColumn("x2", 1, 2, False)]
+    >>> column_order(Table(np.eye(2), None, ["x10", "x2"], "t", columns)).tolist()
     [1, 0]
     """
-    groups = _by_name(table)
-    varying = [group for group in groups if not constant(table.X[:, group.start : group.stop])]
-    return np.concatenate([np.arange(group.start, group.stop) for group in varying or groups])
+    columns = _by_name(table)
+    varying = [column for column in columns if not constant(table.X[:, column.start : column.stop])]
+    return np.concatenate([np.arange(column.start, column.stop) for column in varying or columns])
 
 
 def table_seed(table: Table) -> int:
-    """The default seed of a table: a hash of its rows *in order*, with columns sorted by name and canonical values.
+    """Return the default seed of a table: a hash of its rows *in order*, with columns sorted by name.
 
     Given the bag of rows, the seed still varies with their order. A hash of the bag alone would make the tie-breaking
-    a constant given the data, and the promise is an average over it. Equal values have equal hashes: ``-0.0``
-    counts as ``0.0``, and a category as its text. Constant columns are ignored, as everywhere. O(n d).
+    a constant given the data, but the guarantee is an average over it. Equal values have equal hashes: ``-0.0``
+    counts as ``0.0``, and a category as its text. Constant columns are ignored. O(n d).
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in _parts(table):
@@ -50,16 +50,16 @@ def table_seed(table: Table) -> int:
 
 
 def column_stream(name: str, *, back: bool = False) -> int:
-    """The stream of random numbers of one column: a hash of its name, so its position in the table does not matter.
+    """Return the stream of random numbers of a column: a hash of its name, so its position does not matter.
 
     Two names may share a stream (one pair in 2^31). This is valid: the tests of columns may depend on one another.
     """
-    own = int.from_bytes(hashlib.blake2b(_text(name), digest_size=8).digest(), "little") % (BACK - 2 * FIRST)
-    return FIRST + own + (BACK if back else 0)
+    number = int.from_bytes(hashlib.blake2b(_text(name), digest_size=8).digest(), "little") % (BACK - 2 * FIRST)
+    return FIRST + number + (BACK if back else 0)
 
 
 def constant(values: Floats) -> bool:
-    """Whether all rows are equal. Their p-values are then tie-breaking numbers only, and say nothing about the data.
+    """Return whether all rows are equal. Their p-values then depend on the tie-breaking only, not on the data.
 
     >>> constant(np.array([2.0, 2.0])), constant(np.array([[1.0, 2.0], [1.0, 3.0]]))
     (True, False)
@@ -68,13 +68,13 @@ def constant(values: Floats) -> bool:
 
 
 def _parts(table: Table) -> Iterator[bytes]:
-    """The values, column by column, without the constant ones; the label comes last."""
-    for group in _by_name(table):
-        X = table.X[:, group.start : group.stop]
+    """Yield the values, column by column, without the constant ones; the label comes last."""
+    for column in _by_name(table):
+        X = table.X[:, column.start : column.stop]
         if constant(X):
             continue
-        if group.categorical:
-            names = [name.removeprefix(f"{group.name}=") for name in table.features[group.start : group.stop]]
+        if column.categorical:
+            names = [name.removeprefix(f"{column.name}=") for name in table.features[column.start : column.stop]]
             yield b"categories"
             yield from (_text(names[i]) for i in X.argmax(axis=1).tolist())
         else:
@@ -96,11 +96,11 @@ def _text(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
 
 
-def _by_name(table: Table) -> list[Group]:
-    return sorted(table.groups, key=lambda group: _natural(group.name))
+def _by_name(table: Table) -> list[TableColumn]:
+    return sorted(table.columns, key=lambda column: _natural(column.name))
 
 
 def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
-    """A sort key: text alphabetically, digits as numbers; then the name itself."""
+    """Return a sort key: text alphabetically, digits as numbers; then the name itself."""
     parts = [(part.isdecimal(), part.lstrip("0")) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
     return [(digits, len(part) if digits else 0, part) for digits, part in parts], name

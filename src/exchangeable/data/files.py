@@ -1,7 +1,7 @@
-"""Read a user's table: numbers `X` and labels `y`, or one clear sentence that says why not.
+"""Read a table from a file: numbers `X` and labels `y`.
 
-Nothing is guessed and nothing is repaired: a missing value, text among numbers, or a number that float64 cannot hold
-is an error that names the data row (the first is 1) and the column. Text becomes numbers only where it is asked for.
+Nothing is guessed or repaired: a missing value, text among numbers, or a number that float64 cannot hold is an error
+that names the data row (the first is 1) and the column. Text becomes numbers only on request.
 
 Formats, by the end of the file name: `.csv`, `.tsv` (both also `.gz`), `.npz` with arrays `X` and `y`, and `.parquet`,
 which needs pyarrow.
@@ -33,16 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable._extras import needed
+from exchangeable.data.table import MAX_CATEGORIES, MAX_EXACT_INTEGER, Table, TableColumn
 from exchangeable.martingale import LN10
-from exchangeable.validation import NUMBER
+from exchangeable.validation import LARGEST, NUMBER
 
 if TYPE_CHECKING:
     import os
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz")
-LARGEST = 1e150  # its square is still finite, and so is a sum of many such squares
-WHOLE = 2**53  # float64 holds every integer up to here
-MAX_CATEGORIES = 1000
 LONGEST = 16 << 20  # characters in a row of CSV
 CELLS = 200_000  # of CSV that are held as text at a time
 
@@ -52,31 +50,7 @@ _ROW_INDEX = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")  # what pand
 
 Values = NDArray[Any] | Sequence[Any]  # of a column, batch by batch: numbers as an array, or text, decimals, None
 Batches = Generator[list[Values], None, None]
-Labels = Literal["classes", "numbers", "none"]
-
-
-class Group(NamedTuple):
-    """One column of the user's: the features `start` to `stop - 1` are made of it, several if it is categorical."""
-
-    name: str
-    start: int
-    stop: int
-    categorical: bool
-
-
-class Table(NamedTuple):
-    """A table ready for a measure: `n x d` finite numbers, `n` labels, `d` names, and its own name, printable.
-
-    The labels are scalars where they are classes, an array where they are numbers, and None where there are none.
-    `groups` tells which columns the features come from, and `label` is the name of the labels.
-    """
-
-    X: NDArray[np.float64]
-    y: list[object] | NDArray[np.float64] | None
-    features: list[str]
-    name: str
-    groups: list[Group]
-    label: str | None = None
+LabelKind = Literal["classes", "numbers", "none"]
 
 
 class TableError(Exception):
@@ -87,11 +61,11 @@ class ColumnError(ValueError):
     """The request does not fit the file: no such column, two uses of one column, an unknown file type or encoding."""
 
 
-def read(
+def read_table(
     path: str | os.PathLike[str],
     *,
     label: str | None,
-    labels: Labels = "classes",
+    labels: LabelKind = "classes",
     width: int | None = None,
     categorical: Sequence[str] = (),
     drop: Sequence[str] = (),
@@ -101,12 +75,12 @@ def read(
 ) -> Table:
     """Read the table in `path`: the column `label` holds the labels, every other column is a feature.
 
-    `labels` says what they are: "classes", at least two of them, and not as many as there are rows; "numbers", under
-    the laws for features; or "none", so that the column `label`, if it is named at all, is left out and not looked at.
+    `labels` says what they are: "classes", at least two of them, and not as many as there are rows; "numbers", with
+    the same rules as features; or "none", so that the column `label`, if it is named at all, is ignored.
     Columns named in `categorical` are one-hot encoded, each value as it is written; those in `drop` are left out.
-    `width` is how many feature columns there must be. `header` and `encoding` are for CSV and TSV: with `header=False`
+    `width` is the required number of feature columns. `header` and `encoding` are for CSV and TSV: with `header=False`
     the columns are named `"1"`, `"2"`, ... In an NPZ file the columns of `X` have these names too (a 1-D `X` is one
-    column, lawful where `width` is 1), and `label` names the array of labels (`None` means `"y"`).
+    column, allowed if `width` is 1), and `label` names the array of labels (`None` means `"y"`).
 
     CSV classes stay text, exactly as written. Reading stops after `max_rows`: memory is O(max_rows * d), however long
     the file. Raises `ColumnError` if the arguments do not fit the file, and `TableError` if the file is at fault.
@@ -115,15 +89,15 @@ def read(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "pets.csv")
     ...     _ = file.write_text("weight,coat,kind\\n4.5,red,cat\\n30,grey,dog\\n5,red,cat\\n")
-    ...     table = read(file, label="kind", categorical=["coat"])
+    ...     table = read_table(file, label="kind", categorical=["coat"])
     >>> table.features, table.y
     (['weight', 'coat=grey', 'coat=red'], ['cat', 'dog', 'cat'])
     """
     name, wanted = _printable(Path(path).name), _Wanted(labels, width, categorical, drop)
-    with _told(name):
+    with _name_file(name):
         source = _open(Path(path), label, header, encoding, max_rows, wanted)
-        X, features, groups, y = _collect(source, wanted, max_rows)
-    return Table(X, y, features, name, groups, None if y is None else _printable(str(source.label)))
+        X, features, columns, y = _collect(source, wanted, max_rows)
+    return Table(X, y, features, name, columns, None if y is None else _printable(str(source.label)))
 
 
 def read_fleet(
@@ -136,8 +110,8 @@ def read_fleet(
     """Read the streams of a fleet, one row each (CSV, TSV, Parquet): names, and natural logs of martingale values.
 
     The values are in the column `log_value` (natural logs) or `log10_value`; if neither is named, in the column
-    `log_value` or `log10_martingale`, whichever there is. `-inf` is lawful. CSV names stay text, exactly as written.
-    Memory is O(rows). Raises `ColumnError` and `TableError` as `read` does.
+    `log_value` or `log10_martingale`, whichever there is. `-inf` is allowed. CSV names stay text, exactly as written.
+    Memory is O(rows). Raises `ColumnError` and `TableError` as `read_table` does.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +120,7 @@ def read_fleet(
     ...     read_fleet(file)
     {'pump': 7.5, 'fan': -inf}
     """
-    with _told(_printable(Path(path).name)):
+    with _name_file(_printable(Path(path).name)):
         if str(path).lower().endswith(".npz"):
             raise ColumnError("a fleet is a table with a column of names: CSV, TSV or Parquet, not NPZ")
         source = _open(Path(path), None, True, "utf-8", sys.maxsize)
@@ -155,8 +129,8 @@ def read_fleet(
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Begin every sentence with the file's name."""
+def _name_file(name: str) -> Iterator[None]:
+    """Start every error message with the name of the file."""
     try:
         yield
     except (TableError, ColumnError) as error:
@@ -168,9 +142,9 @@ def _told(name: str) -> Iterator[None]:
 
 
 class _Wanted(NamedTuple):
-    """What to make of the columns."""
+    """How the columns are used."""
 
-    labels: Labels = "classes"
+    labels: LabelKind = "classes"
     width: int | None = None
     categorical: Sequence[str] = ()
     drop: Sequence[str] = ()
@@ -217,30 +191,30 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-def _shown(value: object) -> str:
-    """The value as it may be sent to a terminal: no control characters, at most 40 characters."""
+def _format(value: object) -> str:
+    """Format a value for a terminal: no control characters, at most 40 characters."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(map(_shown, names[:10])) + more
+    return ", ".join(map(_format, names[:10])) + more
 
 
 def _option(option: str, name: str) -> str:
-    """An option as it is typed in a shell."""
-    return f"{option} {shlex.quote(name) if name.isprintable() and len(name) <= 40 else _shown(name)}"
+    """Format an option as it is typed in a shell."""
+    return f"{option} {shlex.quote(name) if name.isprintable() and len(name) <= 40 else _format(name)}"
 
 
 def _check_length(rows: int, max_rows: int) -> None:
     if rows > max_rows:
-        law = "the time of nearest-neighbour measures grows with the square of the number of rows"
-        raise TableError(f"there are more than {max_rows} rows, the limit; --max-rows N raises it ({law})")
+        rule = "the time of nearest-neighbour measures grows with the square of the number of rows"
+        raise TableError(f"there are more than {max_rows} rows, the limit; --max-rows N raises it ({rule})")
 
 
-def _refuse(row: int, name: str, value: object, among_numbers: bool = True, label: bool = False) -> NoReturn:
-    """Say what is wrong with this value: it is missing, not a number, not finite, or beyond what float64 can bear."""
+def _reject(row: int, name: str, value: object, among_numbers: bool = True, label: bool = False) -> NoReturn:
+    """Raise TableError for a value that is missing, not a number, not finite, or beyond what float64 can hold."""
     word = value.strip() if isinstance(value, str) else str(value)
     drop = f"leave it out with {_option('--drop', name)}"
     encode = f"name it with {_option('--categorical', name)} to one-hot encode it, or {drop}"
@@ -248,18 +222,18 @@ def _refuse(row: int, name: str, value: object, among_numbers: bool = True, labe
         drop = "choose another --label"
         encode = f"{drop} that holds numbers, or for classes --measure nearest-neighbour"
     if not among_numbers and word and value is not None:
-        raise TableError(f"column {_shown(name)} holds text ({_shown(value)} in data row {row}); {encode}")
+        raise TableError(f"column {_format(name)} holds text ({_format(value)} in data row {row}); {encode}")
     if _MISSING.fullmatch(word):
-        fault = f"the value is missing ({_shown(value)}); every value must be present, in every column that is used"
+        fault = f"the value is missing ({_format(value)}); every value must be present, in every column that is used"
     elif _INFINITE.fullmatch(word):
-        fault = f"{_shown(value)} is not finite; every number must be"
+        fault = f"{_format(value)} is not finite; every number must be"
     elif not NUMBER.fullmatch(word):
-        fault = f"{_shown(value)} is not a number; correct it, or if the column is text, {encode}"
+        fault = f"{_format(value)} is not a number; correct it, or if the column is text, {encode}"
     elif abs(float(word)) > LARGEST:
-        fault = f"{_shown(value)} is beyond {LARGEST:g}, where squared distances overflow; rescale the column"
+        fault = f"{_format(value)} is beyond {LARGEST:g}, where squared distances overflow; rescale the column"
     else:
-        fault = f"{_shown(value)} is beyond 2**53, where float64 loses digits; rescale the column, or {drop}"
-    raise TableError(f"data row {row}, column {_shown(name)}: {fault}")
+        fault = f"{_format(value)} is beyond 2**53, where float64 loses digits; rescale the column, or {drop}"
+    raise TableError(f"data row {row}, column {_format(name)}: {fault}")
 
 
 # ------------------------------------------------------------------------------------------------------ which columns
@@ -273,7 +247,7 @@ NAMELESS = {
 
 
 def _choose(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
-    """The features, after every name of the request was found and found to be used once."""
+    """Return the features, after a check that every requested name exists and is used once."""
     _check_distinct(names)
     if label is None and wanted.labels != "none":
         raise ColumnError(f"{NAMELESS[wanted.labels]}; the columns are {_listed(names)}")
@@ -283,7 +257,7 @@ def _choose(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
     for name in (*wanted.categorical, *wanted.drop):
         if name == label or (name in wanted.categorical and name in wanted.drop):
             uses = "--label, --categorical and --drop"
-            raise ColumnError(f"column {_shown(name)} is named by two of {uses}; at most one is allowed")
+            raise ColumnError(f"column {_format(name)} is named by two of {uses}; at most one is allowed")
     left_out = {label, *wanted.drop}
     features = [name for name in names if name not in left_out]
     _check_features(features, label, wanted.width)
@@ -293,15 +267,15 @@ def _choose(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
 def _check_distinct(names: list[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise TableError(f"two columns are named {_shown(twice)}; names must differ")
+        raise TableError(f"two columns are named {_format(twice)}; names must differ")
 
 
 def _check_known(option: str, wanted: Sequence[str], names: list[str]) -> None:
     for name in wanted:
         if name not in names:
             near = difflib.get_close_matches(name, names[:1000], n=1)
-            hint = f"did you mean {_shown(near[0])}? " if near else ""
-            raise ColumnError(f"{option} {_shown(name)} is not a column; {hint}the columns are {_listed(names)}")
+            hint = f"did you mean {_format(near[0])}? " if near else ""
+            raise ColumnError(f"{option} {_format(name)} is not a column; {hint}the columns are {_listed(names)}")
 
 
 def _check_features(features: list[str], label: str | None, width: int | None) -> None:
@@ -309,15 +283,15 @@ def _check_features(features: list[str], label: str | None, width: int | None) -
         besides = " besides the label" if label is not None else ""
         raise TableError(f"no feature column is left; at least one{besides} is needed")
     for name in filter(_ROW_INDEX.fullmatch, features):  # a row number is no feature: it always looks like a drift
-        law = f"give it a name, or leave it out with {_option('--drop', name)}"
-        raise TableError(f"column {_shown(name)} has no name of its own, as a saved row index has; {law}")
+        rule = f"give it a name, or leave it out with {_option('--drop', name)}"
+        raise TableError(f"column {_format(name)} has no name of its own, like a saved row index; {rule}")
     if width is not None and len(features) != width:
-        law = f"the measure takes exactly {width}, so leave the others out with --drop"
-        raise ColumnError(f"there are {len(features)} feature columns ({_listed(features)}); {law}")
+        rule = f"the measure takes exactly {width}, so leave the others out with --drop"
+        raise ColumnError(f"there are {len(features)} feature columns ({_listed(features)}); {rule}")
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether a type of Arrow is that of text or categories; it is None where the file has no types."""
+    """Return whether a type of Arrow is text or categories; the type is None if the file has no types."""
     if kind is None:
         return False
     from pyarrow import types
@@ -334,8 +308,8 @@ def _check_type(name: str, kind: Any, remedy: str) -> None:
     inner = kind.value_type if types.is_dictionary(kind) else kind
     numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
     if not (_is_text(inner) or any(test(inner) for test in numeric)):
-        law = f"only numbers, booleans and text are allowed: convert it, or {remedy}"
-        raise TableError(f"column {_shown(name)} is of type {_shown(str(kind))}; {law}")
+        rule = f"only numbers, booleans and text are allowed: convert it, or {remedy}"
+        raise TableError(f"column {_format(name)} is of type {_format(str(kind))}; {rule}")
 
 
 # --------------------------------------------------------------------------------------------------- columns of values
@@ -350,9 +324,9 @@ class _Numbers:
         self.parts: list[NDArray[np.float64]] = []
 
     def extend(self, column: Values, start: int) -> None:
-        """Take the rows after row `start`, or refuse the first that will not do."""
+        """Add the rows after row `start`, or reject the first invalid value."""
         if self.text:
-            _refuse(start + 1, self.name, column[0], among_numbers=False, label=self.label)
+            _reject(start + 1, self.name, column[0], among_numbers=False, label=self.label)
         if isinstance(column, np.ndarray):
             values = self._typed(column, start)
         elif self.parse:
@@ -374,11 +348,11 @@ class _Numbers:
     def _check(self, bad: NDArray[np.bool_], column: Values, start: int, among_numbers: bool = True) -> None:
         if bad.any():
             at = int(bad.argmax())
-            _refuse(start + at + 1, self.name, _plain(column[at]), among_numbers, self.label)
+            _reject(start + at + 1, self.name, _plain(column[at]), among_numbers, self.label)
 
     def _typed(self, column: NDArray[Any], start: int) -> NDArray[np.float64]:
         if column.dtype.kind in "iu":
-            self._check((column > WHOLE) | (column < -WHOLE), column, start)
+            self._check((column > MAX_EXACT_INTEGER) | (column < -MAX_EXACT_INTEGER), column, start)
         return np.asarray(column, dtype=np.float64)
 
     def _decimals(self, column: Sequence[Any], start: int) -> NDArray[np.float64]:
@@ -391,16 +365,16 @@ class _Numbers:
             plain = np.array([NUMBER.fullmatch(text.strip()) is not None for text in column])
             self._check(~plain, column, start, among_numbers=start > 0 or bool(plain.any()))
             values = np.array([float(text) for text in column])
-        large = np.flatnonzero((np.abs(values) >= WHOLE) & (np.abs(values) <= LARGEST))
+        large = np.flatnonzero((np.abs(values) >= MAX_EXACT_INTEGER) & (np.abs(values) <= LARGEST))
         for at in map(int, large):
             digits = column[at].strip().lstrip("+-0")
-            if digits.isdecimal() and int(digits) > WHOLE:
-                _refuse(start + at + 1, self.name, column[at], label=self.label)
+            if digits.isdecimal() and int(digits) > MAX_EXACT_INTEGER:
+                _reject(start + at + 1, self.name, column[at], label=self.label)
         return values
 
 
 def _to_floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
-    """Text to numbers, or None where some of it is none; only here digits are ASCII, without underscores."""
+    """Convert text to numbers; None if some of it is not a number, or has underscores or digits that are not ASCII."""
     joined = "".join(texts)
     if "_" in joined or not joined.isascii():
         return None
@@ -415,9 +389,9 @@ def _plain(value: Any) -> object:
 
 
 class _Categories:
-    """One categorical feature: a column of 0 and 1 for each value, in the order of their names.
+    """One categorical feature: a column of 0 and 1 for each value, sorted by name.
 
-    Not in that of their appearance: distances would depend on it in the last digit.
+    In order of appearance, distances would depend on the order of the rows in the last digit.
     """
 
     def __init__(self, name: str) -> None:
@@ -426,12 +400,12 @@ class _Categories:
         self.rows: list[int] = []
 
     def extend(self, column: Values, start: int) -> None:
-        """Take the rows after row `start`."""
+        """Add the rows after row `start`."""
         values = _scalars(column, self.name, start)
         self.rows += [self.codes.setdefault(value, len(self.codes)) for value in values]
         if len(self.codes) > MAX_CATEGORIES:
-            law = f"more than {MAX_CATEGORIES} categories, the limit; leave it out with {_option('--drop', self.name)}"
-            raise TableError(f"column {_shown(self.name)} holds {law}")
+            rule = f"more than {MAX_CATEGORIES} categories, the limit; leave it out with {_option('--drop', self.name)}"
+            raise TableError(f"column {_format(self.name)} holds {rule}")
 
     def names(self) -> list[str]:
         return [f"{self.name}={value}" for value in self._ordered()]
@@ -453,40 +427,40 @@ class _Classes:
         self.y: list[object] = []
 
     def extend(self, column: Values, start: int) -> None:
-        """Take the rows after row `start`."""
+        """Add the rows after row `start`."""
         self.y += _scalars(column, self.name, start)
 
     def values(self) -> list[object]:
-        """All labels, if they may be classes."""
+        """Return all labels, after a check that they may be classes."""
         distinct = len(set(self.y))
         if distinct == 1:
-            law = f"classes are compared, so at least two are needed ({UNLABELLED})"
-            raise TableError(f"label column {_shown(self.name)} holds one class only ({_shown(self.y[0])}); {law}")
+            rule = f"classes are compared, so at least two are needed ({UNLABELLED})"
+            raise TableError(f"label column {_format(self.name)} holds one class only ({_format(self.y[0])}); {rule}")
         if distinct == len(self.y) or (len(self.y) >= 10 and distinct > 0.8 * len(self.y)):
-            law = "it looks like a continuous number or an identifier, and class labels are needed"
+            rule = "it looks like a continuous number or an identifier, and class labels are needed"
             way = "for numbers there is exchangeable test --measure nearest-residual"
             found = f"{distinct} different values in {len(self.y)} rows"
-            raise TableError(f"label column {_shown(self.name)} holds {found}; {law} ({way})")
+            raise TableError(f"label column {_format(self.name)} holds {found}; {rule} ({way})")
         return self.y
 
 
 def _scalars(column: Values, name: str, start: int) -> list[object]:
-    """Labels or categories as Python scalars. Only null, NaN and blanks are missing here: `NA` may well be a name."""
+    """Return labels or categories as Python scalars. Only null, NaN and blanks are missing: `NA` may well be a name."""
     values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else list(column)
     values = [float(value) + 0.0 if isinstance(value, (float, Decimal)) else value for value in values]  # one zero
     for row, value in enumerate(values, start + 1):
         if value is None or value != value or (isinstance(value, str) and not value.strip()):
-            _refuse(row, name, value)
+            _reject(row, name, value)
     return values
 
 
-# ---------------------------------------------------------------------------------------------------- the whole table
+# ---------------------------------------------------------------------------------------------------- the full table
 
 
 def _collect(
     source: _Source, wanted: _Wanted, max_rows: int
-) -> tuple[NDArray[np.float64], list[str], list[Group], list[object] | NDArray[np.float64] | None]:
-    """Read all batches; every column sees its rows once and keeps only what it makes of them."""
+) -> tuple[NDArray[np.float64], list[str], list[TableColumn], list[object] | NDArray[np.float64] | None]:
+    """Read all batches; every column reads its rows once and stores only what it needs."""
     features = _choose(source.names, source.label, wanted)
     encoded = set(wanted.categorical)
     columns = [_Categories(name) if name in encoded else _Numbers(name, source) for name in features]
@@ -500,15 +474,15 @@ def _collect(
     return *_assemble(columns, rows), y
 
 
-def _target(source: _Source, labels: Labels) -> _Classes | _Numbers | None:
-    """What takes the labels."""
+def _target(source: _Source, labels: LabelKind) -> _Classes | _Numbers | None:
+    """Return the column that collects the labels; None without labels."""
     if labels == "none" or source.label is None:
         return None
     return _Classes(source.label) if labels == "classes" else _Numbers(source.label, source, label=True)
 
 
 def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source, max_rows: int) -> int:
-    """Give every batch to the columns; how many rows were there?"""
+    """Pass every batch to the columns, and return the number of rows."""
     rows = 0
     with closing(source.batches([column.name for column in columns])) as batches:
         for batch in batches:
@@ -525,16 +499,16 @@ def _fill(columns: Sequence[_Numbers | _Categories | _Classes], source: _Source,
 
 def _assemble(
     columns: Sequence[_Numbers | _Categories], rows: int
-) -> tuple[NDArray[np.float64], list[str], list[Group]]:
+) -> tuple[NDArray[np.float64], list[str], list[TableColumn]]:
     names = [column.names() for column in columns]
     X = np.zeros((rows, sum(map(len, names))))
-    groups: list[Group] = []
+    placed: list[TableColumn] = []
     end = 0
     for column, own in zip(columns, names, strict=True):
         column.fill(X[:, end : end + len(own)])
-        groups.append(Group(column.name, end, end + len(own), isinstance(column, _Categories)))
+        placed.append(TableColumn(column.name, end, end + len(own), isinstance(column, _Categories)))
         end += len(own)
-    return X, [name for own in names for name in own], groups
+    return X, [name for own in names for name in own], placed
 
 
 # ---------------------------------------------------------------------------------------------------------- the fleet
@@ -550,17 +524,17 @@ def _choose_logs(names: list[str], stream: str, natural: str | None, decimal: st
         usual = (("--log-value", "log_value", 1.0), ("--log10-value", "log10_martingale", LN10))
         asked = [choice for choice in usual if choice[1] in names]
     if len(asked) != 1:
-        law = "one column of log values must be named with --log-value (natural logs) or --log10-value"
-        raise ColumnError(f"{law}, got {'both' if asked else 'neither'}; the columns are {_listed(names)}")
+        rule = "one column of log values must be named with --log-value (natural logs) or --log10-value"
+        raise ColumnError(f"{rule}, got {'both' if asked else 'neither'}; the columns are {_listed(names)}")
     option, name, unit = asked[0]
     _check_known(option, [name], names)
     if name == stream:
-        raise ColumnError(f"column {_shown(name)} is named by --stream and {option}; one use is allowed")
+        raise ColumnError(f"column {_format(name)} is named by --stream and {option}; one use is allowed")
     return name, unit
 
 
 def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> dict[object, float]:
-    """The streams in the order of the file, each of them once."""
+    """Return the streams in the order of the file; each may occur once."""
     for used in (stream, column):
         _check_type(used, source.types.get(used), "choose another column")
     _check_logs(column, source.types.get(column))
@@ -571,8 +545,8 @@ def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> di
             values = _logs(batch[1], unit, column, len(fleet))
             for name, value in zip(names, values.tolist(), strict=True):
                 if name in fleet:
-                    law = "a stream has one row, with its current value; of a longer history keep the last row only"
-                    raise TableError(f"data row {len(fleet) + 1}: stream {_shown(name)} was there before; {law}")
+                    rule = "a stream has one row, with its current value; of a longer history keep the last row only"
+                    raise TableError(f"data row {len(fleet) + 1}: stream {_format(name)} was there before; {rule}")
                 fleet[name] = value
     if not fleet:
         raise TableError("there are no data rows; at least one stream is needed")
@@ -581,11 +555,11 @@ def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> di
 
 def _check_logs(name: str, kind: Any) -> None:
     if _is_text(kind) or str(kind) == "bool":
-        raise TableError(f"column {_shown(name)} must hold numbers, and is of type {_shown(str(kind))}")
+        raise TableError(f"column {_format(name)} must hold numbers, and is of type {_format(str(kind))}")
 
 
 def _logs(column: Values, unit: float, name: str, start: int) -> NDArray[np.float64]:
-    """Numbers below infinity, or -inf."""
+    """Convert logs: numbers below infinity, or -inf."""
     if isinstance(column, np.ndarray):
         values = column.astype(np.float64)
     else:
@@ -595,13 +569,13 @@ def _logs(column: Values, unit: float, name: str, start: int) -> NDArray[np.floa
     with np.errstate(over="ignore"):
         values = unit * values
     for at in map(int, np.flatnonzero(~(values < math.inf))[:1]):  # the comparison is false for NaN
-        law = "it must be a number below infinity, or -inf"
-        raise TableError(f"data row {start + at + 1}, column {_shown(name)}: {_shown(_plain(column[at]))}; {law}")
+        rule = "it must be a number below infinity, or -inf"
+        raise TableError(f"data row {start + at + 1}, column {_format(name)}: {_format(_plain(column[at]))}; {rule}")
     return values
 
 
 def _log(text: str) -> float:
-    """NaN for what is no number."""
+    """Parse a number; NaN for other text."""
     word = text.strip()
     return float(word) if NUMBER.fullmatch(word) or _INFINITE.fullmatch(word) else math.nan
 
@@ -610,7 +584,7 @@ def _log(text: str) -> float:
 
 
 class _Lines:
-    """The lines of a text file, for `csv.reader`, with a limit to their length and our own words for bad bytes.
+    """The lines of a text file, for `csv.reader`, with a limit to their length and clear errors for invalid bytes.
 
     pyarrow's CSV stream is not used: it reads ahead in a thread, which blocks the exit of a program that stops early.
     """
@@ -618,7 +592,7 @@ class _Lines:
     def __init__(self, text: TextIO) -> None:
         self.text = text
         self.count = 0  # lines so far
-        self.pending = 0  # characters since the last whole row
+        self.pending = 0  # characters since the last complete row
 
     def __iter__(self) -> _Lines:
         return self
@@ -642,12 +616,12 @@ class _Lines:
         except (gzip.BadGzipFile, EOFError, zlib.error):
             raise TableError("the gzip data is truncated or damaged, or not gzip at all") from None
         except UnicodeError as error:
-            law = "name its encoding with --encoding, such as latin-1 or utf-16"
-            raise TableError(f"the text is not {self.text.encoding}{self._place(error)}; {law}") from None
+            rule = "name its encoding with --encoding, such as latin-1 or utf-16"
+            raise TableError(f"the text is not {self.text.encoding}{self._place(error)}; {rule}") from None
         return line
 
     def _place(self, error: UnicodeError) -> str:
-        """Where the decoder failed: its input ends where the file has been read to, and begins in the present line."""
+        """Say where decoding failed: the input of the decoder ends where the file has been read to."""
         if not isinstance(error, UnicodeDecodeError):
             return ""
         offset = self.text.buffer.tell() - len(error.object) + error.start
@@ -663,7 +637,7 @@ class _Dialect(NamedTuple):
 
 
 def _csv(dialect: _Dialect, label: str | None) -> _Source:
-    """Every column is text, and whether it holds numbers is decided when it is converted."""
+    """Open a CSV file. Every column is text; it is converted to numbers later."""
     with closing(_csv_rows(dialect)) as rows:
         first = next(rows, None)
     if first is None:
@@ -684,7 +658,7 @@ def _csv(dialect: _Dialect, label: str | None) -> _Source:
 
 
 def _check_header(names: list[str]) -> None:
-    """Is the first line a header at all, and cut at the right places?"""
+    """Check that the first line is a header, with the right separator."""
     if len(names) == 1 and ";" in names[0]:
         raise ColumnError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
     # numbered columns are what pandas makes of nameless ones
@@ -694,7 +668,7 @@ def _check_header(names: list[str]) -> None:
 
 
 def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:
-    """All rows, the header too, but for blank lines. One is read at a time, and is forgotten."""
+    """Yield all rows, the header too, without blank lines."""
     with _csv_text(dialect) as text:
         lines, begin = _Lines(text), 1
         try:
@@ -703,9 +677,9 @@ def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:
                     yield row
                 lines.pending, begin = 0, lines.count + 1
         except csv.Error:
-            law = f"and a field may have at most {csv.field_size_limit()} characters"
+            rule = f"and a field may have at most {csv.field_size_limit()} characters"
             raise TableError(
-                f"line {begin}: a quotation mark must be closed, and doubled within quotes, {law}"
+                f"line {begin}: a quotation mark must be closed, and doubled within quotes, {rule}"
             ) from None
 
 
@@ -714,7 +688,7 @@ def _csv_text(dialect: _Dialect) -> TextIO:
         "a".encode(dialect.encoding)
     except (LookupError, ValueError):
         known = "utf-8, latin-1 and utf-16 are some that are known"
-        raise ColumnError(f"unknown encoding {_shown(dialect.encoding)}; {known}") from None
+        raise ColumnError(f"unknown encoding {_format(dialect.encoding)}; {known}") from None
     return io.TextIOWrapper(_binary(dialect.path), dialect.encoding, newline="")
 
 
@@ -723,7 +697,7 @@ def _binary(path: Path) -> Any:
 
 
 def _csv_checked(rows: Iterator[list[str]], width: int, header: bool) -> Iterator[list[str]]:
-    """The data rows, each as long as the first."""
+    """Yield the data rows; each must be as long as the first."""
     for number, row in enumerate(rows, 1 - header):
         if len(row) != width:
             first = "header" if header else "first row"
@@ -750,7 +724,7 @@ def _parquet(path: Path, label: str | None, max_rows: int) -> _Source:
 
 
 def _from_arrow(column: Any) -> Values:
-    """A column of Arrow as an array where it is one of numbers, or else as a list."""
+    """Return a column of Arrow as an array if it holds numbers, otherwise as a list."""
     from pyarrow import types
 
     numeric = any(test(column.type) for test in (types.is_integer, types.is_floating, types.is_boolean))
@@ -777,7 +751,7 @@ def _parquet_file(path: Path) -> Iterator[Any]:
 
 
 def _npz(path: Path, label: str | None, wanted: _Wanted, max_rows: int) -> _Source:
-    """The shapes are looked at first, so that an array with too many rows is never loaded."""
+    """Open an NPZ file. Shapes are checked first, so that an array with too many rows is never loaded."""
     label = "y" if label is None and wanted.labels != "none" else label
     with _npz_errors():
         archive = zipfile.ZipFile(path)
@@ -801,7 +775,7 @@ def _npz_labels(name: str, y: NDArray[Any]) -> Values:
         texts: list[str] = y.tolist()
         "".join(texts).encode()
     except (UnicodeError, ValueError):  # half a surrogate pair, or beyond all characters
-        raise TableError(f"the array {_shown(name)} holds text that is not Unicode") from None
+        raise TableError(f"the array {_format(name)} holds text that is not Unicode") from None
     return texts
 
 
@@ -814,12 +788,12 @@ def _npz_errors() -> Iterator[None]:
 
 
 def _npz_names(archive: zipfile.ZipFile, label: str | None, wanted: _Wanted, max_rows: int) -> list[str]:
-    """The names of the arrays to load, features and labels, after types and shapes were found to be right."""
+    """Return the names of the arrays to load, features and labels, after a check of types and shapes."""
     arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     if label is not None and label not in arrays:
         way = f" ({UNLABELLED})" if wanted.labels == "classes" else ""
         raise ColumnError(
-            f"there is no array {_shown(label)} of labels{way}; --label may name any of {_listed(arrays)}"
+            f"there is no array {_format(label)} of labels{way}; --label may name any of {_listed(arrays)}"
         )
     headers = {name: _npz_header(archive, name) for name in arrays}
     others = [name for name in arrays if name != label]
@@ -835,12 +809,12 @@ def _npz_names(archive: zipfile.ZipFile, label: str | None, wanted: _Wanted, max
 
 
 def _npz_table(arrays: list[str], headers: dict[str, Any], dimensions: str) -> str:
-    """The array of features: X, or the only one with as many dimensions."""
+    """Return the name of the array of features: X, or the only one with as many dimensions."""
     found = [name for name in arrays if name == "X"]
     found = found or [name for name in arrays if str(len(headers[name][0])) in dimensions]
     if len(found) != 1:
-        law = f"one {_dimensions(dimensions)} array of features is needed, best named X"
-        raise TableError(f"{law}; the arrays are {_listed(list(headers))}")
+        rule = f"one {_dimensions(dimensions)} array of features is needed, best named X"
+        raise TableError(f"{rule}; the arrays are {_listed(list(headers))}")
     return found[0]
 
 
@@ -849,11 +823,11 @@ def _dimensions(allowed: str) -> str:
 
 
 def _npz_check(name: str, shape: tuple[int, ...], dtype: np.dtype[Any], dimensions: str, kinds: str) -> int:
-    """The number of rows; `dimensions` holds the lawful digits, `kinds` the letters of lawful types."""
+    """Return the number of rows; `dimensions` holds the allowed digits, `kinds` the letters of allowed types."""
     if str(len(shape)) not in dimensions or dtype.kind not in kinds:
         allowed = f"must be {_dimensions(dimensions)} and hold numbers or booleans{' or text' if 'U' in kinds else ''}"
         pickled = " (which only pickle could load, and pickle may run code)" if dtype.hasobject else ""
-        raise TableError(f"array {_shown(name)} {allowed}, got {len(shape)}-D of {dtype.name}{pickled}")
+        raise TableError(f"array {_format(name)} {allowed}, got {len(shape)}-D of {dtype.name}{pickled}")
     return shape[0]
 
 
@@ -865,8 +839,8 @@ def _npz_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], n
 
 
 def _npz_load(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """The array, in native byte order, floats as float64."""
+    """Load an array, in native byte order, floats as float64."""
     with _npz_errors(), archive.open(name + ".npy") as member:
         values = np.lib.format.read_array(member, allow_pickle=False)
-    with np.errstate(over="ignore"):  # a long double may become infinite, and is refused later, by its row
+    with np.errstate(over="ignore"):  # a long double may become infinite, and is rejected later
         return values.astype(np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("="))

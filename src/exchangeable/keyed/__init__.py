@@ -1,6 +1,6 @@
-"""Many monitors of one recipe, one for each key, as columns: one call takes the events of all keys at once.
+"""Many monitors of one recipe, one for each key, stored as columns: one call consumes the events of all keys.
 
-For engines that bring events in batches and keep state as bytes, such as Apache Spark; nothing of them is in here.
+For engines that deliver events in batches and store state as bytes, such as Apache Spark. It does not depend on them.
 """
 
 from exchangeable.keyed.engine import Monitors, Status, Statuses

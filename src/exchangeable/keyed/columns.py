@@ -59,7 +59,7 @@ class Columns(NamedTuple):
     def put(self, places: Integers, rows: Columns) -> Columns:
         """Return a copy with these rows at the places; those beyond the end are new, with ``rows.names``. O(all)."""
         return Columns(
-            keys.joined(self.names, rows.names),
+            keys.concatenate(self.names, rows.names),
             with_rows(self.integers, places, rows.integers),
             with_rows(self.reals, places, rows.reals),
             with_rows(self.bet, places, rows.bet),

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
 from exchangeable.fleet import stream_seed
-from exchangeable.keyed import events as events_of
-from exchangeable.keyed import keys as names_of
+from exchangeable.keyed import events as event_columns
+from exchangeable.keyed import keys as key_columns
 from exchangeable.keyed import recipe as recipes
 from exchangeable.keyed import storage
 from exchangeable.keyed.columns import Columns
@@ -26,8 +26,8 @@ from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import draw_seed
 from exchangeable.validation import check_integer, format_value
 
-DENSE = 1024  # the most bins that are all kept, seen or not
-MOST = 2**20
+DENSE = 1024  # the most bins for which a count is stored for every bin
+MOST = 2**20  # the largest ``most``
 
 
 class Status(NamedTuple):
@@ -57,39 +57,39 @@ class Statuses(NamedTuple):
 
 
 class Monitors:
-    """Monitors of one recipe, one for each key, kept as columns: a batch of events of all keys is one call.
+    """Many monitors of one recipe, one for each key, stored as columns: one call consumes the events of all keys.
 
-    A key's monitor is ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key), on_alarm=..)`` with copies of the
-    recipe's, and its numbers are that one's, bit for bit, however the events are split into calls and wherever between
-    two of them the state was stored. The measure is `Value`, `Frozen` with bins, or `Precomputed`: memory is bounded.
+    The monitor of a key is ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key), on_alarm=..)`` with copies of
+    the recipe's parts. The numbers are the same, bit for bit, however the events are split into calls, and wherever
+    between two calls the state was stored. The measure is `Value`, `Frozen` with bins, or `Precomputed`, so memory is
+    bounded.
 
-    **Events** have a key (all text, all bytes, or all integers), a sequence number ``order`` and a number ``x``:
-    for `Value` the number, for `Frozen` the number of the bin as ``recipe.measure.scores(X, y)`` gives it, for
-    `Precomputed` the p-value. Within a call they may come in any order; they are taken in that of their numbers. What
-    was seen before, came late, contradicts itself or is ``refused`` by the caller is reported and never bet on: see
-    `Rows`.
+    **Events** have a key (all text, all bytes, or all integers), a sequence number ``order`` and a number ``x``: the
+    value for `Value`, the number of the bin for `Frozen` (see ``recipe.measure.scores(X, y)``), and the p-value for
+    `Precomputed`. Within a call they may be in any order; they are consumed in the order of their numbers. Events that
+    are duplicates, late, in conflict or ``refused`` by the caller are reported and never bet on: see `Rows`.
 
-    - Sequence numbers are ``contiguous``: 7, then 10 is reported as a gap of two, and betting goes on with 10. The
-      first number of a key is its beginning. If they are not (timestamps), nothing is missing, and every number up to
-      the last is late, or a duplicate if it is the last.
-    - Events of one number within a call are duplicates if they are equal, else a conflict: which is right is not known,
-      and to choose would be to bet on a choice that depends on the data.
+    - Sequence numbers are ``contiguous``: 7 followed by 10 is reported as a gap of two, and betting goes on with 10.
+      A key can start with any number. With ``contiguous=False`` (timestamps) nothing is ever missing. Every number
+      below the last one is then late, and the last one again is a duplicate.
+    - Events with one number within a call are duplicates if they are equal, otherwise a conflict. Which of them is
+      right is not known, and choosing one would make the bet depend on the data.
     - At most 16 ranges of missing numbers are remembered for a key. A number from before them is reported as late.
 
-    **The pool of `Value`** grows by each number not seen before, to ``most`` of them. The step that fills it is the
-    last of the test of that key: what follows is reported as "full". To leave out only numbers that are new, and bet
-    on the others, would choose events by their values, and on exchangeable data the p-values would not be uniform.
+    **The pool of `Value`** grows by each number not seen before, up to ``most`` of them. The step that fills it ends
+    the test of that key: later events are reported as "full". Leaving out only new numbers would select events by their
+    values, and the p-values would not be uniform on exchangeable data.
 
-    Time: for the bets that have a loop for many streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`)
-    2 microseconds a key and 1 an event; for others 20 to 300 a key. Memory of a key, with `CompositeJumper` and
-    `Ville`: 282 bytes, those of the key itself, and its pool: of `Frozen` 8 bytes a bin, stored in 1, 2 or 4; of
-    `Value` 16 a distinct number, stored in 9 or more. `Watchful` takes 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
+    Time: for bets with a compiled loop over streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`) 2
+    microseconds a key and 1 an event; for others 20 to 300 a key. Memory of a key, with `CompositeJumper` and `Ville`:
+    282 bytes, the key itself, and its pool: 8 bytes a bin for `Frozen`, stored in 1, 2 or 4; 16 a distinct number for
+    `Value`, stored in 9 or more. `Watchful` needs 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
-    in ``monitors.seed``, shown in the ``repr``, and stored with the state. The recipe's own seed is ignored.
+    ``monitors.seed``, shown in the ``repr`` and stored with the state. The seed of the recipe is ignored. ``extra`` is
+    any text that belongs to the state, such as the number of buckets into which keys are divided.
 
-    A call that is refused changes nothing. Not for several threads at once. ``extra`` is any text that belongs to the
-    state, such as the number of buckets into which keys are divided.
+    A call that raises an error changes nothing. It must not be used by several threads at once.
 
     >>> from exchangeable import bets, measures
     >>> monitors = Monitors(Monitor(measures.Value(), bets.CompositeJumper()), seed=7)
@@ -110,7 +110,7 @@ class Monitors:
         most: int = 4096,
         extra: str = "",
     ) -> None:
-        self.recipe: Monitor = recipes.admitted(recipe)
+        self.recipe: Monitor = recipes.validate(recipe)
         self.seed: int = draw_seed() if seed is None else check_integer("seed", seed, 0, 2**64 - 1)
         if not isinstance(contiguous, bool):
             raise ValueError(f"contiguous must be True or False, got {format_value(contiguous)}")
@@ -122,9 +122,9 @@ class Monitors:
         self._pipeline = Pipeline(self.recipe)
         pool = _pool(self.recipe.measure, self.most)
         self._empty = self._columns = Columns.empty(self._pipeline.bet.fresh, self._pipeline.alarm.fresh, pool)
-        mine = {"seed": self.seed, "contiguous": contiguous, "most": self.most, "extra": extra}
-        begin = self._pipeline.bet.fresh, self._pipeline.alarm.fresh
-        self._words = {**recipes.described(self.recipe, *begin), **{name: str(mine[name]) for name in mine}}
+        settings = {"seed": self.seed, "contiguous": contiguous, "most": self.most, "extra": extra}
+        described = recipes.fingerprint(self.recipe, self._pipeline.bet.fresh, self._pipeline.alarm.fresh)
+        self._fingerprint = described | {name: str(value) for name, value in settings.items()}
 
     def __repr__(self) -> str:
         recipe = self.recipe
@@ -135,15 +135,15 @@ class Monitors:
         return len(self._columns.integers)
 
     def __contains__(self, key: object) -> bool:
-        return names_of.place_of(key, self._columns.names) >= 0
+        return key_columns.find(key, self._columns.names) >= 0
 
     def keys(self) -> NDArray[Any]:
-        """All keys, in the order in which they came."""
-        return np.empty(0, object) if self._columns.names is None else names_of.objects(self._columns.names)
+        """Return all keys, in the order in which they first appeared."""
+        return np.empty(0, object) if self._columns.names is None else key_columns.to_numpy(self._columns.names)
 
     def status(self, key: str | int | bytes) -> Status:
         """Return the status of a key after its latest event. O(keys)."""
-        place = names_of.place_of(key, self._columns.names)
+        place = key_columns.find(key, self._columns.names)
         if place < 0:
             raise ValueError(f"key must be one of the {len(self)} that have had events, got {format_value(key)}")
         row = self._columns.integers[place : place + 1], self._columns.reals[place : place + 1]
@@ -166,49 +166,50 @@ class Monitors:
         refused: ArrayLike | None = None,
         content: ArrayLike | None = None,
     ) -> Rows:
-        """Take the events of a call, in any order. If a number is not lawful and not ``refused``, none is taken.
+        """Consume a batch of events, in any order. If one is invalid and not ``refused``, none is consumed.
 
-        ``keys`` is a list, an array, or a column of pandas or Arrow. Where ``refused`` is true the caller has found the
-        event bad: its number counts as passed, and its x is not looked at. Events of one number are alike if x is, and
-        ``content``, integers such as hashes of all that x was made of; bins alone would hide a conflict.
+        ``keys`` is a list, an array, or a column of pandas or Arrow. Where ``refused`` is true the caller rejects the
+        event: its number counts as used, and its x is not read. Events with one number are equal if their x and their
+        ``content`` are. Content is integers, such as hashes of the data that x was computed from: two events of one bin
+        need not be equal.
         """
-        column = names_of.admitted(keys)
-        columns = events_of.validate(len(column), order, x, refused, content)
-        if not len(column):  # of any type
+        column = key_columns.validate(keys)
+        columns = event_columns.validate(len(column), order, x, refused, content)
+        if not len(column):  # an empty list has no type
             column = column if self._columns.names is None else self._columns.names[:0]
-        groups = names_of.grouped(column, self._columns.names)
+        groups = key_columns.group(column, self._columns.names)
         recipes.check_x(self.recipe.measure, groups.names, groups.code, columns)
         events = columns.sort(groups.code, len(groups.names))
-        fresh = groups.place < 0
+        new = groups.place < 0
         rows = self._rows(groups, np.diff(events.bounds))
-        classified = events_of.classify(events, fresh, self.contiguous, rows)
+        classified = event_columns.classify(events, new, self.contiguous, rows)
         accepted = np.flatnonzero(classified.kind == native.KEYED_STEP)
         ends = np.searchsorted(accepted, events.bounds)
         steps = self._pipeline.extend(rows, ends[:-1], ends[1:], events.x[accepted])
-        found = events_of.build_rows(groups.names, events, classified, accepted, steps)
-        places = np.where(fresh, len(self) + np.cumsum(fresh) - 1, groups.place)
+        report = event_columns.build_rows(groups.names, events, classified, accepted, steps)
+        places = np.where(new, len(self) + np.cumsum(new) - 1, groups.place)
         self._columns = self._columns.put(places, rows)
-        return found
+        return report
 
-    def _rows(self, groups: names_of.Grouped, events: Integers) -> Columns:
-        """Copies of the rows of these keys, fresh ones for the new; if they were stored, their states are checked."""
+    def _rows(self, groups: key_columns.KeyGroups, events: Integers) -> Columns:
+        """Copy the rows of these keys, with fresh ones for new keys; states that were loaded are checked."""
         bet, alarm = self._pipeline.bet, self._pipeline.alarm
         rows = self._columns.take(groups.place, events, bet.fresh, alarm.fresh)
-        new = groups.names.filter(groups.place < 0)
-        seeds = np.array([stream_seed(self.seed, key) for key in new.to_pylist()], np.uint64)
+        names = groups.names.filter(groups.place < 0)
+        seeds = np.array([stream_seed(self.seed, key) for key in names.to_pylist()], np.uint64)
         rows.integers[groups.place < 0, native.KEYED_SEED] = seeds.view(np.int64)
         if not rows.checked.all():
             bet.check(rows.bet[~rows.checked])
             alarm.check(rows.alarm[~rows.checked])
             rows.checked[:] = True
-        return rows._replace(names=new)
+        return rows._replace(names=names)
 
     # -------------------------------------------------------------- bytes
 
     def encode(self) -> bytes:
-        """The state of all keys as bytes, plain data: equal states give equal bytes. O(size).
+        """Return the state of all keys as bytes. Equal states give equal bytes. O(size).
 
-        A ZIP archive as those of `snapshot`; in it the recipe in words, and the columns.
+        It is a ZIP archive like those of `snapshot`, with a description of the recipe and the columns.
         """
         return storage.encode(self._columns, self.fingerprint())
 
@@ -223,22 +224,24 @@ class Monitors:
         most: int = 4096,
         extra: str = "",
     ) -> Monitors:
-        """What was encoded, of the same recipe and settings; anything else is refused with a ValueError.
+        """Return the monitors that were encoded; anything but a state of this recipe and settings is a ValueError.
 
-        ``seed=None`` uses the stored seed; an integer must be equal to it.
-        Whoever decodes often makes one of the recipe and calls ``like``.
+        ``seed=None`` uses the stored seed; an integer must be equal to it. To decode many states, build `Monitors` once
+        and call ``like``.
         """
         seed = storage.seed_of(data) if seed is None else seed
         return cls(recipe, seed=seed, contiguous=contiguous, most=most, extra=extra).like(data)
 
     def like(self, data: bytes | None = None) -> Monitors:
-        """Monitors of the same recipe and settings: without keys, or those that were encoded."""
+        """Return monitors of the same recipe and settings: without keys, or those that were encoded."""
         other = copy.copy(self)
-        other._columns = self._empty if data is None else self._checked(storage.decode(data, self._empty, self._words))
+        other._columns = (
+            self._empty if data is None else self._checked(storage.decode(data, self._empty, self._fingerprint))
+        )
         return other
 
     def _checked(self, columns: Columns) -> Columns:
-        """States of bet and alarm are checked at once where that is quick, else when they are used first."""
+        """Check the states of bet and alarm: now if that is fast, otherwise when they are first used."""
         parts = (self._pipeline.bet, columns.bet), (self._pipeline.alarm, columns.alarm)
         for part, states in parts:
             if part.checks_are_fast:
@@ -246,8 +249,8 @@ class Monitors:
         return columns._replace(checked=np.full(len(columns.checked), all(part.checks_are_fast for part, _ in parts)))
 
     def fingerprint(self) -> dict[str, str]:
-        """What a state belongs to, in words; it can be used with nothing else."""
-        return dict(self._words)
+        """Describe recipe and settings; a stored state can only be used with equal ones."""
+        return dict(self._fingerprint)
 
 
 def _statuses(integers: Integers, reals: Floats) -> Statuses:
@@ -264,7 +267,7 @@ def _statuses(integers: Integers, reals: Floats) -> Statuses:
 
 
 def _pool(measure: Any, most: int) -> Bins | Scores | None:
-    """No pools yet, of the kind for this measure."""
+    """Return an empty table of pools for this measure; None if it has no pool."""
     if isinstance(measure, Frozen) and measure.edges is not None:
         bins = len(measure.edges) + 1
         if bins <= DENSE:

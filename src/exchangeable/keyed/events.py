@@ -28,7 +28,7 @@ class EventColumns(NamedTuple):
         """Sort the events by the number of their key, their own number, and whether they are bad."""
         source = np.lexsort((self.bad, self.order, code))
         bounds = np.concatenate([[0], np.cumsum(np.bincount(code, minlength=keys))])
-        return Events(bounds, *(column[source] for column in self), source)
+        return Events(bounds, self.order[source], self.x[source], self.content[source], self.bad[source], source)
 
 
 def validate(
@@ -74,5 +74,5 @@ def build_rows(names: Any, events: Events, classified: Classified, accepted: Int
     kind[at[steps.n < 0]] = FULL
     n, p, log_value, alarm, changepoint, test = full
     source, unsure = np.append(events.source, -1)[event], np.append(classified.unsure, False)[event]
-    named = names_of.objects(names)[key]
+    named = names_of.to_numpy(names)[key]
     return Rows(named, order, kind, n, p, log_value, alarm, changepoint, count, test, source, unsure)

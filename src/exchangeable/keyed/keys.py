@@ -1,4 +1,4 @@
-"""Keys as an Arrow column: text, bytes, or integers of 64 bits."""
+"""Keys as an Arrow column of text, bytes or 64-bit integers."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from exchangeable._extras import needed
 from exchangeable.protocols import Integers
 from exchangeable.validation import format_value
 
-LAW = "keys must be all text, all bytes, or all integers of 64 bits"
+RULE = "keys must be all text, all bytes, or all 64-bit integers"
 WORDS = {"str": "text", "bytes": "bytes", "int": "integers"}
 
 
-class Grouped(NamedTuple):
-    """The keys of some events: each once, in order; the number of each event's; where each stands among the known."""
+class KeyGroups(NamedTuple):
+    """The keys of some events."""
 
-    names: Any
-    code: Integers
-    place: Integers  # -1 for a new one
+    names: Any  # each key once, sorted
+    code: Integers  # for each event, the position of its key in ``names``
+    place: Integers  # for each name, its position among the known keys; -1 for a new one
 
 
-def admitted(keys: Any) -> Any:
-    """Admit a column of keys: a list, an array, a column of pandas or Arrow. O(events).
+def validate(keys: Any) -> Any:
+    """Return keys, given as a list, an array, or a column of pandas or Arrow, as an Arrow column. O(events).
 
-    >>> admitted(["b", "a"]).type
+    >>> validate(["b", "a"]).type
     DataType(large_string)
-    >>> admitted([1, None])
+    >>> validate([1, None])
     Traceback (most recent call last):
     ...
-    ValueError: keys must be all text, all bytes, or all integers of 64 bits, got a missing one at position 1
+    ValueError: keys must be all text, all bytes, or all 64-bit integers, got a missing one at position 1
     """
     with needed("files", "many streams at once"):
         import pyarrow as pa
 
-    given = keys.to_numpy() if type(keys).__module__.startswith("pandas") else keys
+    values = keys.to_numpy() if type(keys).__module__.startswith("pandas") else keys
     try:
-        column = _typed(given if isinstance(given, (pa.Array, pa.ChunkedArray)) else _listed(given))
+        column = _cast(values if isinstance(values, (pa.Array, pa.ChunkedArray)) else _from_list(values))
     except (pa.ArrowException, OverflowError, TypeError, UnicodeError, ValueError):
         column = None
     if column is None:
-        raise ValueError(f"{LAW}, got {format_value(keys)}")
+        raise ValueError(f"{RULE}, got {format_value(keys)}")
     if column.null_count:
-        raise ValueError(f"{LAW}, got a missing one at position {column.is_null().to_numpy(False).argmax()}")
+        raise ValueError(f"{RULE}, got a missing one at position {column.is_null().to_numpy(False).argmax()}")
     return column
 
 
-def _listed(keys: Any) -> Any:
-    """A list or an array as a column, in which text among bytes does not become bytes."""
+def _from_list(keys: Any) -> Any:
+    """Convert a list or an array to a column; a mixture of text and bytes is an error."""
     import pyarrow as pa
 
     column = pa.array(keys)
@@ -58,8 +58,8 @@ def _listed(keys: Any) -> Any:
     return column
 
 
-def _typed(column: Any) -> Any:
-    """As one of the three types, or None."""
+def _cast(column: Any) -> Any:
+    """Convert a column to one of the three types; None if that is not possible."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -81,7 +81,7 @@ def _typed(column: Any) -> Any:
 
 
 def kind_of(column: Any) -> str:
-    """What the keys of a column are: "str", "bytes" or "int"."""
+    """Return the type of the keys of a column: "str", "bytes" or "int"."""
     from pyarrow import types
 
     if types.is_integer(column.type):
@@ -89,8 +89,8 @@ def kind_of(column: Any) -> str:
     return "str" if types.is_large_string(column.type) else "bytes"
 
 
-def grouped(column: Any, known: Any) -> Grouped:
-    """Group the keys of events; ``known`` is a column or None. O(events + known), without work in Python."""
+def group(column: Any, known: Any) -> KeyGroups:
+    """Group the keys of events; ``known`` is a column or None. O(events + known)."""
     from pyarrow import compute
 
     if known is not None and len(known) and known.type != column.type:
@@ -102,17 +102,16 @@ def grouped(column: Any, known: Any) -> Grouped:
     rank[sorting.to_numpy()] = np.arange(len(sorting))
     place = np.full(len(names), -1)
     if known is not None and len(known):
-        found = compute.index_in(names, value_set=known)
-        place = found.fill_null(-1).to_numpy().astype(np.int64)
-    return Grouped(names, rank[coded.indices.to_numpy()], place)
+        place = compute.index_in(names, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
+    return KeyGroups(names, rank[coded.indices.to_numpy()], place)
 
 
-def place_of(key: Any, known: Any) -> int:
-    """Where a key stands among the known, or -1. O(known)."""
+def find(key: Any, known: Any) -> int:
+    """Return the position of a key among the known ones, or -1. O(known)."""
     from pyarrow import compute
 
     try:
-        column = admitted([key])
+        column = validate([key])
     except ValueError:
         return -1
     if known is None or column.type != known.type:
@@ -120,21 +119,21 @@ def place_of(key: Any, known: Any) -> int:
     return int(compute.index(known, column[0]).as_py())
 
 
-def joined(known: Any, new: Any) -> Any:
-    """The known keys and the new ones."""
+def concatenate(known: Any, new: Any) -> Any:
+    """Return the known keys followed by the new ones."""
     import pyarrow as pa
 
     return new if known is None or not len(known) else pa.concat_arrays([known, new])
 
 
-def objects(names: Any) -> NDArray[Any]:
-    """The keys as an array: of int64, or of objects."""
-    found: NDArray[Any] = names.to_numpy(zero_copy_only=False)
-    return found
+def to_numpy(names: Any) -> NDArray[Any]:
+    """Return the keys as an array of int64 or of objects."""
+    array: NDArray[Any] = names.to_numpy(zero_copy_only=False)
+    return array
 
 
-def taken_apart(names: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """The keys as plain arrays: integers and nothing; or how long each is in bytes, and all bytes end to end."""
+def to_arrays(names: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+    """Return the keys as two arrays: integers and nothing, or lengths in bytes and all bytes end to end."""
     if kind_of(names) == "int":
         return names.to_numpy(), np.empty(0, np.uint8)
     _, offsets, data = names.buffers()
@@ -143,10 +142,10 @@ def taken_apart(names: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     return np.diff(ends), text
 
 
-def put_together(kind: str, numbers: NDArray[Any], text: NDArray[np.uint8]) -> Any:
-    """The column again; what makes none is refused.
+def from_arrays(kind: str, numbers: NDArray[Any], text: NDArray[np.uint8]) -> Any:
+    """Build the column from its arrays; raise ValueError if they are invalid.
 
-    >>> put_together("str", np.array([1, 2]), np.frombuffer(b"abc", np.uint8)).to_pylist()
+    >>> from_arrays("str", np.array([1, 2]), np.frombuffer(b"abc", np.uint8)).to_pylist()
     ['a', 'bc']
     """
     with needed("files", "many streams at once"):
@@ -163,7 +162,7 @@ def put_together(kind: str, numbers: NDArray[Any], text: NDArray[np.uint8]) -> A
     try:
         names.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"keys must be {WORDS[kind]}, got others: {error}") from None
+        raise ValueError(f"keys must be {WORDS[kind]}, got invalid ones: {error}") from None
     if len(names.unique()) != len(names):
-        raise ValueError("keys must come once each, got one twice")
+        raise ValueError("keys must be unique, got one twice")
     return names

@@ -1,4 +1,4 @@
-"""Rows of different lengths in one column."""
+"""Tables whose rows have different lengths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from exchangeable.protocols import Integers
 
 
 class Ragged(NamedTuple):
-    """Rows of different lengths: where each starts in the columns, of int64 or float64, and how much of them it uses.
+    """Rows of different lengths: row t is items ``start[t] .. start[t] + used[t] - 1`` of each column.
+
+    The columns are of int64 or float64.
 
     >>> ragged = Ragged.of(np.array([2, 1]), np.array([7, 8, 9]))
     >>> few = ragged.take(np.array([1, -1]), np.array([1, 1]))  # the second row and a new one, with room for one more
@@ -29,11 +31,11 @@ class Ragged(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Integers, *columns: NDArray[Any]) -> Ragged:
-        """Rows of these lengths, end to end."""
+        """Return a table whose rows have these lengths and lie end to end."""
         return cls(np.cumsum(lengths) - lengths, lengths, columns)
 
     def take(self, places: Integers, room: Integers) -> Ragged:
-        """Copies of the rows at these places, with room to grow; a place of -1 is a new row. O(their lengths)."""
+        """Copy the rows at these places, with room to grow; a place of -1 is a new row. O(their lengths)."""
         known = places >= 0
         used = np.zeros(len(places), np.int64)
         used[known] = self.used[places[known]]
@@ -44,7 +46,7 @@ class Ragged(NamedTuple):
         return Ragged(start, used, columns)
 
     def put(self, places: Integers, rows: Ragged) -> Ragged:
-        """All rows, end to end, with those in these places, some of them beyond the end. O(all), a copy."""
+        """Return a copy of all rows, end to end, with these at the places; a place may be beyond the end. O(all)."""
         old, count = len(self.used), max(len(self.used), int(places.max(initial=-1)) + 1)
         changed, used, start = np.full(count, -1), np.zeros(count, np.int64), np.zeros(count, np.int64)
         changed[places] = np.arange(len(places))
@@ -57,14 +59,14 @@ class Ragged(NamedTuple):
 
 
 def _bits(column: NDArray[Any]) -> Integers:
-    """The same memory viewed as int64: rows are copied in the same way, whatever they hold."""
+    """View the same memory as int64: rows are copied bit by bit, whatever they hold."""
     return column.view(np.int64)
 
 
 def with_rows(table: NDArray[Any], places: Integers, rows: NDArray[Any]) -> NDArray[Any]:
-    """A copy of the table with these rows in the places, some of them beyond the end.
+    """Return a copy of the table with these rows at the places; a place may be beyond the end.
 
-    >>> placed(np.array([1, 2]), np.array([1, 2]), np.array([3, 4]))
+    >>> with_rows(np.array([1, 2]), np.array([1, 2]), np.array([3, 4]))
     array([1, 3, 4])
     """
     out = np.empty((max(len(table), int(places.max(initial=-1)) + 1), *table.shape[1:]), table.dtype)

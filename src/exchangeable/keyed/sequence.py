@@ -79,6 +79,12 @@ class Events(NamedTuple):
     bad: NDArray[np.bool_]
     source: Integers  # the position of each event in the caller's columns
 
+    def slice(self, start: int, stop: int) -> Events:
+        """Return the events at positions start to stop - 1, of the same streams."""
+        at = slice(start, stop)
+        bounds = self.bounds.clip(start, stop) - start
+        return Events(bounds, self.order[at], self.x[at], self.content[at], self.bad[at], self.source[at])
+
 
 class History(NamedTuple):
     """The numbers that each stream has used before, in the layout of native/keyed.c. `classify` updates it."""
@@ -126,8 +132,9 @@ def classify(events: Events, history: History, *, contiguous: bool) -> Classifie
     result = Classified(
         np.empty(count, np.int8), np.ones(count, np.int64), np.zeros(count, np.uint64), np.zeros(count, np.bool_)
     )
-    new, *tables = history
-    native.keyed_sequence(*events[:5], new, contiguous, *tables, *result)
+    bounds, order, x, content, bad, _ = events
+    new, numbers, spans, used = history
+    native.keyed_sequence(bounds, order, x, content, bad, new, contiguous, numbers, spans, used, *result)
     return result
 
 
@@ -137,8 +144,10 @@ def unfold(events: Events, classified: Classified) -> Unfolded:
     room = 2 * len(events.order) + len(events.bounds)
     stream, event, order, count = (np.empty(room, np.int64) for _ in range(4))
     kind = np.empty(room, np.int8)
-    columns = stream, event, kind, order, count
-    end = native.keyed_unfold(events.bounds, events.order, *classified[:3], row, *columns)
+    kinds, counts, missing, _ = classified
+    end = native.keyed_unfold(
+        events.bounds, events.order, kinds, counts, missing, row, stream, event, kind, order, count
+    )
     return Unfolded(stream[:end], event[:end], kind[:end], order[:end], count[:end], row)
 
 

@@ -1,7 +1,7 @@
-"""The state of many streams as bytes: a ZIP archive of plain columns, every bit of which is checked.
+"""The state of many streams as bytes: a ZIP archive of plain columns, all of which are checked when they are read.
 
 state.json   {"format": "exchangeable monitors", "version": 3, "package": .., "recipe": {..}, "keys": "str"}
-*.npy        the columns, one-dimensional, in the narrowest integers where they count something
+*.npy        the columns, one-dimensional; counts in the narrowest integers that hold them
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from exchangeable.validation import format_value
 
 FORMAT, VERSION = "exchangeable monitors", 3
 HEAD = {"format", "keys", "package", "recipe", "version"}
-COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of what counts
+COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of counts
 INTEGERS, REALS, BYTES = ("<i8",), ("<f8",), ("|u1",)
-MOST, HIGHEST = 2**53, 1e300  # the largest count, and a bound of log capitals
+MOST, HIGHEST = 2**53, 1e300  # the largest count, and the largest log capital
 FLAGS = native.KEYED_FLAG_PASSED | native.KEYED_FLAG_FORGOT | native.KEYED_FLAG_FULL
-LONGEST = 200  # words of a recipe that a message shows
+LONGEST = 200  # characters of a recipe that a message shows
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
-    """The columns, and the recipe that they belong to, as bytes."""
+    """Return the columns, and the description of their recipe, as bytes."""
     kind = "str" if columns.names is None else keys.kind_of(columns.names)
     package = sys.modules["exchangeable"].__version__
     head = {"format": FORMAT, "version": VERSION, "package": package, "recipe": dict(recipe), "keys": kind}
@@ -46,8 +46,8 @@ def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
 
 
 def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
-    """The columns of this recipe, which are like the empty ones; anything else is refused."""
-    members, head = _opened(data)
+    """Return the columns; they must have this recipe and the shapes of the empty ones, else a ValueError is raised."""
+    members, head = _open(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
     arrays = {
@@ -63,8 +63,8 @@ def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
 
 
 def seed_of(data: Any) -> int:
-    """The seed in an encoded state."""
-    stored = _opened(data)[1]["recipe"].get("seed")
+    """Return the seed of an encoded state."""
+    stored = _open(data)[1]["recipe"].get("seed")
     try:
         return int(stored)
     except (TypeError, ValueError):
@@ -75,44 +75,38 @@ def seed_of(data: Any) -> int:
 
 
 def _expected(empty: Columns, kind: str) -> dict[str, tuple[str, ...]]:
-    """The arrays that there must be, and the dtypes that each may have."""
-    found: dict[str, tuple[str, ...]] = {"keys": INTEGERS if kind == "int" else COUNTS, "text": BYTES}
-    found |= {
-        "integers": INTEGERS,
-        "reals": REALS,
-        "bet": REALS,
-        "alarm": REALS,
-        "spans": INTEGERS,
-        "spans_used": COUNTS,
-    }
+    """Return the names of the arrays that a state must hold, and the dtypes that each may have."""
+    dtypes: dict[str, tuple[str, ...]] = {"keys": INTEGERS if kind == "int" else COUNTS, "text": BYTES}
+    dtypes |= {"integers": INTEGERS, "reals": REALS, "bet": REALS, "alarm": REALS}
+    dtypes |= {"spans": INTEGERS, "spans_used": COUNTS}
     if isinstance(empty.pool, Scores):
-        found |= {"pool_used": COUNTS, "scores": REALS}
-    return found | ({} if empty.pool is None else {"counts": COUNTS})
+        dtypes |= {"pool_used": COUNTS, "scores": REALS}
+    return dtypes | ({} if empty.pool is None else {"counts": COUNTS})
 
 
 def _arrays(columns: Columns, kind: str) -> Arrays:
     names, text = np.empty(0, np.int64), np.empty(0, np.uint8)
     if columns.names is not None:
-        names, text = keys.taken_apart(columns.names)
-    found = {"keys": names if kind == "int" else _narrow(names), "text": text}
-    found |= {"integers": columns.integers, "reals": columns.reals, "bet": columns.bet, "alarm": columns.alarm}
-    found |= {"spans": columns.spans.columns[0], "spans_used": _narrow(columns.spans.used)}
+        names, text = keys.to_arrays(columns.names)
+    arrays = {"keys": names if kind == "int" else _narrowed(names), "text": text}
+    arrays |= {"integers": columns.integers, "reals": columns.reals, "bet": columns.bet, "alarm": columns.alarm}
+    arrays |= {"spans": columns.spans.columns[0], "spans_used": _narrowed(columns.spans.used)}
     if isinstance(columns.pool, Scores):
         scores, counts = columns.pool.rows.columns
-        found |= {"pool_used": _narrow(columns.pool.rows.used), "scores": scores, "counts": _narrow(counts)}
+        arrays |= {"pool_used": _narrowed(columns.pool.rows.used), "scores": scores, "counts": _narrowed(counts)}
     elif columns.pool is not None:
-        found["counts"] = _narrow(columns.pool.counts)
-    return found
+        arrays["counts"] = _narrowed(columns.pool.counts)
+    return arrays
 
 
-def _narrow(counts: NDArray[Any]) -> NDArray[Any]:
-    """In the narrowest integers that hold them."""
+def _narrowed(counts: NDArray[Any]) -> NDArray[Any]:
+    """Convert counts to the narrowest integers that hold them."""
     most = int(counts.max(initial=0))
     return counts.astype(next(dtype for dtype in COUNTS if most <= np.iinfo(dtype).max))
 
 
 def _columns(arrays: Arrays, empty: Columns, kind: str) -> Columns:
-    names = keys.put_together(kind, arrays["keys"], arrays["text"])
+    names = keys.from_arrays(kind, arrays["keys"], arrays["text"])
     count = len(names)
     columns = Columns(
         names if count else None,
@@ -148,7 +142,7 @@ def _ragged(count: int, used: NDArray[Any], *columns: NDArray[Any]) -> Ragged:
     lengths = _counts("lengths", used)
     if len(lengths) != count or any(lengths.sum() != len(column) for column in columns):
         raise ValueError(
-            f"lengths must be of {count} rows that fill {format_value([len(column) for column in columns])}"
+            f"lengths must be those of {count} rows that fill {format_value([len(column) for column in columns])}"
         )
     return Ragged.of(lengths, *(column.copy() for column in columns))  # aligned, and writable
 
@@ -159,11 +153,11 @@ def _counts(name: str, array: NDArray[Any]) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-# ------------------------------------------------------------------ laws
+# ------------------------------------------------------------------ checks
 
 
 def _check(columns: Columns) -> None:
-    """Admit columns that were stored; the states of bet and alarm are their players' to check."""
+    """Check stored columns; the states of bet and alarm are checked by `Vectorised`."""
     check_records(columns.integers, columns.reals)
     integers, reals = columns.integers.T, columns.reals.T
     total, carry = reals[native.KEYED_SUM], reals[native.KEYED_CARRY]
@@ -183,26 +177,26 @@ def _check(columns: Columns) -> None:
 
 
 def _check_spans(columns: Columns) -> None:
-    """Ranges lie one after the other, among the numbers of their stream."""
+    """Check that the ranges of missing numbers are in order, and lie within the numbers of their stream."""
     used, spans = columns.spans.used, columns.spans.columns[0]
     if (used % 2).any() or (used > 2 * native.KEYED_SPANS).any():
         raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges a key, got others")
     numbers = columns.integers[np.repeat(np.arange(len(used)), used)]
     within = (numbers[:, native.KEYED_FIRST] <= spans) & (spans <= numbers[:, native.KEYED_LAST])
-    if not within.all() or not _rise(columns.spans, spans[:-1] <= spans[1:]):
+    if not within.all() or not _is_sorted(columns.spans, spans[:-1] <= spans[1:]):
         raise ValueError("spans must be ranges of missing numbers in order, got others")
 
 
 def _check_scores(pool: Scores) -> None:
     scores, counts = pool.rows.columns
-    if not np.isfinite(scores).all() or not _rise(pool.rows, scores[:-1] < scores[1:]):
+    if not np.isfinite(scores).all() or not _is_sorted(pool.rows, scores[:-1] < scores[1:]):
         raise ValueError("scores must be finite numbers in increasing order, got others")
     if (counts < 1).any():
         raise ValueError("counts must be integers from 1 on, got others")
 
 
-def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
-    """Whether each number of a row but the first stands right to the one before."""
+def _is_sorted(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
+    """Whether every item of a row ``rises`` above the one before; the first items of the rows do not count."""
     first = np.zeros(len(rises) + 1, np.bool_)
     first[rows.start[rows.used > 0]] = True
     return bool((rises | first[1:]).all()) if len(rises) else True
@@ -211,15 +205,15 @@ def _rise(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 # ------------------------------------------------------------------ the archive
 
 
-def _opened(data: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The members of an archive, and its parsed header."""
+def _open(data: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the members of an archive, and its parsed header."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {format_value(data)}")
     members = archive.read_members(bytes(data))
-    return members, _head(members)
+    return members, _read_head(members)
 
 
-def _head(members: Mapping[str, bytes]) -> dict[str, Any]:
+def _read_head(members: Mapping[str, bytes]) -> dict[str, Any]:
     try:
         head = json.loads(bytes(members["state.json"]))
     except (KeyError, ValueError, RecursionError):
@@ -234,14 +228,14 @@ def _head(members: Mapping[str, bytes]) -> dict[str, Any]:
     return head
 
 
-def _check_recipe(stored: dict[str, Any], mine: Mapping[str, str]) -> None:
-    """Admit a state of this recipe, or say what differs."""
-    for name in mine:
-        was, now = str(stored.get(name)), mine[name]
+def _check_recipe(stored: dict[str, Any], recipe: Mapping[str, str]) -> None:
+    """Check that a state belongs to this recipe; the message shows the first difference."""
+    for name in recipe:
+        was, now = str(stored.get(name)), recipe[name]
         if was != now:
             skip = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
-            begin = max(skip - 40, 0) if max(len(was), len(now)) > LONGEST else 0
-            was, now = was[begin : begin + LONGEST], now[begin : begin + LONGEST]
+            start = max(skip - 40, 0) if max(len(was), len(now)) > LONGEST else 0
+            was, now = was[start : start + LONGEST], now[start : start + LONGEST]
             raise ValueError(f"{name} must be what it was when the state was stored, {was}, got {now}")
-    if stored.keys() != mine.keys():
-        raise ValueError(f"recipe must have {', '.join(mine)}, got {format_value(list(stored))}")
+    if stored.keys() != recipe.keys():
+        raise ValueError(f"recipe must have {', '.join(recipe)}, got {format_value(list(stored))}")

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import alarms, bets, native
-from exchangeable.bets.learner import check_counts
-from exchangeable.bets.power import check_mixture
 from exchangeable.protocols import Bet, Floats, Integers
 from exchangeable.snapshot import objects
 
@@ -68,19 +66,15 @@ class Vectorised:
     @property
     def checks_are_fast(self) -> bool:
         """Whether all states are checked at once, and not one by one."""
-        return not len(self.fresh) or type(self._part) in CHECKS
+        return not len(self.fresh) or type(self._part) in LOOPS
 
     def check(self, states: Floats) -> None:
-        """Check stored states by the same rules as a snapshot of the part."""
+        """Check stored states: they must hold numbers, and indices must be in range."""
         if np.isnan(states).any():
             raise ValueError("a state must hold numbers, got NaN")
-        with np.errstate(all="ignore"):  # invalid numbers are rejected
-            if type(self._part) in CHECKS:
-                CHECKS[type(self._part)](states)
-                return
-            for state in states if len(self.fresh) else ():
-                self._buffer[:] = state
-                _replace_arrays(self._part, lambda array: array, _check_one)
+        for state in () if self.checks_are_fast else states:
+            self._buffer[:] = state
+            self._part.log_density(0.5)  # the compiled loops check the numbers that they use as indices
 
 
 def _arrays(thing: Any) -> list[Floats]:
@@ -95,23 +89,16 @@ def _arrays(thing: Any) -> list[Floats]:
     return arrays
 
 
-def _replace_arrays(thing: Any, replace: Callable[[Floats], Any], visit: Callable[[Any], None] | None = None) -> Any:
-    """Replace all arrays of a thing and its parts, always in the same order; ``visit`` is called with each part."""
+def _replace_arrays(thing: Any, replace: Callable[[Floats], Any]) -> Any:
+    """Replace all arrays of a thing and its parts, always in the same order."""
     if isinstance(thing, np.ndarray):
         return replace(thing)
     if type(thing) in (list, tuple):
-        return type(thing)([_replace_arrays(part, replace, visit) for part in thing])
+        return type(thing)([_replace_arrays(part, replace) for part in thing])
     if type(thing) in objects.names():
         for name in sorted(vars(thing)):
-            setattr(thing, name, _replace_arrays(getattr(thing, name), replace, visit))
-        if visit is not None:
-            visit(thing)
+            setattr(thing, name, _replace_arrays(getattr(thing, name), replace))
     return thing
-
-
-def _check_one(thing: Any) -> None:
-    if hasattr(thing, "_check_state"):
-        thing._check_state()
 
 
 LOOPS: dict[type, Callable[[Any], Loop]] = {
@@ -123,33 +110,4 @@ LOOPS: dict[type, Callable[[Any], Loop]] = {
     bets.SleepyJumper: lambda bet: (native.keyed_sleepy_jumper, (bet.waking, bet.jumping)),
     alarms.Cusum: lambda alarm: (native.keyed_cusum, ()),
     alarms.ShiryaevRoberts: lambda alarm: (native.keyed_shiryaev_roberts, ()),
-}
-
-
-# ------------------------------------------------------------------ checks of many states at once
-
-
-def _check_shares(shares: Floats) -> None:
-    """Check shares of a capital, along the last axis."""
-    totals = shares.sum(axis=-1)
-    bad = totals[~((shares >= 0.0).all(axis=-1) & (np.abs(totals - 1.0) <= 1e-6))]
-    if bad.size:
-        raise ValueError(f"shares must be numbers of at least 0 that sum to 1, got a sum of {bad.flat[0]:g}")
-
-
-def _check_composite(states: Floats) -> None:
-    jumpers = native.COMPOSITE_JUMPERS
-    _check_shares(np.exp(states[:, :jumpers]))
-    _check_shares(states[:, jumpers:].reshape(len(states), jumpers, 3))
-
-
-CHECKS: dict[type, Callable[[Floats], None]] = {
-    bets.CompositeJumper: _check_composite,
-    bets.GammaMixture: check_mixture,
-    bets.Histogram: lambda states: check_counts("counts", states),
-    bets.SimpleJumper: _check_shares,
-    bets.SimpleMixture: check_mixture,
-    bets.SleepyJumper: _check_shares,
-    alarms.Cusum: lambda states: None,
-    alarms.ShiryaevRoberts: lambda states: None,
 }

@@ -1,4 +1,4 @@
-"""Label-conditional ranks: each example among those of its own label."""
+"""Label-conditional ranks: each example is ranked among those of its own label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exchangeable.measures.distance import NearestResidual
 from exchangeable.measures.nearest import NearestNeighbour
-from exchangeable.measures.pools import MOST, Pool, Scored
+from exchangeable.measures.pools import MAX_COUNT, Pool, Scored
 from exchangeable.protocols import Measure, Rank, Ranks, is_measure
 from exchangeable.validation import (
     call_repr,
@@ -24,20 +24,20 @@ from exchangeable.validation import (
 
 
 class Conditional:
-    """Ranks each example among those of its own label only, ``n`` of them: blind to how often each label comes.
+    """Ranks each example among those of its own label only, so that label frequencies have no influence.
 
     The p-values are independent and uniform whenever the examples *given their labels* are exchangeable, whatever the
-    labels do: so they test for a change of the examples given the labels (concept shift), as `exchangeable.shift_test`
+    labels do. So they test for a change of the examples given the labels (concept shift), as `exchangeable.shift_test`
     does. Also known as Mondrian.
 
-    - `NearestNeighbour` (any measure with ``update_within`` and ``extend_within``): scores are made of all examples.
+    - `NearestNeighbour` (any measure with ``update_within`` and ``extend_within``): scores depend on all examples.
     - `Value` and `Frozen`: one pool of scores for each label.
-    - Others, such as `NearestDistance`: one copy of the measure for each label, so that the scores too are made of
-      examples of the own label only.
+    - Others, such as `NearestDistance`: one copy of the measure for each label, so that scores too depend only on
+      examples of the same label.
 
-    The measure must be fresh, and belongs to the conditional one from then on. Labels are hashables equal to
-    themselves. Time and memory are the measure's; where there are copies, a batch with several labels needs the memory
-    of these twice, so that it joins wholly or not at all.
+    The measure must be fresh, and must not be used elsewhere afterwards. Labels are hashable and equal to themselves.
+    Time and memory are those of the measure. Where it is copied, a batch with several labels needs the memory of the
+    copies twice, because it is added completely or not at all.
 
     >>> from exchangeable.measures.value import Value
     >>> Conditional(Value()).extend([1.0, 10.0, 2.0, 5.0], ["a", "b", "a", "b"])
@@ -58,46 +58,43 @@ class Conditional:
         self.n: int = 0
         self._within: Any = measure
         if not (hasattr(measure, "update_within") and hasattr(measure, "extend_within")):
-            self._within = _Pools(measure) if isinstance(measure, Scored) else _Copies(measure)
+            self._within = LabelPools(measure) if isinstance(measure, Scored) else LabelCopies(measure)
 
     def __repr__(self) -> str:
         return call_repr(self)
 
     @property
     def measure(self) -> Measure:
-        """The measure that was given."""
-        kept: Measure = self._within.measure if isinstance(self._within, (_Pools, _Copies)) else self._within
-        return kept
+        """The measure passed to the constructor."""
+        own: Measure = self._within.measure if isinstance(self._within, (LabelPools, LabelCopies)) else self._within
+        return own
 
     def update(self, x: Any, y: Hashable = None) -> Rank:
-        """Take one example."""
+        """Add one example and return its rank."""
         rank: Rank = self._within.update_within(x, y)
         self.n += 1
         return rank
 
     def extend(self, X: Any, y: Iterable[Any] | None = None) -> Ranks:
-        """Take many examples: the same numbers as one by one. If one of them is refused, none is taken."""
+        """Add many examples: the same ranks as one by one. If one of them is rejected, none is added."""
         ranks: Ranks = self._within.extend_within(X, y)
         self.n += len(ranks.n)
         return ranks
 
     def _saved(self) -> dict[str, Any]:
-        """For a snapshot."""
         return {"n": self.n, "within": self._within}
 
     @classmethod
     def _restored(cls, *, n: Any, within: Any) -> Conditional:
-        """From a snapshot."""
-        kept = within.measure if isinstance(within, (_Pools, _Copies)) else NearestNeighbour()
-        conditional = cls(kept)
+        conditional = cls(within.measure if isinstance(within, (LabelPools, LabelCopies)) else NearestNeighbour())
         if type(within) is not type(conditional._within):
-            raise ValueError(f"within must be what a measure makes of labels, got {format_value(within)}")
-        conditional.n, conditional._within = check_integer("n", n, 0, MOST), within
+            raise ValueError(f"within must be the ranks by label of a measure, got {format_value(within)}")
+        conditional.n, conditional._within = check_integer("n", n, 0, MAX_COUNT), within
         return conditional
 
 
-class _Pools:
-    """One pool for each label, of scores fixed in advance."""
+class LabelPools:
+    """One pool of scores for each label, for scores fixed in advance."""
 
     def __init__(self, measure: Scored) -> None:
         self.measure = measure
@@ -105,6 +102,7 @@ class _Pools:
         self._pools: list[Pool] = []
 
     def update_within(self, x: Any, y: Hashable) -> Rank:
+        """Add one example and rank it among those of its label."""
         coded, codes = encode_labels([y], self._codes)
         score = self.measure.one_score(x, y)
         if len(codes) > len(self._pools):
@@ -112,17 +110,18 @@ class _Pools:
         return self._pools[int(coded[0])].add_one(score)
 
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
+        """Add many examples, each ranked among those of its label."""
         labels = check_labels(y)
         coded, codes = encode_labels(labels, self._codes)
         scores = self.measure.scores(X, y if hasattr(y, "__len__") else labels)
         check_labels(labels, len(scores))
         new = len(codes) - len(self._pools)
         pools = [*self._pools, *(self.measure.pool() for _ in range(new))] if new else self._pools
-        groups, ranks = _groups(coded), _room(len(coded))
-        for code, places in groups:  # all that can fail
+        groups, ranks = _groups(coded), _empty_ranks(len(coded))
+        for code, places in groups:  # only this can fail
             pools[code].reserve(len(places))
         for code, places in groups:
-            _put(ranks, places, pools[code].add(scores[places]))
+            _set_ranks(ranks, places, pools[code].add(scores[places]))
         self._codes, self._pools = codes, pools
         return ranks
 
@@ -134,17 +133,19 @@ class _Pools:
         }
 
     @classmethod
-    def _restored(cls, *, measure: Any, labels: Any, pools: Any) -> _Pools:
+    def _restored(cls, *, measure: Any, labels: Any, pools: Any) -> LabelPools:
         if not isinstance(measure, Scored):
             raise ValueError(f"measure must be one with scores fixed in advance, got {format_value(measure)}")
         within = cls(measure)
         within._codes = check_distinct_labels(labels)
-        most = measure.pool().most
-        within._pools = [Pool.holding(*pair, most=most) for pair in _as_many("pools", pools, labels)]
+        max_distinct = measure.pool().max_distinct
+        within._pools = [
+            Pool.from_contents(*pair, max_distinct=max_distinct) for pair in _check_one_each("pools", pools, labels)
+        ]
         return within
 
 
-class _Copies:
+class LabelCopies:
     """One copy of a measure for each label."""
 
     def __init__(self, measure: Measure) -> None:
@@ -154,35 +155,37 @@ class _Copies:
         self._shape: tuple[int, ...] = ()  # of an example
 
     def update_within(self, x: Any, y: Hashable) -> Rank:
+        """Add one example and rank it among those of its label."""
         coded, codes = encode_labels([y], self._codes)
-        shape = self._same_shape("x", _array("x", x).shape)
+        shape = self._check_shape("x", _array("x", x).shape)
         one = self._copy(int(coded[0]), intact=False)
         rank = one.update(x, y)
         self._keep({int(coded[0]): one}, codes, shape)
         return rank
 
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
+        """Add many examples, each ranked among those of its label."""
         rows, labels = _array("X", X), check_labels(y)
         if rows.ndim == 0:
             raise ValueError(f"X must hold one row for each example, got {format_value(X)}")
         check_labels(labels, len(rows))
         coded, codes = encode_labels(labels, self._codes)
         if not labels:
-            return copy.deepcopy(self.measure).extend(X, labels)  # which knows what is lawful
-        shape = self._same_shape("X", rows.shape[1:])
-        groups, changed, ranks = _groups(coded), {}, _room(len(rows))
+            return copy.deepcopy(self.measure).extend(X, labels)  # which checks X
+        shape = self._check_shape("X", rows.shape[1:])
+        groups, changed, ranks = _groups(coded), {}, _empty_ranks(len(rows))
         for k, (code, places) in enumerate(groups):
-            changed[code] = self._copy(code, intact=k < len(groups) - 1)  # the last one that can fail stays itself
+            changed[code] = self._copy(code, intact=k < len(groups) - 1)  # the last one can be changed in place
             own = [labels[i] for i in places.tolist()]
             try:
-                _put(ranks, places, changed[code].extend(rows[places], own))
+                _set_ranks(ranks, places, changed[code].extend(rows[places], own))
             except ValueError as error:
                 raise ValueError(f"{error}, among the rows with label {format_value(own[0])}") from error
         self._keep(changed, codes, shape)
         return ranks
 
     def _copy(self, code: int, *, intact: bool) -> Measure:
-        """The copy for a label, to be changed: a copy of it, if it must stay intact until all have been changed."""
+        """Return the measure of a label for changing; a copy, if the original must stay intact until all are done."""
         if code >= len(self._copies):
             return copy.deepcopy(self.measure)
         return copy.deepcopy(self._copies[code]) if intact else self._copies[code]
@@ -192,11 +195,11 @@ class _Copies:
             self._copies[code : code + 1] = [changed[code]]  # new labels follow the others
         self._codes, self._shape = codes, shape
 
-    def _same_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Each copy knows the width of its own examples only."""
+    def _check_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Check that the examples of all labels have the same shape: each copy sees only its own."""
         if self._copies and shape != self._shape:
-            given, before = (" x ".join(map(str, s)) if s else "no" for s in (shape, self._shape))
-            raise ValueError(f"{name} must have {before} features like the examples before, got {given}")
+            new, before = (" x ".join(map(str, s)) if s else "no" for s in (shape, self._shape))
+            raise ValueError(f"{name} must have {before} features like the examples before, got {new}")
         return shape
 
     def _saved(self) -> dict[str, Any]:
@@ -204,26 +207,26 @@ class _Copies:
         return {**fixed, "copies": self._copies, "shape": self._shape}
 
     @classmethod
-    def _restored(cls, *, measure: Any, labels: Any, copies: Any, shape: Any) -> _Copies:
+    def _restored(cls, *, measure: Any, labels: Any, copies: Any, shape: Any) -> LabelCopies:
         within = cls(measure)
         within._codes = check_distinct_labels(labels)
-        within._copies = _as_many("copies", copies, labels)
+        within._copies = _check_one_each("copies", copies, labels)
         if not all(type(one) is type(measure) for one in within._copies):
-            raise ValueError(f"copies must be of the kind of the measure, got {format_value(copies)}")
+            raise ValueError(f"copies must be of the type of the measure, got {format_value(copies)}")
         if not isinstance(shape, tuple):
             raise ValueError(f"shape must be a tuple of integers, got {format_value(shape)}")
-        within._shape = tuple(check_integer("shape", length, 0, MOST) for length in shape)
+        within._shape = tuple(check_integer("shape", length, 0, MAX_COUNT) for length in shape)
         return within
 
 
-def _as_many(name: str, values: Any, labels: list[Any]) -> list[Any]:
+def _check_one_each(name: str, values: Any, labels: list[Any]) -> list[Any]:
     if not isinstance(values, list) or len(values) != len(labels):
         raise ValueError(f"{name} must be a list of {len(labels)}, one for each label, got {format_value(values)}")
     return values
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
-    """An array; a masked one stays masked, for the measure to see."""
+    """Convert to an array; a masked array stays masked, so that the measure can reject it."""
     try:
         array: NDArray[Any] = np.asanyarray(values)
     except ValueError:
@@ -232,16 +235,16 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _groups(coded: NDArray[np.int32]) -> list[tuple[int, NDArray[np.intp]]]:
-    """The places of each label, in order."""
+    """Return the number of each label, and the positions of its examples, in order."""
     order = np.argsort(coded, kind="stable")
     starts = np.flatnonzero(np.diff(coded[order], prepend=-1))
     return [(int(coded[places[0]]), places) for places in np.split(order, starts)[1:]]
 
 
-def _room(n: int) -> Ranks:
+def _empty_ranks(n: int) -> Ranks:
     return Ranks(*(np.empty(n, np.int64) for _ in range(3)))
 
 
-def _put(ranks: Ranks, places: NDArray[np.intp], own: Ranks) -> None:
+def _set_ranks(ranks: Ranks, places: NDArray[np.intp], own: Ranks) -> None:
     for column, values in zip(ranks, own, strict=True):
         column[places] = values

@@ -1,4 +1,4 @@
-"""Any score that was fixed before the stream began: numbers, a function, a fitted model."""
+"""Any score that was fixed before the stream started: numbers, a function, a fitted model."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from exchangeable.validation import (
 
 MOST_BINS = 2**20
 LARGEST_SCALE = 1e300
-COMPARED = 8  # rows that are scored both together and alone
+COMPARED = 8  # rows that are scored both together and one by one
 FEW = 4  # if all outputs are below this many rounding units, rounding leaves almost nothing of them
-LAW = (
+EXPECTED = (
     "score must be None, a function score(X, y), or a fitted model:"
     " a classifier with predict_proba, a regressor or an outlier detector"
 )
@@ -38,15 +38,15 @@ class Frozen(Scored):
 
     The score is
 
-    - left out: the examples are scores already, one number each;
+    - None: the examples are scores already, one number each;
     - a function ``score(X, y)`` that returns one number for each row;
     - a fitted classifier: ``1 - probability of the true label``; a fitted regressor: ``|y - prediction|``, or
       ``y - prediction`` if ``residual="signed"``; a fitted outlier detector: ``-score_samples``. Any object with the
       methods of scikit-learn will do.
 
-    The larger the score, the stranger the example. Whatever made the score must not have seen the stream. The pool
-    that it is ranked in grows with the stream, which keeps p-values independent; a calibration set that stands still
-    does not. A score that fails, or is no finite number, is refused, and nothing is changed.
+    The larger the score, the stranger the example. The model or function must not have been fitted on the stream. The
+    pool of scores grows with the stream, which keeps p-values independent; a fixed calibration set does not. If a score
+    raises an error or is not a finite number, a ValueError is raised and nothing changes.
 
     The model gets what is passed to ``extend``; from ``update`` it gets a table of one row. Most models round one row
     and many rows differently, so equal rows could get scores that differ in the last bits. What a model or
@@ -66,10 +66,11 @@ class Frozen(Scored):
     always have the same types, since models compute differently with float32 features than with float64. So, for a
     frame with both float32 and other columns, pass ``update`` a table of one row, ``frame.iloc[[i]]``.
 
-    Ranks are exact by default: O(log n) a step, 0.4 microseconds in a batch of a million; memory O(distinct scores).
-    With ``bins`` the score is the number of its bin, between quantiles of the scores of ``reference`` (X, or the tuple
-    (X, y): examples that are not part of the stream). Each edge lies halfway between two neighbouring distinct
-    reference scores. This is just another score, and exactly as valid: O(log bins) a step, **constant memory**.
+    Ranks are exact by default: O(log n) time per step, 0.4 microseconds in a batch of a million; memory
+    O(distinct scores). With ``bins`` the score is the number of its bin, between quantiles of the scores of
+    ``reference`` (X, or the tuple (X, y): examples that are not part of the stream). Each edge lies
+    halfway between two neighbouring distinct reference scores. This is just another score, and exactly as valid:
+    O(log bins) time per step, **constant memory**.
 
     >>> measure = Frozen(lambda X, y: np.abs(X[:, 0]))
     >>> measure.extend(np.array([[1.0], [-3.0], [2.0]]))
@@ -96,58 +97,57 @@ class Frozen(Scored):
         self.scale: float = check_interval("scale", scale, 0.0, LARGEST_SCALE, f"(0, {LARGEST_SCALE:g}]")
         self.bins: int | None = None if bins is None else check_integer("bins", bins, 2, MOST_BINS)
         kind = _kind(score)
-        self._kind = f"{residual} residual" if kind == "regressor" else kind
-        self._compared: list[bool] = []  # not empty once rows have been scored together and alone; copies share it
+        self.score_kind: str = f"{residual} residual" if kind == "regressor" else kind
+        self._compared: list[bool] = []  # not empty once batches have been compared with single rows; copies share it
         self.edges: Floats | None = self._edges(reference)
         super().__init__(None if self.edges is None else len(self.edges) + 1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Frozen:
-        """The score is fixed, so copies share it; each has its own pool."""
+        """Copy the pool; the score is fixed, so copies share it."""
         twin = copy.copy(self)
         twin._pool = copy.deepcopy(self._pool, memo)
         return twin
 
     def scores(self, X: Any, y: Any = None) -> Floats:
-        """The scores of many examples, or the numbers of their bins; changes nothing."""
+        """Return the scores of many examples, or the numbers of their bins; nothing is added."""
         scores = self._scores(X, y)
         return scores if self.edges is None else self.edges.searchsorted(scores).astype(np.float64)
 
     def one_score(self, x: Any, y: Any = None) -> float:
-        """The score of one example, or the number of its bin; changes nothing."""
-        if self._kind == "numbers":
+        """Return the score of one example, or the number of its bin; it is not added."""
+        if self.score_kind == "numbers":
             score = check_number("x", x)
         else:
             score = float(self._scores(_one_row(x), None if y is None else _one_label(y))[0])
         return score if self.edges is None else float(self.edges.searchsorted(score))
 
     def extend(self, X: Any, y: Any = None) -> Ranks:
-        """Take many examples: the same numbers as one by one."""
+        """Add many examples: the same ranks as one by one."""
         scores = self.scores(X, y)
-        if not self._compared and self._kind != "numbers" and len(scores) > 1:
-            self._compare(X, y, min(len(scores), COMPARED))  # before anything changes: a warning may be an error
+        if not self._compared and self.score_kind != "numbers" and len(scores) > 1:
+            self._compare(X, y, min(len(scores), COMPARED))  # before anything changes: warnings may be errors
             self._compared.append(True)
         return self._pool.add(scores)
 
     def _compare(self, X: Any, y: Any, rows: int) -> None:
-        """Warn if the first rows have other scores alone than together, even after rounding."""
+        """Warn if the first rows get other scores one by one than together, even after rounding."""
         try:
-            together = self._scores(_part(X, 0, rows), _part(y, 0, rows))
-            alone = [self._scores(_part(X, i, i + 1), _part(y, i, i + 1))[0] for i in range(rows)]
-        except (TypeError, ValueError):  # what cannot be divided, or scored row by row
+            together = self._scores(_slice(X, 0, rows), _slice(y, 0, rows))
+            alone = [self._scores(_slice(X, i, i + 1), _slice(y, i, i + 1))[0] for i in range(rows)]
+        except (TypeError, ValueError):  # X cannot be sliced, or not scored row by row
             return
         differ = np.abs(together - alone).max()
         if differ > 0.0:
             larger = 2.0 ** np.ceil(np.log2(differ)) * 2.0 ** (BITS + 10)
             warnings.warn(
-                f"score gives a row other outputs alone than among others, by up to {differ:.2g}, which would be seen "
-                f"as a change: standardise the features of the model, or give Frozen scale={larger:.3g}",
+                f"score gives single rows and batches different outputs, by up to {differ:.2g}, which would look like "
+                f"a change: standardise the features of the model, or set scale={larger:.3g}",
                 stacklevel=3,
             )
 
     def _saved(self) -> dict[str, Any]:
-        """For a snapshot: the scores so far, and of the score itself no more than what it is."""
         scores, counts = self._pool.contents()
-        kind = None if self.score is None else self._kind
+        kind = None if self.score is None else self.score_kind
         fixed = {"score": kind, "residual": self.residual, "scale": self.scale, "bins": self.bins, "edges": self.edges}
         return {**fixed, "scores": scores, "counts": counts}
 
@@ -155,21 +155,20 @@ class Frozen(Scored):
     def _restored(
         cls, *, score: Any, residual: Any, scale: Any, bins: Any, edges: Any, scores: Any, counts: Any
     ) -> Frozen:
-        """From a snapshot, and a score that was brought along."""
         measure = cls(score, residual=residual, scale=scale)
         measure.bins = None if bins is None else check_integer("bins", bins, 2, MOST_BINS)
         if measure.bins is not None:
             check_stored("edges", edges, np.float64, None)
             if not 1 <= len(edges) < measure.bins or not (edges[:-1] < edges[1:]).all():
-                raise ValueError(f"edges must be 1 to {measure.bins - 1} increasing numbers, got others")
+                raise ValueError(f"edges must be 1 to {measure.bins - 1} increasing numbers")
         elif edges is not None:
             raise ValueError(f"edges must be None without bins, got {format_value(edges)}")
         measure.edges = edges
-        measure._pool = Pool.holding(scores, counts, most=None if edges is None else len(edges) + 1)
+        measure._pool = Pool.from_contents(scores, counts, max_distinct=None if edges is None else len(edges) + 1)
         return measure
 
     def _edges(self, reference: Any) -> Floats | None:
-        """Halfway from each quantile k/bins of the reference scores to the next distinct score, without duplicates.
+        """Return the edges: halfway from each quantile k/bins of the reference scores to the next distinct score.
 
         Bin b holds the scores in (edge b-1, edge b]. The largest reference score has no next one, so a quantile
         there uses the edge below it.
@@ -180,7 +179,7 @@ class Frozen(Scored):
             raise ValueError("bins must be given together with reference, got None")
         if reference is None:
             raise ValueError("reference must be given together with bins, got None")
-        pair = isinstance(reference, tuple) and len(reference) == 2 and self._kind != "numbers"
+        pair = isinstance(reference, tuple) and len(reference) == 2 and self.score_kind != "numbers"
         try:
             scores = self._scores(*reference) if pair else self._scores(reference, None)
         except ValueError as error:
@@ -190,26 +189,26 @@ class Frozen(Scored):
             raise ValueError(f"reference must have at least 2 distinct scores, got {len(distinct)}")
         quantiles = np.quantile(scores, np.arange(1, self.bins) / self.bins, method="inverted_cdf")
         below = np.unique(distinct.searchsorted(quantiles).clip(max=len(distinct) - 2))
-        return _between(distinct[below], distinct[below + 1])
+        return _midpoints(distinct[below], distinct[below + 1])
 
     def _scores(self, X: Any, y: Any) -> Floats:
-        if self._kind == "numbers":
+        if self.score_kind == "numbers":
             return check_column("X", X)
         rows = _length(X)
         if rows == 0 and (y is None or np.size(y) == 0):
             return np.empty(0)
-        return SCORES[self._kind](self.score, X, y, rows, self.scale)
+        return SCORES[self.score_kind](self.score, X, y, rows, self.scale)
 
 
-def _part(table: Any, start: int, stop: int) -> Any:
-    """Some rows of a table or of labels."""
+def _slice(table: Any, start: int, stop: int) -> Any:
+    """Return some rows of a table, or some labels."""
     if table is None:
         return None
     return table.iloc[start:stop] if hasattr(table, "iloc") else table[start:stop]
 
 
-def _between(low: Floats, high: Floats) -> Floats:
-    """The midpoint, or the lower number if no other float lies between."""
+def _midpoints(low: Floats, high: Floats) -> Floats:
+    """Return the midpoints, or the lower numbers if no other float lies between."""
     middle = low / 2.0 + high / 2.0
     return np.where((low < middle) & (middle < high), middle, low)
 
@@ -218,34 +217,34 @@ def _between(low: Floats, high: Floats) -> Floats:
 
 
 def _function(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
-    return _output(_called(score, X, y), rows, scale)
+    return _output(_call(score, X, y), rows, scale)
 
 
 def _detector(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
-    return -_output(_called(score.score_samples, X), rows, scale)
+    return -_output(_call(score.score_samples, X), rows, scale)
 
 
 def _classifier(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
-    """1 - the probability of the true label."""
+    """Return 1 - the probability of the true label."""
     columns = {label: i for i, label in enumerate(np.asarray(score.classes_).tolist())}
     labels = check_labels(y, rows)
     chosen = [_column_of(label, columns, i) for i, label in enumerate(labels)]
-    table = np.asarray(_called(score.predict_proba, X))
+    table = np.asarray(_call(score.predict_proba, X))
     if table.shape != (rows, len(columns)) or table.dtype.kind != "f":
         raise ValueError(f"score must return a probability for each example and class, got shape {table.shape}")
     own = table[np.arange(rows), chosen]
-    _returned(own, rows)
+    _check_returned(own, rows)
     return 1.0 - rounded(own, scale)
 
 
 def _signed(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
-    """What the label has more than the prediction."""
+    """Return the label minus the prediction."""
     labels = check_column("y", y)
     if len(labels) != rows:
         raise ValueError(f"y must hold one number for each row of X, got {len(labels)} for {rows} rows")
-    predicted = _output(_called(score.predict, X), rows, scale, labels)
-    with np.errstate(over="ignore"):  # refused as infinite
-        return _returned(labels - predicted, rows)
+    predicted = _output(_call(score.predict, X), rows, scale, labels)
+    with np.errstate(over="ignore"):  # infinite scores are rejected
+        return _check_returned(labels - predicted, rows)
 
 
 def _absolute(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
@@ -261,7 +260,7 @@ SCORES: dict[str, Callable[[Any, Any, Any, int, float], Floats]] = {
 }
 
 
-def _called(method: Callable[..., Any], *arguments: Any) -> Any:
+def _call(method: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return method(*arguments)
     except Exception as error:
@@ -270,21 +269,21 @@ def _called(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _output(returned: Any, rows: int, scale: float, labels: Floats | float = 0.0) -> Floats:
-    """One number per row, rounded; a label larger than ``scale`` is used in its place."""
-    values = _returned(returned, rows)
+    """Check and round what a score returned; a label larger than ``scale`` takes its place."""
+    values = _check_returned(returned, rows)
     outputs = values if isinstance(returned, (list, tuple)) else np.asarray(returned)
     unit, largest = scale * 2.0 ** -kept_bits(outputs.dtype), np.max(np.maximum(np.abs(values), np.abs(labels)))
     if rows > 1 and 0.0 < largest < FEW * unit:
         small = f"score returns numbers that are rounded to 0 or to a few multiples of {unit:.2g}"
-        warnings.warn(f"{small}: give Frozen a scale below {scale:g} if their differences matter", stacklevel=2)
+        warnings.warn(f"{small}: use a scale below {scale:g} if their differences matter", stacklevel=2)
     return rounded(outputs, np.maximum(np.abs(labels), scale))
 
 
-def _returned(scores: Any, rows: int) -> Floats:
-    given = check_column("score", scores, "return")
-    if len(given) != rows:
-        raise ValueError(f"score must return one number for each example, got {len(given)} for {rows} examples")
-    return given
+def _check_returned(scores: Any, rows: int) -> Floats:
+    column = check_column("score", scores, "return")
+    if len(column) != rows:
+        raise ValueError(f"score must return one number for each example, got {len(column)} for {rows} examples")
+    return column
 
 
 def _column_of(label: Any, columns: dict[Any, int], position: int) -> int:
@@ -296,11 +295,11 @@ def _column_of(label: Any, columns: dict[Any, int], position: int) -> int:
         ) from None
 
 
-# ------------------------------------------------------------------ at the door
+# ------------------------------------------------------------------ arguments
 
 
 def _kind(score: Any) -> str:
-    """What the score is, by the methods that it has."""
+    """Return what kind of score it is, judging by its methods."""
     if score is None:
         return "numbers"
     _check_fitted(score)
@@ -317,7 +316,7 @@ def _kind(score: Any) -> str:
             return "regressor"
         if callable(score) and not hasattr(score, "predict"):
             return "function"
-    raise ValueError(f"{LAW}, got {format_value(score)}")
+    raise ValueError(f"{EXPECTED}, got {format_value(score)}")
 
 
 def _check_fitted(score: Any) -> None:
@@ -330,18 +329,18 @@ def _check_fitted(score: Any) -> None:
         check_is_fitted(score)
     except NotFittedError:
         raise ValueError(
-            f"score must be fitted before the stream begins, got the unfitted {format_value(score)}"
+            f"score must be fitted before the stream starts, got the unfitted {format_value(score)}"
         ) from None
 
 
 def _is_estimator(score: Any) -> bool:
-    """Whether it is one of scikit-learn's, which then has been imported already, by whoever made it."""
+    """Return whether it is an estimator of scikit-learn; if so, scikit-learn has already been imported."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(score, base.BaseEstimator)
 
 
 def _is_regressor(score: Any) -> bool:
-    """Predicts numbers: not a classifier without probabilities, nor a clustering."""
+    """Return whether it predicts numbers: not a classifier without probabilities, nor a clustering."""
     if _is_estimator(score):
         from sklearn.base import is_regressor
 
@@ -350,7 +349,7 @@ def _is_regressor(score: Any) -> bool:
 
 
 def _length(X: Any) -> int:
-    """How many examples a table holds."""
+    """Return the number of rows of a table."""
     try:
         return int(X.shape[0]) if hasattr(X, "shape") else len(X)
     except (IndexError, TypeError):
@@ -358,7 +357,7 @@ def _length(X: Any) -> int:
 
 
 def _one_row(x: Any) -> Any:
-    """One example as a table of one row: a row of a frame keeps its names, one of numbers and words stays one."""
+    """Convert one example to a table of one row: a row of a frame keeps its names, and a mixed row its types."""
     if isinstance(x, dict):
         return [x]
     if hasattr(x, "columns") and getattr(x, "shape", ())[:1] == (1,):
@@ -377,7 +376,7 @@ def _one_row(x: Any) -> Any:
 
 
 def _one_label(y: Any) -> Any:
-    """One label as an array of one; a label that is a tuple stays one."""
+    """Convert one label to an array of one label; a tuple stays one label."""
     labels = np.empty(1, object)
     labels[0] = y
     return labels if np.ndim(y) else np.asarray([y])

@@ -1,4 +1,4 @@
-"""The paper's nonconformity measure: nearest neighbours of the own label against nearest of other labels."""
+"""The paper's nonconformity measure: distance to the nearest of the same label, relative to that of other labels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.measures.neighbour_store import Products, Rows
-from exchangeable.measures.neighbours import Column, Neighbours
+from exchangeable.measures.neighbour_store import NeighbourStore, Products
+from exchangeable.measures.neighbours import Labels, Neighbours
 from exchangeable.protocols import Integers, Rank, Ranks
 from exchangeable.validation import check_labels, encode_labels
 
@@ -21,8 +21,8 @@ class NearestNeighbour(Neighbours):
 
         alpha_i = min{|x_i - x_j| : y_j = y_i, j != i} / min{|x_i - x_j| : y_j != y_i} ,
 
-    and for k > 1 the mean of the k least distances (of as many as there are) in place of each minimum, which is less
-    moved by single odd neighbours. An empty minimum is infinite, ``0/0 = inf/inf = 1``, ``x/inf = 0``,
+    and for k > 1 the mean of the k smallest distances (of all, if there are fewer) replaces each minimum, which is less
+    sensitive to single odd neighbours. An empty minimum is infinite, ``0/0 = inf/inf = 1``, ``x/inf = 0``,
     ``inf/x = x/0 = inf``. A large score is a strange example: it lies nearer to another class than to its own.
 
     Squared distances are computed directly in float64, ``((x_i - x_j) ** 2).sum()``, bit for bit as NumPy sums them; a
@@ -33,10 +33,10 @@ class NearestNeighbour(Neighbours):
     different ratios have different scores. For k > 1 the score is a ratio of sums of square roots, where rounding may
     separate an exact tie.
 
-    One example costs O(n d), n examples O(n^2 d) at the speed of a matrix product (less where nearest distances are
-    below 1e-3 of the typical distance between examples, and float32 cannot tell them apart); memory O(n (d + k)).
+    One example costs O(n d), n examples O(n^2 d) at the speed of a matrix product. It is slower if nearest distances
+    are below 1e-3 of the typical distance between examples, which float32 cannot resolve. Memory O(n (d + k)).
 
-    Labels are any hashables equal to themselves, features finite numbers of magnitude at most 1e150.
+    Labels are hashable and equal to themselves; features are finite numbers of magnitude at most 1e150.
 
     >>> measure = NearestNeighbour()
     >>> measure.extend([[0.0], [1.0], [5.0], [5.5]], ["a", "a", "b", "a"])
@@ -53,7 +53,7 @@ class NearestNeighbour(Neighbours):
         super().__init__(k)
 
     def update(self, x: ArrayLike, y: Hashable = None) -> Rank:
-        """Take one example: O(n d).
+        """Add one example and return its rank: O(n d).
 
         >>> NearestNeighbour().update([0.5, 1.0], "cat")
         Rank(greater=0, equal=1, n=1)
@@ -61,33 +61,35 @@ class NearestNeighbour(Neighbours):
         return self._update(x, y, within=False)
 
     def extend(self, X: ArrayLike, y: Iterable[Any] | None = None) -> Ranks:
-        """Take many examples: the same numbers as one by one, at the speed of a matrix product."""
+        """Add many examples: the same ranks as one by one, at the speed of a matrix product."""
         return self._extend(X, y, within=False)
 
     def update_within(self, x: ArrayLike, y: Hashable = None) -> Rank:
-        """Take one example and rank its score among those of its own label only, ``n`` of them: O(n d).
+        """Add one example and rank its score among the ``n`` scores of its own label: O(n d).
 
-        Scores are made of all examples as before. Calls of this and of ``update`` may be mixed.
+        Scores still depend on all examples. Calls of this method and of ``update`` may be mixed.
         """
         return self._update(x, y, within=True)
 
     def extend_within(self, X: ArrayLike, y: Iterable[Any] | None = None) -> Ranks:
-        """Take many examples, each ranked among those of its own label: the label-conditional (Mondrian) rank.
+        """Add many examples, each ranked among those of its own label: the label-conditional (Mondrian) rank.
 
         >>> NearestNeighbour().extend_within([[0.0], [1.0], [5.0], [5.5]], ["a", "a", "b", "a"])
         Ranks(greater=array([0, 0, 0, 0]), equal=array([1, 2, 1, 1]), n=array([1, 2, 1, 3]))
         """
         return self._extend(X, y, within=True)
 
-    def _label(self, y: Hashable) -> Column:
-        return encode_labels([y], self._rows.codes)
+    def _label(self, y: Hashable) -> Labels:
+        return encode_labels([y], self._store.codes)
 
-    def _labels(self, y: Iterable[Any] | None, count: int) -> Column:
-        return encode_labels(check_labels(y, count), self._rows.codes)
+    def _labels(self, y: Iterable[Any] | None, count: int) -> Labels:
+        return encode_labels(check_labels(y, count), self._store.codes)
 
-    def _play(self, rows: Rows, start: int, products: Products, within: bool, counts: Integers, at: int) -> None:
+    def _join(
+        self, store: NeighbourStore, start: int, products: Products, within: bool, counts: Integers, at: int
+    ) -> None:
         if self.k > 1:
-            super()._play(rows, start, products, within, counts, at)
+            super()._join(store, start, products, within, counts, at)
         else:
-            examples = (rows.X, rows.label, rows.low, rows.alpha, rows.near, rows.ceil)
-            native.nearest_extend(start, products, rows.scale, *examples, within, counts, at)
+            examples = (store.X, store.label, store.low, store.alpha, store.near, store.ceil)
+            native.nearest_extend(start, products, store.scale, *examples, within, counts, at)

@@ -1,4 +1,4 @@
-"""Outputs of models, rounded so that they do not depend on how rows were split into batches."""
+"""Rounding of the outputs of models, so that they do not depend on how rows are split into batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEWER: dict[np.dtype[Any], int] = {np.dtype(np.float32): 12, np.dtype(np.float16
 
 
 def kept_bits(dtype: np.dtype[Any]) -> int:
-    """How many significant bits are kept of a number of this type.
+    """Return how many significant bits are kept of a number of this type.
 
     >>> kept_bits(np.dtype("f8")), kept_bits(np.dtype("f4"))
     (32, 12)

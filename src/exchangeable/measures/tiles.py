@@ -1,16 +1,16 @@
-"""The ranks of `NearestNeighbour` for a table that is too big for one machine: found in tiles, anywhere, in any order.
+"""The ranks of `NearestNeighbour` for a table that is too big for one machine, computed in tiles.
 
-The table is cut into *blocks* of consecutive examples. A *tile* lets every example of a block meet the earlier examples
-of a block and finds where nearest distances fall; from all of them follow the ranks (``native/sweep.c``). Nothing
-else is needed: the score of an example stands still while its nearest distances do.
+The table is cut into *blocks* of consecutive examples. A *tile* compares every example of a block with the earlier
+examples of a block and finds where nearest distances fall. The ranks follow from these falls (``native/sweep.c``),
+because the score of an example changes only when one of its nearest distances does.
 
-Tiles are worked on in rounds, each of which joins neighbours to twice their length: first every block by itself, then
-the two blocks of every pair, the two pairs of every four blocks, and so on. All that a block has met before is then
-next to it in time, so that its nearest distances are known to the round as *bounds*, and only what falls below them
-is reported: on exchangeable data O(1) distances an example and round, O(n log n) in all. The second of two parts comes
-after all of the first, so that the falls of a round never meddle with those of another.
+Tiles are processed in rounds. The first round compares every block with itself, the next one the two blocks of every
+pair, then the two pairs of every four blocks, and so on. In each round the nearest distances so far serve as *bounds*,
+and only what falls below them is reported: on exchangeable data O(1) distances per example and round, O(n log n) in
+total. The second of two parts comes after all of the first, so the falls of one round never interfere with those of
+another.
 
-Work O(n^2 d) at the speed of a matrix product, and nothing but numbers in arrays: who runs the tiles does not matter.
+Work is O(n^2 d) at the speed of a matrix product. Within a round, tiles may run anywhere and in any order.
 
 >>> X, code = np.array([[0.0], [1.0], [5.0], [5.5]]), np.array([0, 0, 1, 0], np.int32)
 >>> tiles = Tiles(4, size=2)
@@ -32,28 +32,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import native
-from exchangeable.measures.neighbour_store import BLOCK, Products, middle, multiply, sample, scaling
+from exchangeable.measures.neighbour_store import (
+    BLOCK,
+    Products,
+    filter_centre,
+    filter_scale,
+    inner_products,
+    sample_rows,
+)
 from exchangeable.protocols import Floats, Ranks
 from exchangeable.validation import check_integer
 
-MOST = 2**31 - 1  # examples: their numbers, and twice these, are written in 32 bits
-LONGEST = 32  # tiles in a segment, so that not much is lost with a machine
-LEAST = 2048  # rows in a block, so that the product of two outweighs what it takes to begin
-MEMORY = 200_000_000  # bytes that a tile may take
-FEWEST = 8  # blocks, where the table is large enough
+MAX_EXAMPLES = 2**31 - 1  # their numbers, and twice these, are stored in 32 bits
+MAX_SEGMENT = 32  # tiles, so that little work is lost with a machine
+MIN_ROWS = 2048  # of a block, so that the product of two outweighs the overhead
+MEMORY = 200_000_000  # bytes that a tile may use
+MIN_BLOCKS = 8  # if the table is large enough
 
 Codes = NDArray[np.int32]
 Places = NDArray[np.uint32]
 
 
 class Block(NamedTuple):
-    """Consecutive examples: features, and labels as numbers."""
+    """Consecutive examples: their features, and their labels as numbers."""
 
     X: Floats
     code: Codes
 
     def encode(self) -> bytearray:
-        """As bytes.
+        """Return the data as bytes.
 
         >>> data = Block(np.array([[0.5, 1.5]]), np.array([7], np.int32)).encode()
         >>> Block.decode(data, width=2)
@@ -63,14 +70,14 @@ class Block(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytearray, width: int) -> Self:
-        """From bytes, without a copy."""
+        """Read the data from bytes, without a copy."""
         rows = len(data) // (8 * width + 4)
         X = np.frombuffer(data, np.float64, rows * width).reshape(rows, width)
         return cls(X, np.frombuffer(data, np.int32, rows, 8 * rows * width))
 
 
 class Segment(NamedTuple):
-    """Some tiles: the examples of block ``rows`` meet those of the blocks ``first .. last - 1``, or of their own."""
+    """Some tiles: block ``rows`` is compared with the blocks ``first`` to ``last - 1``, or with itself."""
 
     rows: int
     first: int
@@ -78,10 +85,10 @@ class Segment(NamedTuple):
 
 
 class Falls(NamedTuple):
-    """At the ``time`` of an example a nearest squared distance was found to be as low as ``distance``.
+    """Nearest squared distances that fell to ``distance`` when example number ``time`` arrived.
 
-    Its place is ``2 j + side`` with j the number of the example whose it is, and side 0 for the own label, 1 for
-    others. Where ``time`` is j itself, it is the distance with which j begins.
+    ``place`` is ``2 j + side``, where j is the example that the distance belongs to, and side is 0 for its own label
+    and 1 for others. If ``time`` is j itself, this is the first distance of j.
     """
 
     distance: Floats
@@ -89,7 +96,7 @@ class Falls(NamedTuple):
     time: Places
 
     def encode(self) -> bytes:
-        """As bytes.
+        """Return the data as bytes.
 
         >>> falls = Falls(np.array([0.5]), np.array([2], np.uint32), np.array([1], np.uint32))
         >>> Falls.decode(falls.encode())
@@ -99,21 +106,21 @@ class Falls(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """From bytes, without a copy."""
+        """Read the data from bytes, without a copy."""
         m = len(data) // 16
         distance = np.frombuffer(data, np.float64, m)
         return cls(distance, np.frombuffer(data, np.uint32, m, 8 * m), np.frombuffer(data, np.uint32, m, 12 * m))
 
 
-def joined(parts: Iterable[Falls]) -> Falls:
-    """One after another."""
+def join(parts: Iterable[Falls]) -> Falls:
+    """Concatenate falls."""
     columns = list(zip(*parts, strict=True))
     if not columns:
         return Falls(np.empty(0), np.empty(0, np.uint32), np.empty(0, np.uint32))
     return Falls(*(np.concatenate(column) for column in columns))
 
 
-def _some(falls: Falls, which: NDArray[Any]) -> Falls:
+def _select(falls: Falls, which: NDArray[Any]) -> Falls:
     return Falls(falls.distance[which], falls.place[which], falls.time[which])
 
 
@@ -121,10 +128,10 @@ def _some(falls: Falls, which: NDArray[Any]) -> Falls:
 
 
 def rows_within(memory: int, width: int) -> int:
-    """How many rows a block may have so that a tile takes at most so many bytes; at least 1.
+    """Return how many rows a block may have so that a tile fits in this many bytes; at least 1.
 
-    A tile holds two blocks in float64 and float32 (24 bytes a feature and row), a row of products for each of 256
-    examples (1,024 bytes a column), and some 160 bytes a row for labels, bounds and falls.
+    A tile holds two blocks in float64 and float32 (24 bytes per feature and row), a row of products for each of 256
+    examples (1,024 bytes per column), and some 160 bytes per row for labels, bounds and falls.
 
     >>> rows_within(200_000_000, 256)
     27077
@@ -133,21 +140,21 @@ def rows_within(memory: int, width: int) -> int:
 
 
 def block_size(n: int, width: int, cores: int) -> int:
-    """Rows in a block: as many as memory admits, but a block for each core and 8 at least, unless they are small.
+    """Return the number of rows in a block: as many as fit in memory, with a block per core and at least 8 if possible.
 
-    With as many blocks as cores all but the first rounds have several tiles for each of them.
+    With a block for each core, all rounds but the first have several tiles for each core.
 
     >>> block_size(10_000_000, 256, cores=1600), block_size(20_000, 256, cores=2), block_size(500, 256, cores=2)
     (6250, 2500, 500)
     """
-    wanted = max(LEAST, math.ceil(n / max(cores, FEWEST)))
+    wanted = max(MIN_ROWS, math.ceil(n / max(cores, MIN_BLOCKS)))
     return max(1, min(n, wanted, rows_within(MEMORY, width)))
 
 
 def plan(n: int, size: int, cores: int = 1) -> list[list[Segment]]:
-    """The segments of all rounds for n examples in blocks of ``size``: four for each core, where there are so many.
+    """Return the segments of each round for n examples in blocks of ``size``: up to four for each core.
 
-    A round must be over before the next one begins; within it the order does not matter.
+    A round must end before the next one starts; within it the order does not matter.
 
     >>> plan(5, size=2)
     [[Segment(rows=0, first=0, last=1), Segment(rows=1, first=1, last=2), Segment(rows=2, first=2, last=3)], \
@@ -157,15 +164,15 @@ def plan(n: int, size: int, cores: int = 1) -> list[list[Segment]]:
     rounds = [[Segment(b, b, b + 1) for b in range(blocks)]]
     half = 1
     while half < blocks:
-        rounds.append(list(_joining(blocks, half, cores)))
+        rounds.append(list(_round(blocks, half, cores)))
         half *= 2
     return rounds if n else []
 
 
-def _joining(blocks: int, half: int, cores: int) -> Iterator[Segment]:
-    """The round that joins the parts of ``half`` blocks each, two by two."""
+def _round(blocks: int, half: int, cores: int) -> Iterator[Segment]:
+    """Yield the segments of the round that compares neighbouring parts of ``half`` blocks each."""
     pairs = [(b, b // half * half) for b in range(blocks) if b // half % 2]
-    length = min(max(1, len(pairs) * half // (4 * cores)), LONGEST, half)
+    length = min(max(1, len(pairs) * half // (4 * cores)), MAX_SEGMENT, half)
     for b, stop in pairs:
         for first in range(stop - half, stop, length):
             yield Segment(b, first, min(first + length, stop))
@@ -175,7 +182,7 @@ def _joining(blocks: int, half: int, cores: int) -> Iterator[Segment]:
 
 
 class _Side(NamedTuple):
-    """A block, made ready for the filter."""
+    """A block with its copies for the filter."""
 
     X: Floats
     code: Codes
@@ -191,46 +198,47 @@ class _Side(NamedTuple):
 
 
 def search(segment: Segment, size: int, block: Callable[[int], Block], bounds: Callable[[int], Floats]) -> Falls:
-    """The tiles of a segment: whatever falls below the bounds (rows x 2) of the examples' blocks.
+    """Compute the tiles of a segment: return all nearest distances that fall below the bounds of the blocks.
 
-    ``block`` and ``bounds`` give what belongs to the block of a number; the last block asked for may be asked again.
+    ``block`` and ``bounds`` return the data and the bounds (rows x 2) of a block number; they may be called again with
+    the last number.
 
-    Distances are those of `NearestNeighbour`, bit for bit: the filter's centre and scale, which here are taken from the
-    blocks, decide how many are computed and never their values. The centre is that of the arriving examples: blocks
-    that lie far from it have large norms, but as large distances too, and float32 tells these apart as well.
+    Distances are those of `NearestNeighbour`, bit for bit. The centre and scale of the filter, which here come from the
+    blocks, affect how many distances are computed, never their values. The centre is that of the arriving examples:
+    blocks far from it have large norms, but equally large distances, which float32 resolves as well.
     """
     mine = block(segment.rows)
-    some = sample(mine.X)
-    centre = middle(some)
-    scale = scaling(np.concatenate([some, sample(block(segment.first).X)]), centre)
+    sample = sample_rows(mine.X)
+    centre = filter_centre(sample)
+    scale = filter_scale(np.concatenate([sample, sample_rows(block(segment.first).X)]), centre)
     rows = _Side.of(mine, centre, scale)
-    before = _fitting(bounds(segment.rows), rows)
+    before = _check_bounds(bounds(segment.rows), rows)
     born = before.copy()
     found = []
     for b in range(segment.first, segment.last):
         columns = rows if b == segment.rows else _Side.of(block(b), centre, scale)
-        near = np.array(_fitting(bounds(b), columns).T, order="C")
+        near = np.array(_check_bounds(bounds(b), columns).T, order="C")
         found += [
             Falls(distance, place + np.uint32(2 * size * b), time + np.uint32(size * segment.rows))
             for distance, place, time in _tile(rows, born, columns, near, scale)
         ]
-        del columns  # before the next ones come
+        del columns  # frees memory before the next block is loaded
     place = np.flatnonzero(born < before)
     time = (place // 2 + size * segment.rows).astype(np.uint32)
     found.append(Falls(born.ravel()[place], (place + 2 * size * segment.rows).astype(np.uint32), time))
-    return joined(found)
+    return join(found)
 
 
-def _fitting(bounds: Floats, side: _Side) -> Floats:
+def _check_bounds(bounds: Floats, side: _Side) -> Floats:
     if bounds.shape != (len(side.X), 2):
-        raise ValueError(f"bounds must have the shape {(len(side.X), 2)}, as their block has, got {bounds.shape}")
+        raise ValueError(f"bounds must have the shape {(len(side.X), 2)}, got {bounds.shape}")
     return bounds
 
 
 def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float) -> Iterator[Falls]:
-    """The falls of the columns, by places and times within the blocks.
+    """Yield the falls of the columns, with places and times relative to the blocks.
 
-    ``born`` (rows x 2) and ``near`` (2 x columns) are brought up to date.
+    ``born`` (rows x 2) and ``near`` (2 x columns) are updated.
     """
     within, m = columns is rows, len(columns.X)
     ceil = np.empty((2, m), np.float32)
@@ -240,7 +248,7 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
     for lo in range(0, len(rows.X), BLOCK):
         hi = min(lo + BLOCK, len(rows.X))
         seen = hi if within else m
-        G = multiply(rows.F[lo:hi], columns.F[:seen], buffer[: hi - lo, :seen])
+        G = inner_products(rows.F[lo:hi], columns.F[:seen], buffer[: hi - lo, :seen])
         while lo < hi:
             met = (*rows[:3], born, *columns[:3], near, ceil)
             done, used = native.nearest_tile(lo, G, scale, *met, within, *found)
@@ -249,48 +257,48 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
             G = G[done:]
 
 
-# ------------------------------------------------------------------ all together
+# ------------------------------------------------------------------ the ranks
 
 
 class Tiles:
-    """What the tiles have found so far of n examples in blocks of ``size``: births, falls and nearest distances.
+    """Collects what the tiles find for n examples in blocks of ``size``: first distances, falls, nearest distances.
 
-    Memory 32 bytes an example and 16 a fall; on exchangeable data two or three falls an example are true, and a round
-    brings about two more that are not. To rank them takes some 100 bytes for each example and fall.
+    Memory is 32 bytes per example and 16 per fall. On exchangeable data there are two or three true falls per example,
+    and each round adds about two false ones. Ranking takes some 100 bytes per example and fall.
     """
 
     def __init__(self, n: int, size: int) -> None:
-        self.n: int = check_integer("n", n, 0, MOST)
-        self.size: int = check_integer("size", size, 1, MOST)
+        self.n: int = check_integer("n", n, 0, MAX_EXAMPLES)
+        self.size: int = check_integer("size", size, 1, MAX_EXAMPLES)
         self.round: int = 0
         self._born, self._near = np.full((2, self.n, 2), math.inf)
-        self._falls = joined([])
+        self._falls = join([])
 
     def bounds(self) -> Floats:
-        """Of the present round: what a nearest distance must be below in order to matter, n x 2 by example and side.
+        """Return the bounds of the current round (n x 2): only nearest distances below them matter.
 
-        For an example of a first part this is what it knows of its part, for one of a second what it is born with.
+        For an example of a first part this is its nearest distance so far, for one of a second its first distance.
         """
         half = 2 ** max(self.round - 1, 0)
         second = np.arange(self.n) // self.size // half % 2 == 1
         return np.where(second[:, np.newaxis], self._born, self._near)
 
     def settle(self, found: Iterable[Falls]) -> None:
-        """Take what all segments of the present round have found, in any order: O(m log m)."""
-        distance, place, time = joined(found)
+        """End a round with the results of all its segments, in any order: O(m log m)."""
+        distance, place, time = join(found)
         order = np.argsort(time, kind="stable")
         true = np.empty(len(order), np.bool_)
         born = self._born.reshape(-1)
         native.sweep_gather(order, place, time, distance, born, self._near.reshape(-1), true)
-        falls = joined([self._falls, _some(Falls(distance, place, time), true)])
-        self._falls = _some(falls, falls.distance < born[falls.place])
+        falls = join([self._falls, _select(Falls(distance, place, time), true)])
+        self._falls = _select(falls, falls.distance < born[falls.place])
         self.round += 1
 
     def ranks(self) -> Ranks:
-        """The ranks of all examples, after the last round: O(m log m) for m births and falls."""
+        """Return the ranks of all examples after the last round: O(m log m) for m first distances and falls."""
         born, falls = self._born.reshape(-1), self._falls
         order = np.argsort(falls.time, kind="stable")
-        distance, place, time = _some(falls, order)
+        distance, place, time = _select(falls, order)
         first, later = np.empty(self.n), np.empty(len(place))
         native.sweep_scores(born.copy(), place, distance, first, later)
         levels, level = np.unique(np.concatenate([first, later]), return_inverse=True)

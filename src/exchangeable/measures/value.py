@@ -1,4 +1,4 @@
-"""A stream of numbers, each its own score."""
+"""The measure for a stream of numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from exchangeable.validation import check_column, check_number
 
 
 class Value(Scored):
-    """The number itself is the score; for a stream of numbers: a reading, an error, a waiting time.
+    """The number itself is the score: for a stream of numbers, such as readings, errors or waiting times.
 
         p_n = (#{i <= n: x_i > x_n} + theta_n #{i <= n: x_i = x_n}) / n
 
-    so p is small for large numbers; bets notice small ones as well. Numbers are finite; labels play no part and may be
-    left out. One number costs O(log n), 0.4 microseconds in a batch of a million; memory O(distinct numbers).
+    so p is small for large numbers; bets notice small ones as well. Numbers must be finite. Labels are not used and may
+    be left out. One number costs O(log n), 0.4 microseconds in a batch of a million; memory O(distinct numbers).
 
     >>> measure = Value()
     >>> measure.extend([1.5, 0.5, 1.5])
@@ -32,21 +32,19 @@ class Value(Scored):
         super().__init__()
 
     def scores(self, X: ArrayLike, y: Any = None) -> Floats:
-        """The numbers themselves."""
+        """Check the numbers and return them: they are the scores."""
         return check_column("X", X)
 
     def one_score(self, x: float, y: Any = None) -> float:
-        """The number itself."""
+        """Check the number and return it: it is the score."""
         return check_number("x", x)
 
     def _saved(self) -> dict[str, Any]:
-        """For a snapshot: the numbers so far."""
         scores, counts = self._pool.contents()
         return {"scores": scores, "counts": counts}
 
     @classmethod
     def _restored(cls, *, scores: Any, counts: Any) -> Value:
-        """From a snapshot."""
         measure = cls()
-        measure._pool = Pool.holding(scores, counts)
+        measure._pool = Pool.from_contents(scores, counts)
         return measure

@@ -3,11 +3,12 @@
  * arithmetic. Columns hold densities, not their logarithms.
  */
 
+enum { ADAPTIVE_BETAS = 6 }; /* Beta grids */
 enum { /* where these columns begin: */
     COLUMN_KERNELS = 0, /* Jackson kernels: for each order, one per forgetting factor */
     COLUMN_MARKOVS = COLUMN_KERNELS + KERNEL_ORDERS * KERNEL_FORGETTINGS, /* for each factor, the orders */
     COLUMN_BETAS = COLUMN_MARKOVS + MARKOV_ORDERS * MARKOV_FORGETTINGS, /* Beta grids: one per switching rate */
-    COLUMN_MIXTURE = COLUMN_BETAS + 6, /* the simple mixture of power bets */
+    COLUMN_MIXTURE = COLUMN_BETAS + ADAPTIVE_BETAS, /* the simple mixture of power bets */
     COLUMN_ROUGH, /* two trees */
     COLUMN_SMOOTH,
     PORTFOLIO_COLUMNS,
@@ -15,7 +16,6 @@ enum { /* where these columns begin: */
 };
 enum {
     PORTFOLIO_PARTS = 3, /* the blend, the fixed share, and staying idle */
-    ADAPTIVE_BETAS = 6,
     ADAPTIVE_SIZE = 15, /* of the Beta grid */
     ADAPTIVE_ROUGH = 10,
     ADAPTIVE_SMOOTH = 6, /* depths */
@@ -23,7 +23,6 @@ enum {
 };
 static const double ADAPTIVE_REACH = 2.5;
 static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
-static const double ADAPTIVE_TINY = 1e-200, ADAPTIVE_UNIT = 400.0; /* below that p, densities are in units of e^400 */
 static const double PORTFOLIO_SHARE = 1e-3; /* the part that the fixed share moves at each step */
 static const double PORTFOLIO_WEIGHTS[PORTFOLIO_PARTS] = {0.40, 0.35, 0.25};
 static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* the range in which products are kept */
@@ -98,7 +97,7 @@ static inline double fixed_share_step(double *shares, double *total, const doubl
 
 /* ------------------------------------------------------------------ the portfolio */
 
-/* Everything that the bet learns; adaptive.py names the parts in the same order. */
+/* Everything that the bet learns. */
 typedef struct {
     double sums[KERNEL_TERMS][LANES];
     double pairs[MARKOV_FORGETTINGS][MARKOV_TERMS][MARKOV_TERMS];
@@ -173,8 +172,7 @@ static void adaptive_block(Adaptive *state, const AdaptiveTables *tables, const 
     AdaptiveBlock of;
     adaptive_functions(p, n, &of);
     for (int64_t i = 0; i < n; i++) {
-        double unit = p[i] < ADAPTIVE_TINY ? ADAPTIVE_UNIT : 0.0;
-        AdaptivePoint at = {p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i], unit};
+        AdaptivePoint at = {p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i], beta_unit(p[i])};
         gains[i] = adaptive_step(state, tables, at);
     }
 }

@@ -13,6 +13,7 @@
 
 enum { BETA_LARGEST = 200, BETA_LANES = 16 }; /* the largest size; how many weights are processed side by side */
 static const double BETA_LOG_CELL = -54.0 * 0.69314718055994530942; /* the log of 2^-54 */
+static const double BETA_TINY = 1e-200, BETA_UNIT = 400.0; /* below that p, densities are in units of e^400 */
 static const double BETA_FAR = -64.0; /* below that log of p or 1 - p, densities are relative to the largest */
 static const double BETA_LEAST = 0x1p-200, BETA_MOST = 0x1p200; /* the range in which the sum of the weights is kept */
 
@@ -66,6 +67,9 @@ static inline double beta_heights(const double *grid, int64_t size, int64_t widt
 
 /* log(1 - p), or what stands for it at p = 1. */
 static inline double beta_log_rest(double p) { return p == 1.0 ? BETA_LOG_CELL : ex_log1p(-p); }
+
+/* The log of the unit of the densities at p. */
+static inline double beta_unit(double p) { return p < BETA_TINY ? BETA_UNIT : 0.0; }
 
 /* Multiply all weights and their total by a power of two that brings the total near one. */
 static void beta_rescale(double *weights, int64_t count, double *total) {

@@ -28,7 +28,6 @@ static inline bool keyed_within(int64_t start, int64_t count, int64_t size) {
     return start >= 0 && count >= 0 && start <= size && count <= size - start;
 }
 
-#define KEYED_RANGES "lo and hi must be ranges of the events, one for each stream"
 #define KEYED_COLUMNS "columns must be as long as there are events"
 
 /* ------------------------------------------------------------------ pools */
@@ -39,7 +38,8 @@ typedef struct {
 
 /* keyed_rank_bins(counts, before, lo, hi, x, greater, equal, n)
  *
- * Let the bin numbers x join: how many are greater, how many equal, itself included, and how many there are in all.
+ * Add the bin numbers x to the pools and rank each: how many are greater, how many equal (itself included), and how
+ * many there are in all.
  */
 static const char *keyed_rank_bins(const Arg *in, Arg *out) {
     (void)out;
@@ -47,7 +47,7 @@ static const char *keyed_rank_bins(const Arg *in, Arg *out) {
     const int64_t *before = int64s(&in[1]), *lo = int64s(&in[2]), *hi = int64s(&in[3]);
     const double *x = float64s(&in[4]);
     REQUIRE(in[0].ndim == 2 && in[0].shape[0] == streams, "counts must have a row for each stream");
-    REQUIRE(stream_ranges(&in[2], &in[3], streams, events), KEYED_RANGES);
+    REQUIRE(stream_ranges(&in[2], &in[3], streams, events), STREAM_RANGES);
     for (int k = 5; k < 8; k++) REQUIRE(in[k].size == events, KEYED_COLUMNS);
     for (int64_t t = 0; t < streams; t++)
         for (int64_t i = lo[t]; i < hi[t]; i++)
@@ -65,8 +65,8 @@ static const char *keyed_rank_bins(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* Let x join a pool of `total` scores, with `*used` distinct ones in increasing order. */
-static Keyed_rank keyed_join(double *score, int64_t *count, int64_t *used, int64_t total, double x) {
+/* Add x to a pool of `total` scores, with `*used` distinct ones in increasing order. */
+static Keyed_rank keyed_add(double *score, int64_t *count, int64_t *used, int64_t total, double x) {
     int64_t left = 0, right = *used, above;
     bool ties = *used < total;
     while (left < right) {
@@ -93,8 +93,8 @@ static Keyed_rank keyed_join(double *score, int64_t *count, int64_t *used, int64
 
 /* keyed_rank_scores(score, count, start, used, most, before, lo, hi, x, greater, equal, n)
  *
- * The same for scores, until a pool holds `most` distinct ones: hi[t] becomes the end of those that joined. The pool of
- * stream t begins at start[t] of the columns `score` and `count`, where it has room to grow.
+ * The same for scores, until a pool holds `most` distinct ones: hi[t] becomes the end of those added. The pool of
+ * stream t starts at start[t] of the columns `score` and `count`, where it has room to grow.
  */
 static const char *keyed_rank_scores(const Arg *in, Arg *out) {
     (void)out;
@@ -102,7 +102,7 @@ static const char *keyed_rank_scores(const Arg *in, Arg *out) {
     const int64_t *start = int64s(&in[2]), *before = int64s(&in[5]), *lo = int64s(&in[6]);
     REQUIRE(in[0].size == in[1].size, "score and count must be equally long");
     REQUIRE(in[3].size == streams && in[5].size == streams, "tables must have a row for each stream");
-    REQUIRE(stream_ranges(&in[6], &in[7], streams, events), KEYED_RANGES);
+    REQUIRE(stream_ranges(&in[6], &in[7], streams, events), STREAM_RANGES);
     for (int k = 9; k < 12; k++) REQUIRE(in[k].size == events, KEYED_COLUMNS);
     for (int64_t t = 0; t < streams; t++)
         REQUIRE(used[t] >= 0 && used[t] <= in[0].size && keyed_within(start[t], used[t] + hi[t] - lo[t], in[0].size),
@@ -114,22 +114,22 @@ static const char *keyed_rank_scores(const Arg *in, Arg *out) {
                 break;
             }
             int64_t total = before[t] + i - lo[t];
-            Keyed_rank rank = keyed_join(float64s(&in[0]) + start[t], int64s(&in[1]) + start[t], used + t, total,
-                                         float64s(&in[8])[i]);
+            Keyed_rank rank = keyed_add(float64s(&in[0]) + start[t], int64s(&in[1]) + start[t], used + t, total,
+                                        float64s(&in[8])[i]);
             int64s(&in[9])[i] = rank.greater, int64s(&in[10])[i] = rank.equal, int64s(&in[11])[i] = total + 1;
         }
     return NULL;
 }
 
-/* keyed_thetas(numbers, lo, hi, out): the tie-breaking numbers of each stream, by its seed, from position n on */
+/* keyed_thetas(integers, lo, hi, out): the tie-breaking numbers of each stream, by its seed, from position n on */
 static const char *keyed_thetas(const Arg *in, Arg *out) {
     (void)out;
     int64_t streams = in[1].size;
-    const int64_t *numbers = int64s(&in[0]), *lo = int64s(&in[1]), *hi = int64s(&in[2]);
-    REQUIRE(in[0].size == streams * KEYED_INTEGERS, "numbers must have a row for each stream");
-    REQUIRE(stream_ranges(&in[1], &in[2], streams, in[3].size), KEYED_RANGES);
-    for (int64_t t = 0; t < streams; t++, numbers += KEYED_INTEGERS)
-        philox_thetas((uint64_t)numbers[KEYED_SEED], 0, (uint64_t)numbers[TRACK_N], hi[t] - lo[t],
+    const int64_t *integers = int64s(&in[0]), *lo = int64s(&in[1]), *hi = int64s(&in[2]);
+    REQUIRE(in[0].size == streams * KEYED_INTEGERS, "integers must have a row for each stream");
+    REQUIRE(stream_ranges(&in[1], &in[2], streams, in[3].size), STREAM_RANGES);
+    for (int64_t t = 0; t < streams; t++, integers += KEYED_INTEGERS)
+        philox_thetas((uint64_t)integers[KEYED_SEED], 0, (uint64_t)integers[TRACK_N], hi[t] - lo[t],
                       float64s(&in[3]) + lo[t]);
     return NULL;
 }
@@ -144,10 +144,10 @@ typedef struct {
     double *out;
 } Keyed;
 
-/* Read the arguments (states, lo, hi, values, out); a state has `width` numbers (0: any number of them). */
-static const char *keyed_arguments(const Arg *in, int64_t width, Keyed *keyed) {
-    REQUIRE(in[0].ndim == 2 && in[0].shape[1] > 0 && (!width || in[0].shape[1] == width), "a state has the wrong size");
-    REQUIRE(stream_ranges(&in[1], &in[2], in[0].shape[0], in[3].size), KEYED_RANGES);
+/* Read the arguments (states, lo, hi, values, out). */
+static const char *keyed_arguments(const Arg *in, Keyed *keyed) {
+    REQUIRE(in[0].ndim == 2, "states must have a row for each stream");
+    REQUIRE(stream_ranges(&in[1], &in[2], in[0].shape[0], in[3].size), STREAM_RANGES);
     REQUIRE(in[3].size == in[4].size, "out must be as long as the values");
     *keyed = (Keyed){float64s(&in[0]), in[0].shape[0],   in[0].shape[1],   int64s(&in[1]),
                      int64s(&in[2]),   float64s(&in[3]), float64s(&in[4])};
@@ -166,114 +166,37 @@ static inline Keyed_row keyed_row(const Keyed *all, int64_t t) {
     return (Keyed_row){all->states + t * all->width, all->values + lo, all->hi[t] - lo, all->out + lo};
 }
 
-/* keyed_simple_jumper(rate, states, lo, hi, p, out) */
-static const char *keyed_simple_jumper(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in + 1, SIMPLE_JUMPER, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        simple_jumper_path(row.state, in[0].real, row.values, row.n, row.out);
+/* Define keyed_NAME(parameters .., states, lo, hi, values, out), which calls the recursion of one stream for each `row`.
+ *
+ * `count` is the number of parameters, and `fits` says whether the width of a state is right.
+ */
+#define KEYED_LOOP(name, count, fits, recursion) \
+    static const char *keyed_##name(const Arg *in, Arg *out) { \
+        (void)out; \
+        Keyed all = {0}; \
+        const char *wrong = keyed_arguments(in + (count), &all); \
+        if (wrong) return wrong; \
+        REQUIRE(fits, "a state has the wrong size"); \
+        for (int64_t t = 0; t < all.streams; t++) { \
+            Keyed_row row = keyed_row(&all, t); \
+            recursion; \
+        } \
+        return NULL; \
     }
-    return wrong;
-}
 
-/* keyed_composite_jumper(states, lo, hi, p, out) */
-static const char *keyed_composite_jumper(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, COMPOSITE_STATE, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        composite_jumper_path(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_sleepy_jumper(waking, jumping, states, lo, hi, p, out) */
-static const char *keyed_sleepy_jumper(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in + 2, 0, &all);
-    if (!wrong && all.width < 2) wrong = "a state has the wrong size";
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        sleepy_jumper_path(row.state, all.width - 1, in[0].real, in[1].real, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_simple_mixture(states, lo, hi, p, out) */
-static const char *keyed_simple_mixture(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 4, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        mixture_extend(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_gamma_mixture(shape, rate, states, lo, hi, p, out) */
-static const char *keyed_gamma_mixture(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in + 2, 4, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        mixture_gamma_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_histogram(states, lo, hi, p, out) */
-static const char *keyed_histogram(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 0, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        histogram_path(row.state, all.width, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_accumulate(reals, lo, hi, gains, out): the log capital after each gain */
-static const char *keyed_accumulate(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, KEYED_REALS, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        sum_path(row.state + KEYED_SUM, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_cusum(states, lo, hi, log_values, out) */
-static const char *keyed_cusum(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 2, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        cusum_path(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
-
-/* keyed_shiryaev_roberts(states, lo, hi, log_values, out) */
-static const char *keyed_shiryaev_roberts(const Arg *in, Arg *out) {
-    (void)out;
-    Keyed all = {0};
-    const char *wrong = keyed_arguments(in, 2, &all);
-    for (int64_t t = 0; !wrong && t < all.streams; t++) {
-        Keyed_row row = keyed_row(&all, t);
-        shiryaev_roberts_path(row.state, row.values, row.n, row.out);
-    }
-    return wrong;
-}
+KEYED_LOOP(simple_jumper, 1, all.width == SIMPLE_JUMPER, /* rate */
+           simple_jumper_path(row.state, in[0].real, row.values, row.n, row.out))
+KEYED_LOOP(composite_jumper, 0, all.width == COMPOSITE_STATE,
+           composite_jumper_path(row.state, row.values, row.n, row.out))
+KEYED_LOOP(sleepy_jumper, 2, all.width >= 2, /* waking, jumping */
+           sleepy_jumper_path(row.state, all.width - 1, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(simple_mixture, 0, all.width == 4, mixture_extend(row.state, row.values, row.n, row.out))
+KEYED_LOOP(gamma_mixture, 2, all.width == 4, /* shape, rate */
+           mixture_gamma_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(histogram, 0, all.width >= 1, histogram_path(row.state, all.width, row.values, row.n, row.out))
+KEYED_LOOP(accumulate, 0, all.width == KEYED_REALS, sum_path(row.state + KEYED_SUM, row.values, row.n, row.out))
+KEYED_LOOP(cusum, 0, all.width == 2, cusum_path(row.state, row.values, row.n, row.out))
+KEYED_LOOP(shiryaev_roberts, 0, all.width == 2, shiryaev_roberts_path(row.state, row.values, row.n, row.out))
 
 #define KEYED_KERNELS \
     ENTRY(keyed_rank_bins, "QqqqdQQQ"), \

@@ -13,14 +13,14 @@ enum {
 };
 
 typedef struct {
-    int64_t *numbers;   /* those of the stream, KEYED_INTEGERS of them */
+    int64_t *numbers;    /* the integers of the stream: see keyed.c */
     int64_t (*spans)[2]; /* the first and the last of each range of missing numbers, increasing */
-    int64_t *used;      /* how many ranges there are */
-    bool contiguous;    /* whether a number that is left out is missing */
+    int64_t *used;       /* how many ranges there are */
+    bool contiguous;     /* whether a skipped number is missing */
 } Keyed_stream;
 
-/* Remember that the numbers from start to stop, all above those noted before, are missing. */
-static void keyed_note(const Keyed_stream *stream, int64_t start, int64_t stop) {
+/* Remember that the numbers from start to stop are missing; they are larger than all earlier missing ones. */
+static void keyed_remember_missing(const Keyed_stream *stream, int64_t start, int64_t stop) {
     int64_t(*spans)[2] = stream->spans, used = *stream->used;
     if (used && (uint64_t)spans[used - 1][1] + 1 == (uint64_t)start) {
         spans[used - 1][1] = stop;
@@ -36,8 +36,8 @@ static void keyed_note(const Keyed_stream *stream, int64_t start, int64_t stop) 
     *stream->used = used + 1;
 }
 
-/* What a number not above the last one is: KEYED_DUPLICATE or KEYED_LATE; KEYED_NONE if that is no longer known. */
-static int keyed_seen(const Keyed_stream *stream, int64_t number) {
+/* Classify a number not above the last one: KEYED_DUPLICATE or KEYED_LATE; KEYED_NONE if that is no longer known. */
+static int keyed_classify_old(const Keyed_stream *stream, int64_t number) {
     const int64_t *numbers = stream->numbers;
     if (!stream->contiguous) {
         bool passed = numbers[KEYED_FLAGS] & KEYED_FLAG_PASSED;
@@ -50,29 +50,29 @@ static int keyed_seen(const Keyed_stream *stream, int64_t number) {
     return forgot && number <= numbers[KEYED_HORIZON] ? KEYED_NONE : KEYED_DUPLICATE;
 }
 
-/* Go on to a number above the last one: how many are missing between the two (this may exceed int64). */
-static uint64_t keyed_pass(const Keyed_stream *stream, int64_t number, bool new) {
+/* Advance to a number above the last one; return how many are missing between the two (this may exceed int64). */
+static uint64_t keyed_advance(const Keyed_stream *stream, int64_t number, bool new) {
     int64_t *numbers = stream->numbers;
     uint64_t missing = 0;
     if (new) {
         numbers[KEYED_FIRST] = number;
     } else if (stream->contiguous && number - 1 > numbers[KEYED_LAST]) {
         missing = (uint64_t)number - (uint64_t)numbers[KEYED_LAST] - 1;
-        keyed_note(stream, numbers[KEYED_LAST] + 1, number - 1);
+        keyed_remember_missing(stream, numbers[KEYED_LAST] + 1, number - 1);
     }
     numbers[KEYED_LAST] = number;
     numbers[KEYED_FLAGS] &= ~(int64_t)KEYED_FLAG_PASSED;
     return missing;
 }
 
-/* What the events with a number are: step, conflict, duplicate, late or none; and how many numbers are missing. */
-static int keyed_arrive(const Keyed_stream *stream, int64_t number, bool alike, bool new, uint64_t *missing) {
+/* Classify the events with one number as step, conflict, duplicate, late or none; count the missing numbers before. */
+static int keyed_classify_number(const Keyed_stream *stream, int64_t number, bool equal, bool new, uint64_t *missing) {
     *missing = 0;
-    if (!new && number <= stream->numbers[KEYED_LAST]) return keyed_seen(stream, number);
-    *missing = keyed_pass(stream, number, new);
-    if (alike) return KEYED_STEP;
+    if (!new && number <= stream->numbers[KEYED_LAST]) return keyed_classify_old(stream, number);
+    *missing = keyed_advance(stream, number, new);
+    if (equal) return KEYED_STEP;
     stream->numbers[KEYED_FLAGS] |= KEYED_FLAG_PASSED;
-    if (stream->contiguous) keyed_note(stream, number, number);
+    if (stream->contiguous) keyed_remember_missing(stream, number, number);
     return KEYED_CONFLICT;
 }
 
@@ -88,34 +88,34 @@ typedef struct {
 } Keyed_events;
 
 typedef struct {
-    int64_t first, valid, end; /* the valid ones end where the bad ones begin */
-    bool alike;                /* whether all are valid and equal */
+    int64_t first, valid, end; /* the valid events are first .. valid - 1, the bad ones valid .. end - 1 */
+    bool equal;                /* whether all are valid and equal */
 } Keyed_group;
 
-/* The events with the same number as the first. */
+/* Collect the events with the same number as the first. */
 static Keyed_group keyed_group(const Keyed_events *events, int64_t first, int64_t stop) {
     Keyed_group group = {first, first, first, true};
     for (; group.end < stop && events->order[group.end] == events->order[first]; group.end++) {
         int64_t i = group.end;
         bool same = events->x[i] == events->x[first] && events->content[i] == events->content[first];
-        group.alike = group.alike && !events->bad[i] && same;
+        group.equal = group.equal && !events->bad[i] && same;
         group.valid += !events->bad[i];
     }
     return group;
 }
 
 /* Set the kind of each event of a group; duplicates of one stream are counted at the first of them. */
-static void keyed_classify(const Keyed_events *events, Keyed_group group, int what, int64_t *duplicate) {
+static void keyed_set_kinds(const Keyed_events *events, Keyed_group group, int kind, int64_t *duplicate) {
     int64_t first = group.first;
     for (int64_t i = first; i < group.end; i++) {
-        bool late = what == KEYED_LATE || what == KEYED_NONE;
+        bool late = kind == KEYED_LATE || kind == KEYED_NONE;
         events->kind[i] = i >= group.valid ? KEYED_BAD : late ? KEYED_LATE : KEYED_NONE;
-        events->unsure[i] = what == KEYED_NONE && i < group.valid;
+        events->unsure[i] = kind == KEYED_NONE && i < group.valid;
     }
-    if (what == KEYED_CONFLICT && first < group.valid)
+    if (kind == KEYED_CONFLICT && first < group.valid)
         events->kind[first] = KEYED_CONFLICT, events->count[first] = group.valid - first;
-    if (what == KEYED_STEP) events->kind[first++] = KEYED_STEP;
-    if ((what == KEYED_STEP || what == KEYED_DUPLICATE) && first < group.valid) {
+    if (kind == KEYED_STEP) events->kind[first++] = KEYED_STEP;
+    if ((kind == KEYED_STEP || kind == KEYED_DUPLICATE) && first < group.valid) {
         if (*duplicate < 0) {
             *duplicate = first;
             events->kind[first] = KEYED_DUPLICATE, events->count[first] = 0;
@@ -154,8 +154,8 @@ static const char *keyed_sequence(const Arg *in, Arg *out) {
         for (int64_t first = bounds[t]; first < bounds[t + 1];) {
             Keyed_group group = keyed_group(&events, first, bounds[t + 1]);
             bool begins = new[t] && first == bounds[t];
-            int what = keyed_arrive(&stream, events.order[first], group.alike, begins, events.missing + first);
-            keyed_classify(&events, group, what, &duplicate);
+            int kind = keyed_classify_number(&stream, events.order[first], group.equal, begins, events.missing + first);
+            keyed_set_kinds(&events, group, kind, &duplicate);
             first = group.end;
         }
     }

@@ -164,29 +164,45 @@ static double nearest_ratio(double same, double other) {
     return ldexp(root, (power - rest) / 4 + (q > 1.0 ? 384 : -384));
 }
 
-/* How many of the first n scores are greater than the last of them, how many equal to it, and how many there are: n. */
-static void nearest_rank(const double *alpha, int64_t n, int64_t counts[3]) {
+/* A rank: how many scores are greater than the newest, how many equal to it, and how many there are. */
+typedef struct {
+    int64_t greater, equal, n;
+} Counts;
+
+/* The rank of the last of the first n scores among them all. */
+static Counts nearest_rank(const double *alpha, int64_t n) {
     double newest = alpha[n - 1];
     int64_t greater = 0, equal = 0;
     for (int64_t j = 0; j < n; j++) {
         greater += alpha[j] > newest;
         equal += alpha[j] == newest;
     }
-    counts[0] = greater, counts[1] = equal, counts[2] = n;
+    return (Counts){greater, equal, n};
 }
 
-/* The same among the scores of the same label only. */
-static void nearest_rank_within(const double *alpha, const int32_t *code, int64_t n, int64_t counts[3]) {
+/* Its rank among the scores of the same label only. */
+static Counts nearest_rank_within(const double *alpha, const int32_t *code, int64_t n) {
     double newest = alpha[n - 1];
     int32_t own = code[n - 1];
     int64_t greater = 0, equal = 0, among = 0;
     for (int64_t j = 0; j < n; j++) {
-        int64_t alike = code[j] == own;
-        greater += alike & (alpha[j] > newest);
-        equal += alike & (alpha[j] == newest);
-        among += alike;
+        int64_t same = code[j] == own;
+        greater += same & (alpha[j] > newest);
+        equal += same & (alpha[j] == newest);
+        among += same;
     }
-    counts[0] = greater, counts[1] = equal, counts[2] = among;
+    return (Counts){greater, equal, among};
+}
+
+/* Where the ranks go: a matrix of three rows, `stride` apart. */
+typedef struct {
+    int64_t *counts, stride;
+    bool within; /* ranked among the same label only */
+} Ranking;
+
+static void ranking_add(const Ranking *to, int64_t r, const double *alpha, const int32_t *code, int64_t n) {
+    Counts rank = to->within ? nearest_rank_within(alpha, code, n) : nearest_rank(alpha, n);
+    to->counts[r] = rank.greater, to->counts[to->stride + r] = rank.equal, to->counts[2 * to->stride + r] = rank.n;
 }
 
 /* ------------------------------------------------------------------ the filter */
@@ -501,6 +517,23 @@ static const char *nearest_refresh(const Arg *in, Arg *out) {
     return NULL;
 }
 
+/* Let the rows from `start` on join, each ranked on arrival. */
+static void nearest_join(Meeting *m, int64_t start, int64_t rows, double *alpha, Ranking ranking) {
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t i = start + r, in_group = r % NEAREST_GROUP, surveyed = (i - in_group) / NEAREST_CHUNK;
+        if (!in_group) meeting_survey(m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
+        double own[2] = {INFINITY, INFINITY};
+        int64_t fell = meeting_row(m, i, r, i, m->looks + in_group * m->chunks, surveyed, own);
+        meeting_settle(m, i, own);
+        for (int64_t e = 0; e < fell; e++) {
+            int64_t j = m->fallen[e];
+            alpha[j] = nearest_ratio(m->near[0][j], m->near[1][j]);
+        }
+        alpha[i] = nearest_ratio(own[0], own[1]);
+        ranking_add(&ranking, r, alpha, m->columns.code, i + 1);
+    }
+}
+
 /* nearest_extend(start, G, scale, X, code, low, alpha, near, ceil, within, counts, at) -> computed
  *
  * Let the rows from `start` on join, whose inner products are the rows of G. Each is ranked on arrival, among all or
@@ -522,27 +555,31 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
     for (int side = 0; side < 2; side++)
         m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
     if (!meeting_begin(&m)) return OUT_OF_MEMORY;
-    double *alpha = float64s(&in[6]);
-    int64_t *counts = int64s(ranks) + at, found[3];
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t i = start + r, in_group = r % NEAREST_GROUP, surveyed = (i - in_group) / NEAREST_CHUNK;
-        if (!in_group) meeting_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
-        double own[2] = {INFINITY, INFINITY};
-        int64_t fell = meeting_row(&m, i, r, i, m.looks + in_group * m.chunks, surveyed, own);
-        meeting_settle(&m, i, own);
-        for (int64_t e = 0; e < fell; e++) {
-            int64_t j = m.fallen[e];
-            alpha[j] = nearest_ratio(m.near[0][j], m.near[1][j]);
-        }
-        alpha[i] = nearest_ratio(own[0], own[1]);
-        if (in[9].integer)
-            nearest_rank_within(alpha, block.code, i + 1, found);
-        else
-            nearest_rank(alpha, i + 1, found);
-        for (int k = 0; k < 3; k++) counts[k * total + r] = found[k];
-    }
+    nearest_join(&m, start, rows, float64s(&in[6]), (Ranking){int64s(ranks) + at, total, in[9].integer});
     free(m.fallen);
     out[0].integer = m.computed;
+    return NULL;
+}
+
+/* Read and check the arguments of nearest_tile. */
+static const char *tile_meeting(const Arg *in, Meeting *m) {
+    const Arg *G = in + 1, *born = in + 6, *near = in + 10, *ceil = in + 11, *place = in + 13;
+    int64_t start = in[0].integer, rows = G->shape[0], room = place->size;
+    bool within = in[12].integer;
+    const char *wrong = nearest_block(in + 3, &m->rows);
+    if (!wrong) wrong = nearest_block(in + 7, &m->columns);
+    if (wrong) return wrong;
+    int64_t n = m->columns.n;
+    REQUIRE(m->rows.d == m->columns.d, "the blocks must have the same features");
+    REQUIRE(!within || m->rows.n == n, "a block within itself must be the same twice");
+    REQUIRE(nearest_fits(start, rows, m->rows.n), "G must have a row for each that arrives");
+    REQUIRE(G->shape[1] >= (within ? start + rows : n), "G must have a column for each that is met");
+    REQUIRE(born->size == 2 * m->rows.n, "born must have two distances for each row");
+    REQUIRE(near->size == 2 * n && ceil->size == 2 * n, "near and ceil must have two numbers for each column");
+    REQUIRE(in[14].size == room && in[15].size == room, "place, time and distance must be of the same length");
+    REQUIRE(room >= n, "place, time and distance must have room for a fall of each column");
+    for (int side = 0; side < 2; side++)
+        m->near[side] = float64s(near) + side * n, m->ceil[side] = float32s(ceil) + side * n;
     return NULL;
 }
 
@@ -556,36 +593,25 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
  * distance. Where these might overflow the work stops. Returns how many rows are done, and how many falls were found.
  */
 static const char *nearest_tile(const Arg *in, Arg *out) {
-    const Arg *G = in + 1, *born = in + 6, *near = in + 10, *ceil = in + 11, *place = in + 13;
-    int64_t start = in[0].integer, rows = G->shape[0], room = place->size, used = 0, r;
+    const Arg *G = in + 1;
+    int64_t start = in[0].integer, rows = G->shape[0], room = in[13].size, used = 0, r;
     bool within = in[12].integer;
     Meeting m = {.G = float32s(G), .stride = G->stride};
-    const char *wrong = nearest_block(in + 3, &m.rows);
-    if (!wrong) wrong = nearest_block(in + 7, &m.columns);
+    const char *wrong = tile_meeting(in, &m);
     if (wrong) return wrong;
-    int64_t n = m.columns.n;
-    REQUIRE(m.rows.d == m.columns.d, "the blocks must have the same features");
-    REQUIRE(!within || m.rows.n == n, "a block within itself must be the same twice");
-    REQUIRE(nearest_fits(start, rows, m.rows.n), "G must have a row for each that arrives");
-    REQUIRE(G->shape[1] >= (within ? start + rows : n), "G must have a column for each that is met");
-    REQUIRE(born->size == 2 * m.rows.n, "born must have two distances for each row");
-    REQUIRE(near->size == 2 * n && ceil->size == 2 * n, "near and ceil must have two numbers for each column");
-    REQUIRE(in[14].size == room && in[15].size == room, "place, time and distance must be of the same length");
-    REQUIRE(room >= n, "place, time and distance must have room for a fall of each column");
-    for (int side = 0; side < 2; side++)
-        m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
     if (!meeting_begin(&m)) return OUT_OF_MEMORY;
+    int64_t n = m.columns.n;
     m.bounds = nearest_bounds(&m.columns, within ? start + rows : n, in[2].real);
     for (r = 0; r < rows; r++) {
         int64_t i = start + r, in_group = r % NEAREST_GROUP, met = within ? i : n;
         int64_t surveyed = within ? (i - in_group) / NEAREST_CHUNK : (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK;
         if (used + met > room) break;
         if (!in_group) meeting_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
-        double *own = float64s(born) + 2 * i;
+        double *own = float64s(&in[6]) + 2 * i;
         int64_t fell = meeting_row(&m, i, r, met, m.looks + in_group * m.chunks, surveyed, own);
         for (int64_t e = 0; e < fell; e++, used++) {
             int64_t j = m.fallen[e], side = m.columns.code[j] != m.rows.code[i];
-            uint32s(place)[used] = (uint32_t)(2 * j + side);
+            uint32s(&in[13])[used] = (uint32_t)(2 * j + side);
             uint32s(&in[14])[used] = (uint32_t)i;
             float64s(&in[15])[used] = m.near[side][j];
         }

@@ -86,20 +86,52 @@ static inline bool neighbour_open(const double *near, const double *tags, int64_
     return !tags || near[k - 1] > 0.0 || tag < tags[k - 1];
 }
 
-/* Let example i (inner products g with all earlier ones) join: update every list of neighbours.
- *
- * Returns how many examples have another list than before; `changed` begins with their numbers. */
-static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
+/* Look at all chunks of earlier examples for example i. */
+static void neighbour_look(Lists *s, int64_t i, const float *g) {
     const Block *b = &s->block;
-    int64_t k = s->k, count = 0;
-    double scale2 = s->bounds.scale2, tag_i = s->label ? s->label[i] : 0.0;
-    float low_i = b->low[i], own[2] = {INFINITY, INFINITY};
+    float low_i = b->low[i];
     for (int64_t c = 0; c * NEIGHBOUR_CHUNK < i; c++) {
         int64_t from = c * NEIGHBOUR_CHUNK, to = smaller(from + NEIGHBOUR_CHUNK, i);
         s->looks[c] = s->sides == 1 ? neighbour_survey(g, from, to, low_i, b->low, s->ceil)
                                     : nearest_survey(g, from, to, low_i, b->code[i], b->code, b->low, s->ceil,
                                                      s->ceil + b->n);
     }
+}
+
+/* Let example i meet example j, if the filter cannot rule out that one enters the list of the other: their lists and
+ * the bound `own` of the list of i are updated. Returns whether the list of j has changed. */
+static inline bool neighbour_meet(Lists *s, int64_t i, int64_t j, const float *g, float *own) {
+    const Block *b = &s->block;
+    int side = s->sides == 2 && b->code[j] != b->code[i];
+    int64_t k = s->k, first = side * b->n;
+    float value = b->low[i] - 2.0f * g[j], *ceil = s->ceil + first + j;
+    bool theirs = !(value >= *ceil), mine = !(value >= own[side] - b->low[j]);
+    if (!theirs && !mine) return false;
+    double *near_i = s->near + (first + i) * k, *tags_i = s->tags ? s->tags + (first + i) * k : NULL;
+    double *near_j = s->near + (first + j) * k, *tags_j = s->tags ? s->tags + (first + j) * k : NULL;
+    double tag_i = s->label ? s->label[i] : 0.0, tag_j = s->label ? s->label[j] : 0.0;
+    theirs = theirs && neighbour_open(near_j, tags_j, k, tag_i);
+    mine = mine && neighbour_open(near_i, tags_i, k, tag_j);
+    if (!theirs && !mine) return false;
+    double distance = nearest_squared(b->X + i * b->d, b->X + j * b->d, b->d), scale2 = s->bounds.scale2;
+    s->computed++;
+    if (mine && neighbour_place(near_i, tags_i, k, distance, tag_j)) {
+        float nearer = nearest_ceiling(nearest_limit(near_i[k - 1], s->tags), scale2, 0.0f);
+        if (nearer < own[side]) own[side] = nearer;
+    }
+    if (!theirs || !neighbour_place(near_j, tags_j, k, distance, tag_i)) return false;
+    *ceil = nearest_ceiling(nearest_limit(near_j[k - 1], s->tags), scale2, b->low[j]);
+    return true;
+}
+
+/* Let example i (inner products g with all earlier ones) join: update every list of neighbours.
+ *
+ * Returns how many examples have another list than before; `changed` begins with their numbers. */
+static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
+    const Block *b = &s->block;
+    int64_t k = s->k, count = 0;
+    float low_i = b->low[i], own[2] = {INFINITY, INFINITY};
+    neighbour_look(s, i, g);
     for (int side = 0; side < s->sides; side++) {
         double *near = s->near + (side * b->n + i) * k;
         for (int64_t m = 0; m < k; m++) near[m] = INFINITY;
@@ -110,33 +142,12 @@ static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
         bool close = !(low_i + s->looks[c].same >= own[0]) || !(low_i + s->looks[c].other >= own[1]);
         if (!(s->looks[c].falls || close)) continue;
         int64_t to = smaller((c + 1) * NEIGHBOUR_CHUNK, i);
-        for (int64_t j = c * NEIGHBOUR_CHUNK; j < to; j++) {
-            int side = s->sides == 2 && b->code[j] != b->code[i];
-            int64_t first = side * b->n;
-            float value = low_i - 2.0f * g[j], *ceil = s->ceil + first + j;
-            bool theirs = !(value >= *ceil), mine = !(value >= own[side] - b->low[j]);
-            if (!theirs && !mine) continue;
-            double *near_i = s->near + (first + i) * k, *tags_i = s->tags ? s->tags + (first + i) * k : NULL;
-            double *near_j = s->near + (first + j) * k, *tags_j = s->tags ? s->tags + (first + j) * k : NULL;
-            double tag_j = s->label ? s->label[j] : 0.0;
-            theirs = theirs && neighbour_open(near_j, tags_j, k, tag_i);
-            mine = mine && neighbour_open(near_i, tags_i, k, tag_j);
-            if (!theirs && !mine) continue;
-            double distance = nearest_squared(b->X + i * b->d, b->X + j * b->d, b->d);
-            s->computed++;
-            if (mine && neighbour_place(near_i, tags_i, k, distance, tag_j)) {
-                float nearer = nearest_ceiling(nearest_limit(near_i[k - 1], s->tags), scale2, 0.0f);
-                if (nearer < own[side]) own[side] = nearer;
-            }
-            if (theirs && neighbour_place(near_j, tags_j, k, distance, tag_i)) {
-                *ceil = nearest_ceiling(nearest_limit(near_j[k - 1], s->tags), scale2, b->low[j]);
-                s->changed[count++] = j;
-            }
-        }
+        for (int64_t j = c * NEIGHBOUR_CHUNK; j < to; j++)
+            if (neighbour_meet(s, i, j, g, own)) s->changed[count++] = j;
     }
     for (int side = 0; side < s->sides; side++) {
         double last = s->near[(side * b->n + i) * k + k - 1];
-        s->ceil[side * b->n + i] = nearest_ceiling(nearest_limit(last, s->tags), scale2, low_i);
+        s->ceil[side * b->n + i] = nearest_ceiling(nearest_limit(last, s->tags), s->bounds.scale2, low_i);
     }
     s->changed[count] = i;
     return count + 1;
@@ -208,15 +219,11 @@ static const char *neighbours_extend(const Arg *in, Arg *out) {
     if (tags->size) s.tags = float64s(tags), s.label = float64s(label);
     if (!neighbour_begin(&s, start + rows)) return OUT_OF_MEMORY;
     double *alpha = float64s(&in[7]);
-    int64_t *counts = int64s(ranks) + at, found[3];
+    Ranking ranking = {int64s(ranks) + at, total, within};
     for (int64_t r = 0; r < rows; r++) {
         int64_t i = start + r, changed = neighbour_absorb(&s, i, s.G + r * s.stride);
         for (int64_t e = 0; e < changed; e++) alpha[s.changed[e]] = neighbour_score(&s, s.changed[e]);
-        if (within)
-            nearest_rank_within(alpha, s.block.code, i + 1, found);
-        else
-            nearest_rank(alpha, i + 1, found);
-        for (int k = 0; k < 3; k++) counts[k * total + r] = found[k];
+        ranking_add(&ranking, r, alpha, s.block.code, i + 1);
     }
     free(s.changed);
     out[0].integer = s.computed;

@@ -24,7 +24,8 @@ enum {
  * Without restarts an alarm stays on. With restarts the next example starts a new test. `lowest` is set to the change
  * point as judged at this example: argmin_{i<n} S_i, or that of the alarm once it is on.
  */
-static bool track_example(int64_t *integers, double *reals, bool restart, double log_value, bool raised, int64_t *lowest) {
+static bool track_example(int64_t *integers, double *reals, bool restart, double log_value, bool raised,
+                          int64_t *lowest) {
     if (integers[TRACK_N] == integers[TRACK_START]) reals[TRACK_HIGH] = 0.0;
     integers[TRACK_N]++;
     if (log_value > reals[TRACK_HIGH]) reals[TRACK_HIGH] = log_value;
@@ -49,13 +50,15 @@ static const char *track_step(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* Whether there is a range lo[t] .. hi[t] - 1 of `steps` for each stream. */
-static bool stream_ranges(const Arg *lo, const Arg *hi, int64_t streams, int64_t steps) {
+/* Whether there is a range lo[t] .. hi[t] - 1 of `items` for each stream. */
+static bool stream_ranges(const Arg *lo, const Arg *hi, int64_t streams, int64_t items) {
     if (lo->size != streams || hi->size != streams) return false;
     for (int64_t t = 0; t < streams; t++)
-        if (int64s(lo)[t] < 0 || int64s(lo)[t] > int64s(hi)[t] || int64s(hi)[t] > steps) return false;
+        if (int64s(lo)[t] < 0 || int64s(lo)[t] > int64s(hi)[t] || int64s(hi)[t] > items) return false;
     return true;
 }
+
+#define STREAM_RANGES "lo and hi must be ranges of the items, one for each stream"
 
 /* track(integers, reals, restart, lo, hi, log_values, raised, restarted, n, alarm, lowest, test)
  *
@@ -66,18 +69,19 @@ static const char *track(const Arg *in, Arg *out) {
     (void)out;
     int64_t streams = in[3].size, steps = in[5].size, *hi = int64s(&in[4]), *integers = int64s(&in[0]);
     double *reals = float64s(&in[1]);
-    bool restart = in[2].integer, *restarted = (bool *)bools(&in[7]);
+    uint8_t *restarted = bools(&in[7]);
+    bool restart = in[2].integer;
     REQUIRE(in[0].ndim == 2 && in[0].shape[0] == streams && in[0].shape[1] >= TRACK_INTEGERS && in[1].ndim == 2 &&
                 in[1].shape[0] == streams && in[1].shape[1] >= TRACK_REALS && in[7].size == streams,
             "tables must have a row for each stream");
-    REQUIRE(stream_ranges(&in[3], &in[4], streams, steps), "lo and hi must be ranges of the steps, one for each stream");
+    REQUIRE(stream_ranges(&in[3], &in[4], streams, steps), STREAM_RANGES);
     for (int k = 6; k < 12; k++) REQUIRE(k == 7 || in[k].size == steps, "columns must be as long as there are steps");
     for (int64_t t = 0; t < streams; t++, integers += in[0].shape[1], reals += in[1].shape[1])
         for (int64_t i = int64s(&in[3])[t]; i < hi[t]; i++) {
             bool raised = bools(&in[6])[i];
+            double log_value = float64s(&in[5])[i];
             int64s(&in[11])[i] = integers[TRACK_TEST];
-            bools(&in[9])[i] =
-                track_example(integers, reals, restart, float64s(&in[5])[i], raised, int64s(&in[10]) + i);
+            bools(&in[9])[i] = track_example(integers, reals, restart, log_value, raised, int64s(&in[10]) + i);
             int64s(&in[8])[i] = integers[TRACK_N];
             if (restart && raised) hi[t] = i + 1, restarted[t] = true;
         }

@@ -8,8 +8,6 @@
 
 enum { WATCHFUL_SHAPES = 32, WATCHFUL_DENSITIES = 2048 }; /* at most so many */
 
-static const double WATCHFUL_LOG_CELL = -54.0 * 0.69314718055994530942; /* (1 - 2^-54, 1] rounds to one */
-static const double WATCHFUL_TINY = 1e-200, WATCHFUL_UNIT = 400.0; /* below that p, densities are in units of e^400 */
 static const double WATCHFUL_LARGE = 1e100; /* beyond it, or below its inverse, the sums are rescaled to near one */
 
 typedef struct {
@@ -44,7 +42,7 @@ static double watchful_powers(Watchful_list exponents, double log_x, double *out
 static double *watchful_betas(const Watchful *with, double p, double unit, double *out) {
     double left[WATCHFUL_SHAPES], right[WATCHFUL_SHAPES], top = watchful_powers(with->shapes, ex_log(p), left);
     int64_t size = with->shapes.size;
-    top += watchful_powers(with->shapes, p < 1.0 ? ex_log1p(-p) : WATCHFUL_LOG_CELL, right);
+    top += watchful_powers(with->shapes, beta_log_rest(p), right);
     if (!(p < 1.0))
         for (int64_t k = 0; k < size; k++) right[k] /= with->shapes.values[k];
     double factor = ex_exp(top - unit);
@@ -57,7 +55,7 @@ static double *watchful_betas(const Watchful *with, double p, double unit, doubl
  * At p = 1 the mean over the p-values that round to it.
  */
 static double *watchful_tails(const Watchful *with, double p, double unit, double *out) {
-    double rest = ex_exp(-unit), log_p = ex_log(p), log_q = p < 1.0 ? ex_log1p(-p) : WATCHFUL_LOG_CELL;
+    double rest = ex_exp(-unit), log_p = ex_log(p), log_q = beta_log_rest(p);
     for (int64_t e = 0; e < with->epsilons.size; e++) {
         double epsilon = with->epsilons.values[e];
         double low = epsilon * ex_exp((epsilon - 1.0) * log_p - unit), high = ex_exp((epsilon - 1.0) * log_q - unit);
@@ -101,7 +99,7 @@ static void watchful_rescale(double *sums, int64_t size, double *scale) {
 
 /* `sums` holds psi_k in units of exp(scale[0]), and scale[1] their total, which is kept near one. */
 static double watchful_step(double *sums, double *scale, const Watchful *with, double p) {
-    double densities[WATCHFUL_DENSITIES], unit = p < WATCHFUL_TINY ? WATCHFUL_UNIT : 0.0, total = 0.0;
+    double densities[WATCHFUL_DENSITIES], unit = beta_unit(p), total = 0.0;
     double *at = watchful_betas(with, p, unit, densities);
     at = watchful_tails(with, p, unit, at);
     watchful_steps(with, p, unit, at);

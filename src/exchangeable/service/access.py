@@ -1,8 +1,8 @@
-"""Who may do what: tokens with scopes, stored as hashes, and `allow`, the dependency that every route carries.
+"""Access control: tokens with scopes, stored as hashes, and `allow`, the dependency of every route.
 
-A token is ``ex_<id>_<secret>``: the id finds its row, the secret proves it. Nothing is cached: a check is one look-up
-by key in SQLite (some 10 us, far less than the rest of a request), so that what another process makes or revokes holds
-from the next request on.
+A token is ``ex_<id>_<secret>``: the id finds its row, and the secret is compared. Nothing is cached: a check is one
+query by primary key in SQLite (some 10 us, far less than the rest of a request), so a token that another process
+creates or revokes takes effect with the next request.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from exchangeable.service.store import StoreError
 
 __all__ = ["SCOPES", "Access", "Allow", "Token", "allow", "create", "exist", "listing", "revoke"]
 SCOPES = ("read", "ingest", "admin")  # admin implies the others; ingest does not imply read
-FORM = re.compile(r"ex_([a-z0-9]{8})_([A-Za-z0-9_-]{43})")
+TOKEN = re.compile(r"ex_([a-z0-9]{8})_([A-Za-z0-9_-]{43})")
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-NOBODY = bytes(32)  # the digest that an unknown id is compared with, so that both ways take the same time
+UNKNOWN_DIGEST = bytes(32)  # compared for an unknown id, so that both cases take the same time
 Read = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
 class Token(NamedTuple):
-    """What may be shown of a token: all but its secret."""
+    """A token without its secret."""
 
     id: str
     scopes: tuple[str, ...]
@@ -44,53 +44,53 @@ class Token(NamedTuple):
 
 
 def create(connection: sqlite3.Connection, scopes: Iterable[str], note: str = "", now: float | None = None) -> str:
-    """A new token, shown this once; the caller commits.
+    """Create a token and return it, for the only time; the caller commits.
 
-    The database keeps the SHA-256 of the secret. A slow hash (scrypt, argon2) is for passwords, which people choose
-    and others guess; this secret is 256 random bits, and nobody guesses 2^256 of them at any speed. Its slowness would
-    be paid with every request.
+    The database stores the SHA-256 of the secret. A slow hash (scrypt, argon2) protects passwords, which people choose
+    and others guess. This secret is 256 random bits, which nobody can guess, and a slow hash would slow down every
+    request.
 
     >>> connection = sqlite3.connect(":memory:")
     >>> _ = connection.execute("CREATE TABLE tokens (id, digest, scopes, note, created, revoked)")
     >>> token = create(connection, ["ingest"], "the sensors in hall 3")
-    >>> [shown.scopes for shown in listing(connection)], len(token)
+    >>> [one.scopes for one in listing(connection)], len(token)
     ([('ingest',)], 55)
     """
-    wanted = _scopes(scopes)
+    scopes = _check_scopes(scopes)
     if not isinstance(note, str) or not note.isprintable() or len(note) > 200:
         raise ValueError(f"note must be at most 200 printable characters, got {note!r:.100}")
     name, secret = "".join(secrets.choice(LETTERS) for _ in range(8)), secrets.token_urlsafe(32)
-    row = (name, _digest(secret), ",".join(wanted), note, time.time() if now is None else now)
+    row = (name, _digest(secret), ",".join(scopes), note, time.time() if now is None else now)
     connection.execute("INSERT INTO tokens (id, digest, scopes, note, created) VALUES (?, ?, ?, ?, ?)", row)
     return f"ex_{name}_{secret}"
 
 
 def listing(connection: sqlite3.Connection) -> list[Token]:
-    """All tokens ever made, oldest first, without their secrets, which nobody has."""
+    """Return all tokens that were ever created, oldest first."""
     rows = connection.execute("SELECT id, scopes, note, created, revoked FROM tokens ORDER BY created, id")
     return [Token(name, tuple(scopes.split(",")), note, made, ended) for name, scopes, note, made, ended in rows]
 
 
 def revoke(connection: sqlite3.Connection, id: str, now: float | None = None) -> None:  # noqa: A002 - its name
-    """Make a token void for good, from the next request on; the caller commits. The whole token names itself too."""
-    whole = FORM.fullmatch(id)
-    name, when = whole[1] if whole else id, time.time() if now is None else now
-    done = connection.execute("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", (when, name))
-    if not done.rowcount:
+    """Revoke a token, by its id or the full token, from the next request on; the caller commits."""
+    token = TOKEN.fullmatch(id)
+    name, when = token[1] if token else id, time.time() if now is None else now
+    cursor = connection.execute("UPDATE tokens SET revoked = coalesce(revoked, ?) WHERE id = ?", (when, name))
+    if not cursor.rowcount:
         raise ValueError(f"id must be that of a token in the list, got {name!r:.40}")
 
 
 def exist(connection: sqlite3.Connection) -> bool:
-    """Is there a token that is not revoked?"""
+    """Return whether there is a token that is not revoked."""
     row = connection.execute("SELECT EXISTS (SELECT 1 FROM tokens WHERE revoked IS NULL)").fetchone()
     return bool(row[0])
 
 
-def _scopes(scopes: Iterable[str]) -> list[str]:
-    given = [scopes] if isinstance(scopes, str) else list(scopes)
-    if not given or not set(given) <= set(SCOPES):
-        raise ValueError(f"scopes must be among {', '.join(SCOPES)}, got {', '.join(map(str, given)) or 'none'}")
-    return [scope for scope in SCOPES if scope in given]
+def _check_scopes(scopes: Iterable[str]) -> list[str]:
+    names = [scopes] if isinstance(scopes, str) else list(scopes)
+    if not names or not set(names) <= set(SCOPES):
+        raise ValueError(f"scopes must be among {', '.join(SCOPES)}, got {', '.join(map(str, names)) or 'none'}")
+    return [scope for scope in SCOPES if scope in names]
 
 
 def _digest(secret: str) -> bytes:
@@ -98,10 +98,10 @@ def _digest(secret: str) -> bytes:
 
 
 class Access:
-    """Decides on requests. ``read`` gives a connection; ``loopback``: only this machine gets here (not `exposed`).
+    """Checks the tokens of requests. ``read`` opens a connection; ``loopback``: only this machine can reach the server.
 
-    While there is no token that is not revoked, whoever comes without one is let in over loopback, and nobody
-    elsewhere. Whoever shows a token must show a good one. What cannot be read is refused.
+    While there is no valid token in the database, requests without a token are accepted over loopback, and only there.
+    A token that is sent must be valid. If the tokens cannot be read, requests are rejected.
     """
 
     def __init__(self, read: Read, *, loopback: bool) -> None:
@@ -109,42 +109,42 @@ class Access:
         self.loopback = loopback
 
     def check(self, authorization: Sequence[str], scope: str) -> str | None:
-        """Let a request pass, by the id of its token, or raise; ``authorization``: all headers of this name.
+        """Return the id of the request's token, or raise ``Problem``; ``authorization``: all headers of this name.
 
-        Event streams outlive their first check: call this again with every heartbeat. O(log tokens).
+        Event streams outlive their first check, so they call this again with every heartbeat. O(log tokens).
         """
         try:
             with self._read() as connection:
                 if authorization:
-                    return self._known(connection, authorization, scope)
+                    return self._check_token(connection, authorization, scope)
                 if self.loopback and not exist(connection):
                     return None
         except (sqlite3.Error, StoreError):
-            raise Problem(503, "storage", "the tokens cannot be read: the request is refused") from None
+            raise Problem(503, "storage", "the tokens cannot be read, so the request is rejected") from None
         raise _unauthorised("a token is needed, in a header Authorization: Bearer ex_...")
 
-    def _known(self, connection: sqlite3.Connection, authorization: Sequence[str], scope: str) -> str:
+    def _check_token(self, connection: sqlite3.Connection, authorization: Sequence[str], scope: str) -> str:
         name, secret = _parse(authorization)
         query = "SELECT digest, scopes FROM tokens WHERE id = ? AND revoked IS NULL"
-        digest, scopes = connection.execute(query, (name,)).fetchone() or (NOBODY, "")
+        digest, scopes = connection.execute(query, (name,)).fetchone() or (UNKNOWN_DIGEST, "")
         if not hmac.compare_digest(digest, _digest(secret)):
-            raise _unauthorised("this token is not known here, or was revoked")
-        held = scopes.split(",")
-        if scope not in held and "admin" not in held:
-            raise Problem(403, "forbidden", f"this token has the scope {', '.join(held)}; the request needs {scope}")
+            raise _unauthorised("this token is unknown or was revoked")
+        granted = scopes.split(",")
+        if scope not in granted and "admin" not in granted:
+            raise Problem(403, "forbidden", f"this token has the scope {', '.join(granted)}; the request needs {scope}")
         return name
 
 
 def _parse(authorization: Sequence[str]) -> tuple[str, str]:
     if len(authorization) > 1:
-        raise _unauthorised("the header Authorization must come once")
+        raise _unauthorised("the header Authorization must be sent once")
     scheme, _, credentials = authorization[0].partition(" ")
     if scheme.lower() != "bearer":
-        raise _unauthorised("the header Authorization must be of the scheme Bearer")
-    form = FORM.fullmatch(credentials.strip(" "))
-    if form is None:
+        raise _unauthorised("the header Authorization must have the scheme Bearer")
+    match = TOKEN.fullmatch(credentials.strip(" "))
+    if match is None:
         raise _unauthorised("a token must have the form ex_<8 characters>_<43 characters>")
-    return form[1], form[2]
+    return match[1], match[2]
 
 
 def _unauthorised(message: str) -> Problem:
@@ -152,25 +152,25 @@ def _unauthorised(message: str) -> Problem:
 
 
 class Allow(SecurityBase):
-    """The dependency of a route: this scope or more, else 401 or 403. Also the security scheme in OpenAPI."""
+    """The dependency of a route that needs a scope (401 or 403 without it), and the security scheme in OpenAPI."""
 
     def __init__(self, scope: str) -> None:
-        self.scope: str = _scopes([scope])[0]
+        self.scope: str = _check_scopes([scope])[0]
         self.scheme_name = "token"
         self.model: HTTPBearer = HTTPBearer(
-            description="A token made by `exchangeable token`; not needed while there is none."
+            description="A token from `exchangeable token`; not needed while there is none."
         )
 
     async def __call__(self, request: HTTPConnection) -> str | None:
-        """The id of the token; None on an open server."""
-        if FORM.search(unquote_plus(request.scope["query_string"].decode("latin-1"))):
-            raise _unauthorised("a token must come in the header Authorization: an address is kept in logs")
+        """Return the id of the token; None if the server needs none."""
+        if TOKEN.search(unquote_plus(request.scope["query_string"].decode("latin-1"))):
+            raise _unauthorised("a token must be sent in the header Authorization, because URLs are written to logs")
         access: Access = request.app.state.access
         return access.check(request.headers.getlist("authorization"), self.scope)
 
 
 def allow(scope: str) -> Allow:
-    """What a route depends on: ``Depends(allow("read"))``.
+    """Return the dependency of a route: ``Depends(allow("read"))``.
 
     >>> allow("read").scope
     'read'

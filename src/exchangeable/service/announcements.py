@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from exchangeable.martingale import LN10
 from exchangeable.protocols import Path
 from exchangeable.service import alerts, history
+from exchangeable.service.schema import load_json
 from exchangeable.service.stream import LiveStream
 
 
@@ -63,10 +64,10 @@ class Announcements:
 
     def resolve(self, connection: sqlite3.Connection, row: dict[str, Any], reason: str) -> None:
         """Resolve the alert of a stream that is reset or deleted, if its alarm has latched."""
-        configuration, state = row["configuration"], row["state"]
-        if configuration.on_alarm == "latch" and state["alarm_at"] is not None:
+        configuration, state = load_json(row["configuration"]), row["state"]  # parsing might fail in another release
+        if configuration["on_alarm"] == "latch" and state["alarm_at"] is not None:
             details = alerts.Details(
-                alarm=configuration.alarm.kind,
+                alarm=configuration["alarm"]["kind"],
                 guarantee=state["guarantee"],
                 alarm_at=state["alarm_at"],
                 changepoint=state["changepoint"],

@@ -1,4 +1,4 @@
-"""The application: the parts put together, for one database."""
+"""The ASGI application: the parts of the server put together, for one database."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from exchangeable.service import routes
 from exchangeable.service.access import Access
 from exchangeable.service.alerts import Sender
 from exchangeable.service.announcements import StreamEvent
 from exchangeable.service.engine import Engine
 from exchangeable.service.events import Feed
 from exchangeable.service.metrics import DatabaseStatus, Metrics, read_status
-from exchangeable.service.middleware import Doors
+from exchangeable.service.middleware import SecurityMiddleware
 from exchangeable.service.page import PageFile, page_files
 from exchangeable.service.problems import Problem
+from exchangeable.service.routes import router
+from exchangeable.service.routes.replies import json_response, result_of
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store, StoreError
 from exchangeable.service.writer import storage_problem
 
 T = TypeVar("T")
-ABOUT = """Is this data still exchangeable (i.i.d.)? Send observations in order; the evidence against it rises, or not.
-Capital 10^2 is evidence at the 1 % level, and the guarantee of each stream says what its alarm promises."""
+DESCRIPTION = """Is this data still exchangeable (i.i.d.)? Send observations in order; the server measures the evidence
+against it. A capital of 10^2 is evidence at the 1 % level; the guarantee of each stream says what its alarm means."""
 
 
 def application(store: Store, settings: Settings | None = None, *, loopback: bool = True, page: bool = True) -> FastAPI:
-    """The service on an open database. ``loopback``: only this machine can reach it."""
+    """Return the application for an open database. ``loopback``: only this machine can reach it."""
     settings = settings or Settings()
     app = FastAPI(
         title="exchangeable",
         version=sys.modules["exchangeable"].__version__,
-        description=ABOUT,
+        description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
         lifespan=_lifespan,
         redirect_slashes=False,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=lambda route: route.name,
     )
     state = app.state
     state.store, state.settings = store, settings
     state.access = Access(store.read, loopback=loopback)
     state.feed = Feed(settings.limits.events_readers)
-    state.engine = Engine(store, settings, lambda news, alerted: _tell(app, news, alerted))
+    state.engine = Engine(store, settings, lambda events, alerted: _publish(app, events, alerted))
     state.metrics = _metrics(store, state.engine)
     state.engine.commit_seconds = state.metrics.commit_seconds.observe
     state.sender = _sender(app)
-    app.include_router(routes.router)
+    app.include_router(router)
     if page:
         for path, file in page_files().items():
-            app.add_api_route(path, _file(file), methods=["GET", "HEAD"], include_in_schema=False)
+            app.add_api_route(path, _serve_file(file), methods=["GET", "HEAD"], include_in_schema=False)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.add_middleware(Doors, settings=settings, refused=state.metrics.count_rejected)
+    app.add_middleware(SecurityMiddleware, settings=settings, count_rejected=state.metrics.count_rejected)
     return app
 
 
@@ -79,9 +79,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(state.engine.stop)
 
 
-def _tell(app: FastAPI, news: list[StreamEvent], alerted: bool) -> None:
-    """What a commit brought: to the readers of events, and to the sender of alerts."""
-    app.state.feed.publish(news)
+def _publish(app: FastAPI, events: list[StreamEvent], alerted: bool) -> None:
+    """Pass on what a commit changed: to the readers of events, and to the sender of alerts."""
+    app.state.feed.publish(events)
     if alerted:
         app.state.sender.wake()
 
@@ -98,20 +98,20 @@ def _sender(app: FastAPI) -> Sender:
     engine, store, settings = app.state.engine, app.state.store, app.state.settings
 
     async def write(work: Callable[[sqlite3.Connection], T], /) -> T:
-        done: T = await routes.done(engine.write(work))
-        return done
+        result: T = await result_of(engine.write(work))
+        return result
 
     async def read(work: Callable[[sqlite3.Connection], T], /) -> T:
-        def look() -> T:
+        def run() -> T:
             with store.read() as connection:
                 return work(connection)
 
-        return await run_in_threadpool(look)
+        return await run_in_threadpool(run)
 
     return Sender(settings.webhooks, write, read=read, external_url=settings.external_url or "")
 
 
-def _file(file: PageFile) -> Callable[[Request], Any]:
+def _serve_file(file: PageFile) -> Callable[[Request], Any]:
     stat = file.path.stat()
     tag = f'"{stat.st_mtime_ns:x}-{stat.st_size:x}"'
     headers = {"Cache-Control": file.cache_control, "ETag": tag}
@@ -124,17 +124,13 @@ def _file(file: PageFile) -> Callable[[Request], Any]:
     return send
 
 
-def _operation(route: APIRoute) -> str:
-    return route.name
+# ------------------------------------------------------------------ errors
 
 
-# ------------------------------------------------------------------ refusals
-
-
-def refusal(request: Request, problem: Problem) -> Response:
-    """A problem as a response; it is counted."""
+def _error_response(request: Request, problem: Problem) -> Response:
+    """Count a problem and return it as a response."""
     request.app.state.metrics.count_rejected(problem.code)
-    response = routes.reply(problem.body, problem.status)
+    response = json_response(problem.body, problem.status)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if "retry_after" in problem.extra:
@@ -144,36 +140,38 @@ def refusal(request: Request, problem: Problem) -> Response:
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)  # noqa: S101
-    return refusal(request, error)
+    return _error_response(request, error)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    law = first["msg"][0].lower() + first["msg"][1:]
-    return refusal(
-        request, Problem(422, "bad-request", f"{where} must satisfy: {law}, got {str(first.get('input'))[:80]!r}")
+    rule = first["msg"][0].lower() + first["msg"][1:]
+    return _error_response(
+        request, Problem(422, "bad-request", f"{where} must satisfy: {rule}, got {str(first.get('input'))[:80]!r}")
     )
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     codes = {404: "not-found", 405: "method-not-allowed"}
-    said = {404: "there is nothing at this path", 405: "this path does not take this method"}
-    message = said.get(error.status_code, str(error.detail))
-    response = refusal(request, Problem(error.status_code, codes.get(error.status_code, "bad-request"), message))
+    messages = {404: "path not found", 405: "this path does not support this method"}
+    message = messages.get(error.status_code, str(error.detail))
+    response = _error_response(
+        request, Problem(error.status_code, codes.get(error.status_code, "bad-request"), message)
+    )
     response.headers.update(error.headers or {})
     return response
 
 
 async def _storage(request: Request, error: Exception) -> Response:
     assert isinstance(error, sqlite3.Error)  # noqa: S101
-    return refusal(request, storage_problem(error))
+    return _error_response(request, storage_problem(error))
 
 
 async def _closed(request: Request, error: Exception) -> Response:
-    return refusal(request, Problem(503, "storage", str(error), retry_after=5))
+    return _error_response(request, Problem(503, "storage", str(error), retry_after=5))
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Any]] = {

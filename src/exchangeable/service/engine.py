@@ -7,10 +7,11 @@ from concurrent.futures import Future
 from typing import Any
 
 from exchangeable import snapshot
+from exchangeable.data.events.schema import LateLabel
 from exchangeable.service.ingest import Ingest
 from exchangeable.service.late_labels import server_clock
 from exchangeable.service.lifecycle import Lifecycle
-from exchangeable.service.parsing import Batch, LateLabel
+from exchangeable.service.parsing import Batch
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
 from exchangeable.service.stream_config import Configuration

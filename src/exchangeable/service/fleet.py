@@ -20,25 +20,30 @@ from exchangeable.fleet import adjusted, e_bh
 from exchangeable.martingale import LN10
 from exchangeable.service.problems import Problem
 
-GUARANTEES = {
-    "adjusted": "Of the streams found, on average at most a share alpha has not changed since its latest test began, "
-    "whenever you look, however the streams depend on one another, and whichever you reset, delete or create.",
-    "current": "Of the streams found, on average at most a share alpha has not changed since its latest test began, "
-    "if the time to look was fixed in advance, or if the streams are independent and have different seeds.",
+FALSE_DISCOVERIES = (
+    "On average, at most a fraction alpha of the streams found have not changed since their latest test started."
+)
+CONDITIONS = {
+    "adjusted": (
+        " This holds at any time, however the streams depend on one another, and whichever you reset, delete or create."
+    ),
+    "current": (
+        " This holds if the time of the request was fixed in advance, or if the streams are independent and have "
+        "different seeds."
+    ),
 }
 WEIGHTS = {
-    "joined": " The j-th stream that ever joined counts 1/(j (j + 1)), the k-th test of a name 1/(k (k + 1)).",
-    "fixed": " The fleet was fixed in advance at {size} names, deleted ones included; the k-th test of a name counts "
-    "1/(k (k + 1)).",
+    "joined": " The j-th stream that ever joined has weight 1/(j (j + 1)), the k-th test of a name 1/(k (k + 1)).",
+    "fixed": (
+        " The fleet was fixed in advance at {size} names, deleted ones included; the k-th test of a name has weight "
+        "1/(k (k + 1))."
+    ),
 }
-INCOMPLETE = (
-    " Streams that an older release deleted are counted only where they left a gap between those that remained."
-)
 
 
 def check_size(connection: sqlite3.Connection, wanted: int | None) -> None:
     """Raise if the size of the fleet would change after the first stream has joined."""
-    size, _ = _rule(connection)
+    size = _fixed_size(connection)
     if wanted is None or wanted == size or not _count_joined(connection):
         return
     fixed = "without a size" if size is None else f"with fleet_size = {size}"
@@ -55,7 +60,7 @@ def join(connection: sqlite3.Connection, name: str, size: int | None) -> None:
     joined = _count_joined(connection)
     if not joined:
         connection.execute("UPDATE fleet_rule SET size = ?", (size,))
-    fixed, _ = _rule(connection)
+    fixed = _fixed_size(connection)
     if fixed is not None and joined >= fixed:
         rule = f"the fleet was fixed at {fixed} names, deleted ones included"
         raise Problem(409, "too-many-streams", f"{rule}: reuse one of these names, or start a new database")
@@ -72,10 +77,10 @@ def report(connection: sqlite3.Connection, alpha: float, method: str, size: int 
     rows = connection.execute(
         "SELECT name, joined, tests + resets + 1, log10, total, peak FROM fleet JOIN streams USING (name) ORDER BY 2"
     ).fetchall()
-    joined, (fixed, complete) = _count_joined(connection), _rule(connection)
-    fixed = fixed if joined else size
+    joined = _count_joined(connection)
+    fixed = _fixed_size(connection) if joined else size
     rule = "joined" if fixed is None else "fixed"
-    promise = GUARANTEES[method] + WEIGHTS[rule].format(size=fixed) + ("" if complete else INCOMPLETE)
+    promise = FALSE_DISCOVERIES + CONDITIONS[method] + WEIGHTS[rule].format(size=fixed)
     counts = {"rule": rule, "streams": len(rows), "deleted": joined - len(rows), "fleet_size": fixed}
     return {"alpha": alpha, "method": method, **counts, **_find_changed(rows, alpha, method, fixed), "promise": promise}
 
@@ -105,7 +110,7 @@ def _count_joined(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT coalesce(max(joined), 0) FROM fleet").fetchone()[0])
 
 
-def _rule(connection: sqlite3.Connection) -> tuple[int | None, bool]:
-    """Return the size that was fixed, or None, and whether every deletion is known."""
-    size, complete = connection.execute("SELECT size, complete FROM fleet_rule").fetchone()
-    return size, bool(complete)
+def _fixed_size(connection: sqlite3.Connection) -> int | None:
+    """Return the size that was fixed when the first stream joined, or None."""
+    size: int | None = connection.execute("SELECT size FROM fleet_rule").fetchone()[0]
+    return size

@@ -7,13 +7,14 @@ import time
 from concurrent.futures import Future
 from typing import Any
 
+from exchangeable.data.events.schema import LateLabel
 from exchangeable.martingale import LN10
 from exchangeable.protocols import Path
 from exchangeable.service import history
 from exchangeable.service.announcements import Announcements
 from exchangeable.service.late_labels import LabelQueue, Ready
 from exchangeable.service.lookahead import Lookahead
-from exchangeable.service.parsing import Batch, LateLabel
+from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Settings
 from exchangeable.service.stream import LiveStream

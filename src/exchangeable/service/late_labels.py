@@ -143,7 +143,8 @@ class LabelQueue:
         times, y = self._times(new), new.extras.y
         self.stream.clock = self._latest(times)
         if not self.stream.waiting and len(new) and y is not None and None not in y:
-            self._remember(zip(new.seq.tolist(), new.extras.id or [], map(dump_json, y)))  # noqa: B905 (no ids at all)
+            if new.extras.id is not None:
+                self._store_labels(zip(new.seq.tolist(), new.extras.id, map(dump_json, y), strict=True))
             return _ready(new, y)
         self.connection.executemany(
             "INSERT INTO waiting (stream, seq, id, body, y, time) VALUES (?, ?, ?, ?, ?, ?)",
@@ -187,12 +188,10 @@ class LabelQueue:
 
     def _apply(self, label: LateLabel, time: float | None, found: KnownId, left_out: LeftOut) -> str:
         """Decide on an observation by its label; return the name of the count to increase."""
-        y = None if label.never else dump_json(label.y)
         if found.y is not None:
             if label.never or load_json(found.y) != label.y:
                 raise Problem(422, "different", f"id {label.id!r} already has another label", id=label.id)
             return "duplicates"
-        key = (self.stream.id, label.id)
         if label.never:
             if found.table == "expired":
                 return "duplicates"
@@ -201,15 +200,19 @@ class LabelQueue:
             return "accepted"
         in_time = self._delay(label, found.time, time) <= self.labels.seconds
         if found.table == "waiting" and in_time:
-            self.connection.execute("UPDATE waiting SET y = ?3 WHERE stream = ?1 AND id = ?2", (*key, y))
+            self._set_label("waiting", label)
             return "accepted"
         if found.table == "waiting":
             self._leave_out("id = ?2", [label.id])
             left_out.expired += 1
-        self.connection.execute("UPDATE expired SET y = ?3 WHERE stream = ?1 AND id = ?2", (*key, y))
+        self._set_label("expired", label)
         if found.time is not None:
             left_out.count(label.y, in_time=in_time)
         return "late"
+
+    def _set_label(self, table: str, label: LateLabel) -> None:
+        query = f"UPDATE {table} SET y = ? WHERE stream = ? AND id = ?"  # noqa: S608
+        self.connection.execute(query, (dump_json(label.y), self.stream.id, label.id))
 
     def _delay(self, label: LateLabel, observed: float | None, labelled: float | None) -> float:
         try:
@@ -226,7 +229,7 @@ class LabelQueue:
                 return KnownId(table, *row)
         return None
 
-    # -------------------------------------------------------------- out of the queue
+    # -------------------------------------------------------------- leaving the queue
 
     def release(self) -> Ready:
         """Remove all observations before the first whose label may still come in time."""
@@ -238,7 +241,7 @@ class LabelQueue:
         used_rows = [row for row, used in decided_rows if used]
         self.stream.waiting -= len(decided_rows)
         self.stream.left_out.expired += len(decided_rows) - len(used_rows)
-        self._remember((row.seq, row.id, row.y) for row in used_rows)
+        self._store_labels((row.seq, row.id, row.y) for row in used_rows)
         return _released(used_rows)
 
     def _decided(self, new: Sequence[QueuedRow] = ()) -> list[tuple[QueuedRow, bool]]:
@@ -253,16 +256,16 @@ class LabelQueue:
         cursor.close()
         return rows
 
-    def _leave_out(self, which: str, keys: Sequence[int | str], *, timed: bool = True) -> None:
+    def _leave_out(self, condition: str, keys: Sequence[int | str], *, timed: bool = True) -> None:
         """Move observations to the table of those left out; without their times they are not counted as expired."""
         time = "time" if timed else "NULL"
         parameters = [(self.stream.id, key) for key in keys]
         self.connection.executemany(
             f"INSERT INTO expired (stream, seq, id, body, time) SELECT stream, seq, id, body, {time}"  # noqa: S608
-            f" FROM waiting WHERE stream = ?1 AND {which}",
+            f" FROM waiting WHERE stream = ?1 AND {condition}",
             parameters,
         )
-        self.connection.executemany(f"DELETE FROM waiting WHERE stream = ?1 AND {which}", parameters)  # noqa: S608
+        self.connection.executemany(f"DELETE FROM waiting WHERE stream = ?1 AND {condition}", parameters)  # noqa: S608
 
     def clear(self) -> None:
         """Leave out all waiting observations and count from zero: a new test starts with what is sent from now on."""
@@ -272,7 +275,7 @@ class LabelQueue:
         if self.labels.clock == "client":
             self.stream.clock = None
 
-    def _remember(self, rows: Iterable[tuple[int, str | None, str | None]]) -> None:
+    def _store_labels(self, rows: Iterable[tuple[int, str | None, str | None]]) -> None:
         """Store labels by id, so that one that is sent twice is recognised."""
         self.connection.executemany(
             "INSERT OR REPLACE INTO labels (stream, id, y, seq) VALUES (?, ?, ?, ?)",

@@ -15,7 +15,7 @@ from exchangeable.service.schema import TABLES_OF_STREAMS
 from exchangeable.service.server_config import Settings
 from exchangeable.service.stream import LiveStream, read_row
 from exchangeable.service.stream_cache import StreamCache
-from exchangeable.service.stream_config import Configuration, stored
+from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import describe_stream
 
 
@@ -33,7 +33,7 @@ class Lifecycle:
         """Create a stream unless it exists; return whether it is new, and its description."""
         row = connection.execute("SELECT configuration FROM streams WHERE name = ?", (name,)).fetchone()
         if row is not None:
-            existing = stored(row[0])
+            existing = load_configuration(row[0])
             if existing.canonical() != configuration.like(existing).canonical():
                 raise Problem(409, "conflict", f"stream {name!r} exists with another configuration")
             return False, describe_stream(connection, name)

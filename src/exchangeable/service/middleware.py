@@ -1,19 +1,18 @@
-"""What every request passes before any route sees it, and every response on its way out: plain ASGI, so events stream.
+"""Checks of every request before a route sees it, and headers of every response. Plain ASGI, so that events stream.
 
-In: trusted hosts (against DNS rebinding), no unsafe requests from other sites (against forged ones), bodies of lawful
-length that arrive in time. Out: security headers; an unexpected exception becomes a 500 with an incident's number. CORS
-stays off: nothing here or elsewhere sends an ``Access-Control-*`` header.
+Requests must name a trusted host (against DNS rebinding), must not be started by another site unless they are safe
+(against request forgery), and their bodies must be of limited length and arrive in time. Responses get security
+headers, and an unexpected exception becomes a 500 with an incident number. CORS stays off: no ``Access-Control-*``
+header is ever sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import re
 import secrets
-import socket
 import sqlite3
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 
+from exchangeable.service.origins import LOCAL_NAMES, Headers, check_host, parse_origin, reject_cross_site
 from exchangeable.service.problems import Problem
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 
     from exchangeable.service.server_config import Limits, Settings
 
-__all__ = ["POLICY", "Doors", "bindable", "exposed"]
+__all__ = ["POLICY", "SecurityMiddleware"]
 LOG = logging.getLogger("exchangeable.service")
-LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-SLOWEST = 8_192  # bytes a second that a body must come with, after the first seconds
+MIN_BODY_RATE = 8_192  # bytes per second, after the first seconds
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -47,15 +45,16 @@ HEADERS = MappingProxyType(
         b"permissions-policy": b"camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     }
 )
-PLACE = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
-ADDRESS = re.compile(r"https?://([^/]*)(?:/.*)?")
-DIGITS = re.compile(rb"[0-9]{1,18}")
+LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
-class Doors:
-    """The middleware; ``policies`` gives single paths a content security policy of their own, ``refused`` counts.
+class SecurityMiddleware:
+    """Checks requests and adds headers to responses. O(headers) for each request.
 
-    ``app.add_middleware(Doors, settings=settings, policies={"/docs": ...})``. O(headers) a request.
+    ``policies`` sets another content security policy for single paths; ``count_rejected`` is called with the error code
+    of each request that is rejected here.
+
+    ``app.add_middleware(SecurityMiddleware, settings=settings, policies={"/docs": ...})``
     """
 
     def __init__(
@@ -64,278 +63,169 @@ class Doors:
         *,
         settings: Settings,
         policies: Mapping[str, str] | None = None,
-        refused: Callable[[str], None] = lambda reason: None,
+        count_rejected: Callable[[str], None] = lambda code: None,
     ) -> None:
         self.app = app
-        self.refused = refused
-        self.hosts: frozenset[str] = LOCAL | settings.trusted
-        self.origin: tuple[str, int | None] | None = _origin(settings.external_url or "")
+        self.count_rejected = count_rejected
+        self.hosts: frozenset[str] = LOCAL_NAMES | settings.trusted
+        self.origin: tuple[str, int | None] | None = parse_origin(settings.external_url or "")
         self.limits: Limits = settings.limits
         self.policies: dict[str, bytes] = {path: policy.encode("ascii") for path, policy in (policies or {}).items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request and its response."""
+        """Handle one request."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
-        elif scope["type"] == "websocket":  # there are none
+        elif scope["type"] == "websocket":  # not supported
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await self._http(scope, receive, send)
+            await self._handle_http(scope, receive, send)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = self.limits.configuration_bytes if scope["method"] == "PUT" else self.limits.body_bytes
-        exchange = _Exchange(receive, send, self._headers(scope["path"]), limit, self.limits.body_seconds, self.refused)
+        cycle = _RequestCycle(receive, send, self._response_headers(scope["path"]), limit, self.limits.body_seconds)
+        problem: Problem | None = None
         try:
-            self._admit(scope, exchange)
-            await self.app(scope, exchange.receive, exchange.send)
-        except Problem as problem:
-            await exchange.refuse(problem)
-        except Exception as error:  # noqa: BLE001 - the last door
-            if not exchange.explains(error):
-                await exchange.refuse(_incident(scope, error))
-        if exchange.problem and not exchange.started:
-            await exchange.refuse(exchange.problem)
+            self._check_head(scope, cycle)
+            await self.app(scope, cycle.receive, cycle.send)
+        except Problem as error:
+            problem = error
+        except Exception as error:  # noqa: BLE001 - every other exception becomes a 500
+            problem = None if cycle.explains(error) else _report_incident(scope, error)
+        problem = problem or cycle.problem
+        if problem and cycle.can_respond:
+            self.count_rejected(problem.code)
+            await cycle.reject(problem)
 
-    def _admit(self, scope: Scope, exchange: _Exchange) -> None:
-        """The head of a request, before anything of its body is read."""
+    def _check_head(self, scope: Scope, cycle: _RequestCycle) -> None:
+        """Check the path and headers of a request, before its body is read."""
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
-        exchange.expect(headers)
+        cycle.expect_body(headers)
         if not scope["path"].startswith("/"):
             raise Problem(400, "bad-request", "the target of a request must be a path")
-        place = _trusted(headers, self.hosts)
-        _refuse_other_sites(scope["method"], headers, {place, self.origin})
-        _refuse_encodings(headers)
-        exchange.measure(headers)
+        authority = check_host(headers, self.hosts)
+        reject_cross_site(scope["method"], headers, {authority, self.origin})
+        if any(value.strip().lower() != b"identity" for value in headers.get(b"content-encoding", [])):
+            raise Problem(415, "unsupported-media-type", "a body must not be compressed: send no Content-Encoding")
+        cycle.check_length(headers)
 
-    def _headers(self, path: str) -> dict[bytes, bytes]:
+    def _response_headers(self, path: str) -> dict[bytes, bytes]:
         policy = self.policies.get(path, POLICY.encode("ascii"))
-        stored = {b"cache-control": b"no-store"} if path.startswith("/v1/") or path == "/v1" else {}
-        return {**HEADERS, b"content-security-policy": policy, **stored}
+        caching = {b"cache-control": b"no-store"} if path.startswith("/v1/") or path == "/v1" else {}
+        return {**HEADERS, b"content-security-policy": policy, **caching}
 
 
-class _Exchange:
-    """One request and its response, with what is counted on the way."""
+class _RequestCycle:
+    """The receive and send channels of one request: limits its body, and adds headers to its response."""
 
     def __init__(
-        self,
-        receive: Receive,
-        send: Send,
-        headers: dict[bytes, bytes],
-        limit: int,
-        patience: float,
-        refused: Callable[[str], None],
+        self, receive: Receive, send: Send, headers: dict[bytes, bytes], max_bytes: int, patience: float
     ) -> None:
-        self._receive, self._send, self._headers, self._refused = receive, send, headers, refused
-        self._limit, self._patience = limit, patience
-        self._since = 0.0  # when the body was first waited for
-        self._got = 0  # bytes of it
-        self._whole = True  # nothing of it is to come
-        self.gone = False  # so is the client
-        self.started = False  # the response is
-        self.problem: Problem | None = None  # of the body
+        self._receive, self._send, self._headers = receive, send, headers
+        self._max_bytes, self._patience = max_bytes, patience
+        self._waiting_since = 0.0  # when the body was first waited for
+        self._received = 0  # bytes of the body
+        self._complete = True  # no more of the body will come
+        self._disconnected = False
+        self._started = False  # the response has started
+        self.problem: Problem | None = None  # with the body
+
+    @property
+    def can_respond(self) -> bool:
+        """Whether the client is there and the response has not started; a started one is cut off, which it sees."""
+        return not self._started and not self._disconnected
 
     def explains(self, error: Exception) -> bool:
-        """Is this exception no news: the body was refused, or the client went away?"""
-        return self.problem is not None or (self.gone and isinstance(error, ClientDisconnect))
+        """Return whether an exception follows from a rejected body or a client that has disconnected."""
+        return self.problem is not None or (self._disconnected and isinstance(error, ClientDisconnect))
 
-    def expect(self, headers: Mapping[bytes, list[bytes]]) -> None:
-        """Will a body come?"""
+    def expect_body(self, headers: Headers) -> None:
+        """Note whether the request has a body."""
         lengths = headers.get(b"content-length", [])
-        self._whole = b"transfer-encoding" not in headers and all(length.strip(b"0") == b"" for length in lengths)
+        self._complete = b"transfer-encoding" not in headers and all(length.strip(b"0") == b"" for length in lengths)
 
-    def measure(self, headers: Mapping[bytes, list[bytes]]) -> None:
-        """Its length as announced: one number, or chunked, within the limit."""
+    def check_length(self, headers: Headers) -> None:
+        """Check the announced length of the body: one number within the limit, or chunked."""
         lengths, codings = headers.get(b"content-length", []), headers.get(b"transfer-encoding", [])
         if codings and (lengths or [coding.strip().lower() for coding in codings] != [b"chunked"]):
             raise Problem(400, "bad-request", "a body must come with a Content-Length or chunked, not with both")
-        if len(lengths) > 1 or not all(DIGITS.fullmatch(length) for length in lengths):
+        if len(lengths) > 1 or not all(LENGTH.fullmatch(length) for length in lengths):
             raise Problem(400, "bad-request", "Content-Length must be one integer")
-        if lengths and int(lengths[0]) > self._limit:
+        if lengths and int(lengths[0]) > self._max_bytes:
             raise self._too_large()
 
     async def receive(self) -> Message:
-        """The next piece of the body; too much or too late is refused, whatever the route makes of it."""
+        """Return the next part of the body; raise ``Problem`` if it is too long or too slow."""
         if self.problem:
             raise self.problem
-        message = await (self._receive() if self._whole else self._in_time())
+        message = await (self._receive() if self._complete else self._receive_in_time())
         if message["type"] != "http.request":
-            self.gone = True
+            self._disconnected = True
             return message
-        self._got += len(message.get("body", b""))
-        if self._got > self._limit:
+        self._received += len(message.get("body", b""))
+        if self._received > self._max_bytes:
             self.problem = self._too_large()
             raise self.problem
-        self._whole = not message.get("more_body", False)
+        self._complete = not message.get("more_body", False)
         return message
 
-    async def _in_time(self) -> Message:
-        """A body may be slow as a poor line is, not as an attacker is: bytes so far earn time for those to come."""
-        self._since = self._since or asyncio.get_running_loop().time()
+    async def _receive_in_time(self) -> Message:
+        """Wait for the next part. Bytes that arrive extend the time limit: slow is accepted, stalled is not."""
+        self._waiting_since = self._waiting_since or asyncio.get_running_loop().time()
+        limit = self._waiting_since + self._patience + self._received / MIN_BODY_RATE
         try:
-            async with asyncio.timeout_at(self._since + self._patience + self._got / SLOWEST):
+            async with asyncio.timeout_at(limit):
                 return await self._receive()
         except TimeoutError:
-            self.problem = Problem(408, "too-slow", f"a body must come with {SLOWEST} bytes a second or more")
+            self.problem = Problem(408, "too-slow", f"a body must arrive with {MIN_BODY_RATE} bytes per second or more")
             raise self.problem from None
 
     def _too_large(self) -> Problem:
-        return Problem(413, "too-large", f"the body must hold at most {self._limit} bytes", limit=self._limit)
+        limit = self._max_bytes
+        return Problem(413, "too-large", f"the body must hold at most {limit} bytes", limit=limit)
 
     async def send(self, message: Message) -> None:
-        """Pass the response on with our headers, unless the body was refused before it began."""
+        """Send a part of the response with our headers, unless the body was rejected before it started."""
         if message["type"] == "http.response.start":
-            if self.problem and not self.started:
+            if self.problem and not self._started:
                 return
-            self.started = True
-            message = {**message, "headers": self._dressed(message.get("headers", []))}
-        if self.started:
+            self._started = True
+            message = {**message, "headers": self._with_headers(message.get("headers", []))}
+        if self._started:
             await self._send(message)
 
-    def _dressed(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        own = {**self._headers, **({} if self._whole else {b"connection": b"close"})}  # the rest is never read
-        kept = [(name, value) for name, value in headers if name.lower() not in own and name.lower() != b"server"]
-        return kept + list(own.items())
+    def _with_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        own = {**self._headers, **({} if self._complete else {b"connection": b"close"})}  # the rest is never read
+        others = [(name, value) for name, value in headers if name.lower() not in own and name.lower() != b"server"]
+        return others + list(own.items())
 
-    async def refuse(self, problem: Problem) -> None:
-        """Answer with the problem; where a response has begun it is broken off, which the client sees."""
-        if self.started or self.gone:
-            return
-        self.problem, self.started = None, True
-        self._refused(problem.code)
+    async def reject(self, problem: Problem) -> None:
+        """Respond with the problem."""
+        self.problem, self._started = None, True
         body = json.dumps(problem.body).encode("ascii")
         size = str(len(body)).encode("ascii")
         headers = [(b"content-type", b"application/json"), (b"content-length", size), (b"cache-control", b"no-store")]
-        await self._send({"type": "http.response.start", "status": problem.status, "headers": self._dressed(headers)})
+        start = {"type": "http.response.start", "status": problem.status, "headers": self._with_headers(headers)}
+        await self._send(start)
         await self._send({"type": "http.response.body", "body": body})
 
 
-def _trusted(headers: Mapping[bytes, list[bytes]], hosts: frozenset[str]) -> tuple[str, int | None]:
-    """The name and port under which the client reached us: a name of ours.
-
-    A hostile page may let its own name point at 127.0.0.1 (DNS rebinding) and so become "same origin" with us; but in
-    Host the browser still says that name.
-    """
-    given = headers.get(b"host", [])
-    place = _place(given[0].decode("latin-1")) if len(given) == 1 else None
-    if place is None:
-        raise Problem(400, "bad-request", "a request must have one header Host with a name and perhaps a port")
-    if place[0] not in hosts:
-        raise Problem(421, "untrusted-host", "this name is not one of this server's: hosts in its settings holds them")
-    return place
-
-
-def _refuse_other_sites(
-    method: str, headers: Mapping[bytes, list[bytes]], own: set[tuple[str, int | None] | None]
-) -> None:
-    """Browsers say where a request comes from. What another site starts may navigate here, and no more."""
-    said = {value.strip().lower() for value in headers.get(b"sec-fetch-site", [])}
-    foreign = not said <= {b"same-origin", b"none"}
-    if method in SAFE:
-        foreign = foreign and headers.get(b"sec-fetch-mode") != [b"navigate"]
-    elif b"origin" in headers:
-        foreign = foreign or len(headers[b"origin"]) > 1 or not _ours(headers[b"origin"][0].decode("latin-1"), own)
-    if foreign:
-        raise Problem(403, "forbidden", "requests that another web site starts are refused")
-
-
-def _ours(origin: str, own: set[tuple[str, int | None] | None]) -> bool:
-    """Whether an origin is among our places; a default port may be said or not."""
-    place = _origin(origin)
-    if place is None:
-        return False
-    usual = 443 if origin.lower().startswith("https:") else 80
-    return (place[0], place[1] or usual) in {(one[0], one[1] or usual) for one in own if one}
-
-
-def _refuse_encodings(headers: Mapping[bytes, list[bytes]]) -> None:
-    if any(value.strip().lower() != b"identity" for value in headers.get(b"content-encoding", [])):
-        raise Problem(415, "unsupported-media-type", "a body must come without Content-Encoding, not compressed")
-
-
-def _place(text: str) -> tuple[str, int | None] | None:
-    """Host or host:port; None for anything else.
-
-    >>> _place("[::1]:8000"), _place("LocalHost"), _place("localhost:80@example.org")
-    (('::1', 8000), ('localhost', None), None)
-    """
-    found = PLACE.fullmatch(text.lower())
-    if found is None or int(found["port"] or 1) not in range(1, 65_536):
-        return None
-    try:
-        name = found["name"] or ipaddress.IPv6Address(found["address"]).compressed
-    except ValueError:
-        return None
-    return name, int(found["port"]) if found["port"] else None
-
-
-def _origin(url: str) -> tuple[str, int | None] | None:
-    """The place of a web address.
-
-    >>> _origin("https://monitor.example.org/page"), _origin("null")
-    (('monitor.example.org', None), None)
-    """
-    found = ADDRESS.fullmatch(url.lower())
-    return _place(found[1]) if found else None
-
-
-def _incident(scope: Scope, error: Exception) -> Problem:
-    """Log an unexpected exception under a number and give that number to the client, nothing else."""
+def _report_incident(scope: Scope, error: Exception) -> Problem:
+    """Log an unexpected exception under an incident number; the client gets only this number."""
     number = secrets.token_hex(6)
-    LOG.error("incident %s: %s %.200s\n%s", number, scope["method"], ascii(scope["path"]), _trace(error))
-    return Problem(500, "internal", "something went wrong here; the log has more under this number", incident=number)
+    LOG.error("incident %s: %s %.200s\n%s", number, scope["method"], ascii(scope["path"]), _format_trace(error))
+    message = "an unexpected error occurred; the server's log describes it under this incident number"
+    return Problem(500, "internal", message, incident=number)
 
 
-def _trace(error: BaseException | None) -> str:
-    """Where it happened, and what kind of exception; its message may hold what the client sent, so it stays out."""
+def _format_trace(error: BaseException | None) -> str:
+    """Return where an exception was raised, and its type, but not its message, which may hold what the client sent."""
     parts: list[str] = []
     while error is not None and len(parts) < 8:
-        known = f": {error}" if isinstance(error, (OSError, sqlite3.Error)) else ""
-        inner = [_trace(one) for one in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
-        parts.append("".join([*traceback.format_tb(error.__traceback__), type(error).__qualname__, known, *inner]))
+        message = f": {error}" if isinstance(error, (OSError, sqlite3.Error)) else ""
+        inner = [_format_trace(one) for one in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+        parts.append("".join([*traceback.format_tb(error.__traceback__), type(error).__qualname__, message, *inner]))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return "\nafter\n".join(parts)
-
-
-def exposed(host: str, names: Iterable[str] = ()) -> bool:
-    """Whether anybody but this machine can get to a server on this address that is known under these names.
-
-    >>> exposed("127.0.0.1"), exposed("0.0.0.0"), exposed("127.0.0.1", ["monitor.example.org"])
-    (False, True, True)
-    """
-    return not all(map(_loopback, _addresses(host))) or not LOCAL.issuperset(names)
-
-
-def bindable(host: str, tokens_exist: bool, names: Iterable[str] = ()) -> None:
-    """Refuse to listen where others can come in, unless there is a token.
-
-    >>> bindable("0.0.0.0", tokens_exist=False)
-    Traceback (most recent call last):
-    ...
-    ValueError: host must be a loopback address such as 127.0.0.1 while there is no token, got '0.0.0.0'
-    """
-    if tokens_exist:
-        _addresses(host)
-    elif exposed(host):
-        raise ValueError(f"host must be a loopback address such as 127.0.0.1 while there is no token, got {host!r}")
-    elif exposed(host, names):
-        public = ", ".join(sorted(set(names) - LOCAL))
-        raise ValueError(f"hosts and external_url must stay out of the settings while there is no token, got {public}")
-
-
-def _addresses(host: str) -> list[str]:
-    """All that a name stands for: it is loopback only if each of them is."""
-    if host == "":
-        return ["0.0.0.0", "::"]  # noqa: S104 - what an empty name means to a socket
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise ValueError(f"host must be an address or a name that resolves to one, got {host!r}") from None
-    return [str(address[0]) for *_, address in found]
-
-
-def _loopback(address: str) -> bool:
-    """Not so an IPv4 address within an IPv6 one, on which Pythons disagree."""
-    place = ipaddress.ip_address(address)
-    return place.is_loopback and (place.version == 4 or place.ipv4_mapped is None)

@@ -28,6 +28,7 @@ from exchangeable.data.events.schema import (
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.problems import Problem
 
+__all__ = ["JSON", "NDJSON", "Batch", "Extras", "LateLabel", "json_object", "labels", "observations"]
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
 
@@ -77,7 +78,7 @@ def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4
     """
     with _problems():
         events = _decode(OBSERVATIONS, body, many, batch, "observation")
-        columns = {
+        columns: dict[str, list[Any]] = {
             "y": [event.y for event in events],
             "id": [event.id for event in events],
             "time": [event.time for event in events],

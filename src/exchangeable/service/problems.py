@@ -1,12 +1,12 @@
-"""Refusals: a status, a code for programs, and one sentence for people."""
+"""Rejected requests: an HTTP status, a code for programs, and a sentence for people."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-class Problem(Exception):  # noqa: N818 - a refusal is no error of ours
-    """What a request is answered with when it is refused.
+class Problem(Exception):  # noqa: N818 - the client's error, not ours
+    """The reply to a request that is rejected.
 
     >>> Problem(409, "gap", "seq must be 5, got 9", expected_seq=5).body
     {'error': 'gap', 'message': 'seq must be 5, got 9', 'expected_seq': 5}
@@ -21,5 +21,5 @@ class Problem(Exception):  # noqa: N818 - a refusal is no error of ours
 
     @property
     def body(self) -> dict[str, Any]:
-        """The reply, as JSON would hold it."""
+        """The reply as a JSON object."""
         return {"error": self.code, "message": self.message, **self.extra}

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
-
-from exchangeable.late_labels import LeftOut
 
 APPLICATION = 0x45584348  # "EXCH": distinguishes our files from other SQLite databases
 
-FIRST = """
+TABLES = """
 CREATE TABLE streams(
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, configuration TEXT NOT NULL, kinds TEXT NOT NULL,
   created REAL NOT NULL, state TEXT NOT NULL, observed_at REAL, next_seq INTEGER NOT NULL, n INTEGER NOT NULL,
   since INTEGER NOT NULL, resets INTEGER NOT NULL, waiting INTEGER NOT NULL, expired INTEGER NOT NULL,
   observations INTEGER NOT NULL, duplicates INTEGER NOT NULL, alarms INTEGER NOT NULL, alarm INTEGER NOT NULL,
   log10 REAL NOT NULL, carried REAL NOT NULL, total REAL NOT NULL, peak REAL NOT NULL, histogram BLOB NOT NULL,
-  kept INTEGER NOT NULL) STRICT;
+  kept INTEGER NOT NULL, clock REAL, left_out TEXT NOT NULL DEFAULT '{}') STRICT;
 CREATE INDEX streams_by_alarm ON streams(alarm DESC, log10 DESC, name);
 CREATE TABLE steps(
   stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, p BLOB NOT NULL, log10 BLOB NOT NULL,
@@ -37,7 +33,8 @@ CREATE TABLE snapshots(
   stream INTEGER NOT NULL, part INTEGER NOT NULL, n INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(stream, part)
 ) STRICT;
 CREATE TABLE waiting(
-  stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, y TEXT, PRIMARY KEY(stream, seq)
+  stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, y TEXT, time REAL,
+  PRIMARY KEY(stream, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX waiting_by_id ON waiting(stream, id);
 CREATE TABLE labels(
@@ -45,7 +42,8 @@ CREATE TABLE labels(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX labels_by_seq ON labels(stream, seq);
 CREATE TABLE expired(
-  stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, PRIMARY KEY(stream, seq)
+  stream INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT, body TEXT NOT NULL, time REAL, y TEXT,
+  PRIMARY KEY(stream, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX expired_by_id ON expired(stream, id);
 CREATE TABLE outbox(
@@ -56,70 +54,45 @@ CREATE INDEX outbox_by_fingerprint ON outbox(fingerprint, status, id);
 CREATE TABLE tokens(
   id TEXT PRIMARY KEY, digest BLOB NOT NULL, scopes TEXT NOT NULL, note TEXT NOT NULL, created REAL NOT NULL,
   revoked REAL) STRICT, WITHOUT ROWID;
-"""
-# Ids increase with creation and only the highest is ever reused, so gaps below it are deleted streams. Other deleted
-# streams, and earlier tests of reused names, left no trace: ``complete`` is 0.
-FLEET = """
 CREATE TABLE fleet(joined INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, tests INTEGER NOT NULL) STRICT;
 CREATE TABLE fleet_rule(size INTEGER, complete INTEGER NOT NULL) STRICT;
-INSERT INTO fleet SELECT id, name, 0 FROM streams;
-INSERT INTO fleet_rule SELECT NULL, count(*) = 0 FROM streams;
+INSERT INTO fleet_rule (size, complete) VALUES (NULL, 1);
 """
-LATE_LABELS = """
-ALTER TABLE streams ADD COLUMN clock REAL;
-ALTER TABLE streams ADD COLUMN left_out TEXT NOT NULL DEFAULT '{}';
-ALTER TABLE waiting ADD COLUMN time REAL;
-ALTER TABLE expired ADD COLUMN time REAL;
-ALTER TABLE expired ADD COLUMN y TEXT;
-"""
-
-
-def _late_labels(connection: sqlite3.Connection) -> None:
-    """Make the wait for labels a time. It was a number of observations, which is now the most that may wait."""
-    _execute(connection, LATE_LABELS)
-    streams = connection.execute("SELECT id, expired FROM streams").fetchall()
-    for stream, expired in streams:
-        row = connection.execute("SELECT configuration, state FROM streams WHERE id = ?", (stream,)).fetchone()
-        configuration, state = map(load_json, row)
-        most = configuration["labels"]["wait"]
-        most = 10_000 if most == 1000 else most  # the defaults of this version and of the earlier one
-        configuration["labels"] = {"wait": "forever", "clock": "client", "most": most}
-        left_out = LeftOut(expired=expired, crowded=expired)
-        state["guarantee"] = left_out.guarantee(state["guarantee"], math.inf)
-        texts = json.dumps(configuration, sort_keys=True, separators=(",", ":")), dump_json(state)
-        connection.execute(
-            "UPDATE streams SET configuration = ?, state = ?, left_out = ? WHERE id = ?",
-            (*texts, dump_json(asdict(left_out)), stream),
-        )
-
-
-STATES = ""  # exchangeable 0.2 has the same tables, but other states in the snapshots
-# Entry k leads from version k to version k + 1.
-MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (FIRST, _late_labels, FLEET, STATES)
-OLDEST = 4  # earlier versions hold snapshots of exchangeable 0.1, which cannot be loaded
+FIRST_VERSION = 4  # earlier versions hold snapshots of exchangeable 0.1, which cannot be loaded
+# Each entry leads to the next version, as SQL or as a function: the first one from FIRST_VERSION to FIRST_VERSION + 1.
+MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = ()
 TABLES_OF_STREAMS = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
 
 
-def migrate(connection: sqlite3.Connection) -> int:
-    """Migrate to the newest schema version, in one transaction, and return it."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] == len(MIGRATIONS):
-        return len(MIGRATIONS)  # without writing, so that the server starts even if the disk is full
+def newest_version() -> int:
+    """Return the schema version that this release reads and writes."""
+    return FIRST_VERSION + len(MIGRATIONS)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Create the tables in an empty database, or migrate it to the newest schema version, in one transaction."""
+    if _version(connection) == newest_version():
+        return  # without writing, so that the server starts even if the disk is full
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        for step in MIGRATIONS[version:]:
+        version = _version(connection)
+        steps = [TABLES, *MIGRATIONS] if version == 0 else MIGRATIONS[version - FIRST_VERSION :]
+        for step in steps:
             if callable(step):
                 step(connection)
             else:
                 _execute(connection, step)
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA user_version = {newest_version()}")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return len(MIGRATIONS)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _execute(connection: sqlite3.Connection, script: str) -> None:

@@ -1,4 +1,4 @@
-"""The replies, for the documentation at /docs: what each holds and what it means."""
+"""Schemas of the replies, for the documentation at /docs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from exchangeable.service.stream_config import Configuration
 
 
 class Error(BaseModel):
-    """A refusal: a code for programs, one sentence for people."""
+    """A rejected request: a code for programs and a sentence for people."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     error: str
@@ -18,20 +18,20 @@ class Error(BaseModel):
 
 
 class State(BaseModel):
-    """Where a stream stands."""
+    """The state of a stream."""
 
-    n: int = Field(description="examples tested")
+    n: int = Field(description="number of examples tested")
     p: float | None = Field(description="the latest p-value; null before the first")
-    log10_martingale: float | None = Field(description="the capital as a power of ten; null: bankrupt")
-    log10_max: float = Field(description="its highest value in this test")
+    log10_martingale: float | None = Field(description="log10 of the capital; null if the capital is 0")
+    log10_max: float = Field(description="the highest value of log10_martingale in this test")
     alarm: bool
     alarm_at: int | None = Field(description="the example that raised the alarm")
-    changepoint: int | None = Field(description="how many examples came before the change, as judged at the alarm")
+    changepoint: int | None = Field(description="how many examples came before the change, as estimated at the alarm")
     guarantee: str
 
 
 class Points(BaseModel):
-    """Some steps, in order."""
+    """Steps and the capital at each, in order."""
 
     n: list[int]
     log10: list[float | None]
@@ -40,11 +40,11 @@ class Points(BaseModel):
 class LeftOut(BaseModel):
     """Observations that were left out of the current test."""
 
-    expired: int = Field(description="their label did not come within the wait")
-    undelivered: int = Field(description="of these: the label came within the wait, but was delivered too late")
-    never: int = Field(description="their label will never come, as stated by a client")
+    expired: int = Field(description="the label did not arrive within the wait")
+    undelivered: int = Field(description="of these: the label arrived within the wait, but was delivered too late")
+    never: int = Field(description="the label will never arrive, as stated by a client")
     crowded: int = Field(description="of the expired: left out by an earlier version, because too many were waiting")
-    classes: dict[str, int] = Field(description="of the expired whose label came after all: how many had each label")
+    classes: dict[str, int] = Field(description="of the expired whose label arrived later: how many had each label")
 
 
 class Summary(BaseModel):
@@ -53,10 +53,10 @@ class Summary(BaseModel):
     name: str
     state: State
     next_seq: int
-    since: int = Field(description="examples before the test that runs now")
+    since: int = Field(description="number of examples before the current test")
     resets: int
-    waiting: int = Field(description="observations that wait for a label")
-    expired: int = Field(description="observations whose label did not come in time, and which were not tested")
+    waiting: int = Field(description="number of observations that wait for a label")
+    expired: int = Field(description="number of observations whose label did not arrive in time, and were not tested")
     left_out: LeftOut
     alarms: int
     created: str
@@ -64,12 +64,12 @@ class Summary(BaseModel):
     measure: str
     bet: str
     alarm_kind: str
-    threshold_log10: float | None = Field(description="where the alarm sounds, if that is one value of the capital")
+    threshold_log10: float | None = Field(description="log10 of the capital that raises the alarm, if it is constant")
     spark: Points | None = None
 
 
 class Stream(Summary):
-    """A stream."""
+    """A stream with its configuration."""
 
     configuration: Configuration
     notes: list[str] = Field(description="remarks on settings that are allowed but rarely intended")
@@ -84,8 +84,8 @@ class Streams(BaseModel):
     limit: int
 
 
-class Taken(BaseModel):
-    """What became of observations."""
+class IngestReply(BaseModel):
+    """How many observations were accepted, and the state afterwards."""
 
     accepted: int
     duplicates: int
@@ -95,24 +95,24 @@ class Taken(BaseModel):
     expired: int
 
 
-class Labelled(Taken):
-    """What became of labels."""
+class LabelReply(IngestReply):
+    """How many labels were accepted, and the state afterwards."""
 
-    late: int = Field(description="labels that came too late for their observations to be tested")
+    late: int = Field(description="labels that arrived too late for their observations to be tested")
 
 
-class Waiter(BaseModel):
-    """An observation that waits."""
+class WaitingObservation(BaseModel):
+    """An observation that waits for its label, or for the labels of earlier ones."""
 
     seq: int
     id: str | None
     labelled: bool
 
 
-class Waiters(BaseModel):
-    """Observations that wait, in order."""
+class WaitingList(BaseModel):
+    """A page of waiting observations, in order."""
 
-    waiting: list[Waiter]
+    waiting: list[WaitingObservation]
     total: int
     limit: int
     expired: int
@@ -120,7 +120,7 @@ class Waiters(BaseModel):
 
 
 class Mark(BaseModel):
-    """Something that happened at a step."""
+    """An alarm or a reset."""
 
     n: int
     kind: Literal["alarm", "reset"]
@@ -129,10 +129,10 @@ class Mark(BaseModel):
 
 
 class History(Points):
-    """The capital over a stretch, thinned so that lows and highs stay."""
+    """The capital between two steps, thinned such that minima and maxima are kept."""
 
     p: list[float | None]
-    exact: bool = Field(description="whether every step of the stretch is here")
+    exact: bool = Field(description="whether every step is included")
     stop: int = Field(description="the newest step")
     marks: list[Mark]
 
@@ -147,13 +147,13 @@ class Bet(BaseModel):
     recent: list[int]
 
 
-class Found(BaseModel):
+class ChangedStream(BaseModel):
     """A stream that has changed."""
 
     name: str
     joined: int = Field(description="position among all streams that ever joined")
     test: int = Field(description="number of this test of the name, counted over resets and deletions")
-    log10_e: float = Field(description="evidence, divided by test (test + 1)")
+    log10_e: float = Field(description="log10 of the evidence, divided by test (test + 1)")
     log10_martingale: float | None
 
 
@@ -163,25 +163,25 @@ class Fleet(BaseModel):
     alpha: float
     method: Literal["adjusted", "current"]
     rule: Literal["joined", "fixed"] = Field(description="weighted by the order of joining, or size fixed in advance")
-    streams: int = Field(description="how many exist")
-    deleted: int = Field(description="streams that joined and no longer exist, as far as is known")
+    streams: int = Field(description="number of streams that exist")
+    deleted: int = Field(description="number of streams that joined and were deleted, as far as is known")
     fleet_size: int | None = Field(description="how many names there will ever be, if fixed before the first joined")
-    found: list[Found]
+    found: list[ChangedStream]
     log10_threshold: float | None = Field(
-        description="which log10_e of all found has reached; with the rule joined: log10_e - log10(joined (joined + 1))"
+        description="reached by log10_e of each stream found; with rule joined by log10_e - log10(joined (joined + 1))"
     )
     promise: str
 
 
 class Alerts(BaseModel):
-    """The outbox."""
+    """The outbox of alerts."""
 
     pending: int
     dead: int
     alerts: list[dict[str, Any]]
 
 
-class Status(BaseModel):
-    """All is well."""
+class Health(BaseModel):
+    """The server works."""
 
     status: Literal["ok"]

@@ -1,4 +1,4 @@
-"""What the operator decides: limits, retention, trusted names, webhooks; from a TOML file, or the defaults."""
+"""The operator's settings: limits, retention, trusted names and webhooks, from a TOML file or the defaults."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from exchangeable.service.alerts import Webhook
+from exchangeable.service.alerts.webhook import SECRET, SECRET_RULE, Webhook
 from exchangeable.validation import check_integer
 
 __all__ = ["Limits", "Retention", "Settings"]
-LONGEST = 1 << 20  # bytes of a file of settings or of a token: a longer one is surely another
-NAME = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*")  # of a host
-WEBHOOK = ("name", "url", "allow_private", "token_file", "token_env", "timeout")
-SECRET = re.compile(r"[!-~]{1,4096}")  # what a header can carry
+MAX_FILE_BYTES = 1 << 20  # of a file of settings or of a token: a longer one is a mistake
+HOST_NAME = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*")
+WEBHOOK_KEYS = ("name", "url", "allow_private", "token_file", "token_env", "timeout")
 Table = Mapping[str, Any]
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 
-def _from(default: int, low: int, high: int) -> Any:
-    """An integer with its law."""
+def _integer(default: int, low: int, high: int) -> Any:
+    """Return a field for an integer in a range."""
     return field(default=default, metadata={"low": low, "high": high})
 
 
-def _obey(part: Limits | Retention | Settings) -> None:
-    """Hold every integer to its law."""
+def _check_integers(part: Limits | Retention | Settings) -> None:
+    """Check every integer against its range."""
     for item in dataclasses.fields(part):
         if item.metadata:
             check_integer(item.name, getattr(part, item.name), item.metadata["low"], item.metadata["high"])
@@ -40,7 +39,7 @@ def _obey(part: Limits | Retention | Settings) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much of everything a client may ask for.
+    """How much a client may send or ask for.
 
     >>> Limits().batch
     10000
@@ -50,43 +49,45 @@ class Limits:
     ValueError: batch must be an integer from 1 to 1000000, got 0
     """
 
-    body_bytes: int = _from(16 << 20, 1 << 10, 1 << 30)  # of a request
-    configuration_bytes: int = _from(8 << 20, 1 << 10, 1 << 28)  # of a PUT, which may carry a reference table
-    body_seconds: int = _from(20, 1, 3_600)  # of patience with a body beyond what a slow line takes
-    batch: int = _from(10_000, 1, 1_000_000)  # observations a request
-    width: int = _from(4_096, 1, 1_000_000)  # numbers an observation
-    string: int = _from(256, 1, 65_536)  # characters of an id or a label
-    json_depth: int = _from(8, 2, 64)
-    streams: int = _from(10_000, 1, 1_000_000)
-    waiting: int = _from(100_000, 0, 10_000_000)  # observations a stream may let wait for their labels
-    reference: int = _from(100_000, 1, 10_000_000)  # numbers in an uploaded table
-    nearest: int = _from(50_000, 2, 10_000_000)  # examples that a nearest-neighbour stream may keep
-    queue_rows: int = _from(200_000, 1, 100_000_000)  # taken in, not yet committed
-    queue_requests: int = _from(1_000, 1, 1_000_000)
-    events_readers: int = _from(500, 0, 100_000)  # open event streams
+    body_bytes: int = _integer(16 << 20, 1 << 10, 1 << 30)  # of a request
+    configuration_bytes: int = _integer(8 << 20, 1 << 10, 1 << 28)  # of a PUT, which may contain reference scores
+    body_seconds: int = _integer(20, 1, 3_600)  # for a body, in addition to the time of a slow connection
+    batch: int = _integer(10_000, 1, 1_000_000)  # observations in a request
+    width: int = _integer(4_096, 1, 1_000_000)  # numbers in an observation
+    string: int = _integer(256, 1, 65_536)  # characters of an id or a label
+    json_depth: int = _integer(8, 2, 64)
+    streams: int = _integer(10_000, 1, 1_000_000)
+    waiting: int = _integer(100_000, 0, 10_000_000)  # observations of a stream that may wait for their labels
+    reference: int = _integer(100_000, 1, 10_000_000)  # reference scores of a stream
+    nearest: int = _integer(50_000, 2, 10_000_000)  # examples in the pool of a nearest-neighbour stream
+    queue_rows: int = _integer(200_000, 1, 100_000_000)  # accepted, not yet committed
+    queue_requests: int = _integer(1_000, 1, 1_000_000)
+    events_readers: int = _integer(500, 0, 100_000)  # open event streams
 
     def __post_init__(self) -> None:
-        _obey(self)
+        _check_integers(self)
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How much history is kept a stream: the newest steps one by one, older ones as roll-ups. No state depends on it.
+    """How much history of a stream is kept: new steps one by one, older ones as roll-ups. No result depends on it.
 
     >>> Retention(observations=0).observations
     0
     """
 
-    observations: int = _from(1_000_000, 0, 10**12)  # steps kept one by one
-    rollups: int = _from(100_000_000, 0, 10**12)  # newest steps with the finest roll-ups; coarser ones stay
+    observations: int = _integer(1_000_000, 0, 10**12)  # steps kept one by one
+    rollups: int = _integer(
+        100_000_000, 0, 10**12
+    )  # newest steps with the finest roll-ups; coarser ones are kept forever
 
     def __post_init__(self) -> None:
-        _obey(self)
+        _check_integers(self)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that an operator may set; `Settings()` is the server without a file.
+    """All settings of an operator; `Settings()` holds the defaults.
 
     >>> Settings().limits.body_bytes, Settings(hosts=("Monitor.example.org",)).trusted
     (16777216, frozenset({'monitor.example.org'}))
@@ -94,20 +95,20 @@ class Settings:
 
     limits: Limits = Limits()
     retention: Retention = Retention()
-    snapshot_every: int = _from(8_192, 1, 10_000_000)  # steps between two snapshots of a stream
-    live_streams: int = _from(4_096, 1, 1_000_000)  # monitors held in memory
-    fleet_size: int | None = None  # how many names there will ever be, deleted ones too; fixed when the first joins
-    hosts: tuple[str, ...] = ()  # names under which the server is reached, beside localhost
-    external_url: str | None = None  # where people find the page, for links in alerts
+    snapshot_every: int = _integer(8_192, 1, 10_000_000)  # steps between two snapshots of a stream
+    live_streams: int = _integer(4_096, 1, 1_000_000)  # monitors in memory
+    fleet_size: int | None = None  # how many names there will ever be, with deleted ones; fixed when the first joins
+    hosts: tuple[str, ...] = ()  # names of the server, besides localhost
+    external_url: str | None = None  # of the page, for links in alerts
     webhooks: tuple[Webhook, ...] = ()
 
     def __post_init__(self) -> None:
-        _obey(self)
+        _check_integers(self)
         if self.fleet_size is not None:
             check_integer("fleet_size", self.fleet_size, 1, 10**9)
         object.__setattr__(self, "hosts", tuple(_host(host) for host in self.hosts))
         if self.external_url is not None:
-            _check_address(self.external_url)
+            _check_url(self.external_url)
         names = [webhook.name for webhook in self.webhooks]
         for name in names:
             if names.count(name) > 1:
@@ -115,16 +116,16 @@ class Settings:
 
     @property
     def trusted(self) -> frozenset[str]:
-        """The names that a Host header may carry beside localhost: ``hosts``, and that of ``external_url``."""
+        """The names that a Host header may hold besides localhost: ``hosts``, and that of ``external_url``."""
         own = {_host(urlsplit(self.external_url).hostname)} if self.external_url else set()
         return frozenset(self.hosts) | own
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, environment: Mapping[str, str] = os.environ) -> Settings:
-        """The settings in a TOML file; what is not there keeps its default.
+        """Read settings from a TOML file; what it does not contain keeps its default.
 
-        Secrets are not in it: ``token_file`` or ``token_env`` of a webhook says where one lies. Every refusal is one
-        sentence that names the file, the key and the law.
+        The file holds no secrets: ``token_file`` or ``token_env`` of a webhook says where its token is. Every error is
+        one sentence that names the file, the key and the rule.
 
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "settings.toml")
@@ -133,28 +134,28 @@ class Settings:
         500
         """
         try:
-            table = tomllib.loads(_text(Path(path)))
+            table = tomllib.loads(_read_text(Path(path)))
             return _settings(table, environment)
         except (OSError, RecursionError, ValueError) as error:
-            raise ValueError(f"{_shown(path)}: {_sentence(error)}") from None  # the cause may hold a secret
+            raise ValueError(f"{_printable(path)}: {_describe(error)}") from None  # the cause may hold a secret
 
 
 def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
-    parts = dict(_only("the file", table, _keys(Settings)))
+    parts = dict(_check_keys("the file", table, _keys(Settings)))
     for name, make in (("limits", Limits), ("retention", Retention)):
         if name in parts:
-            parts[name] = _inside(name, make, **_only(name, parts[name], _keys(make)))
+            parts[name] = _build(name, make, **_check_keys(name, parts[name], _keys(make)))
     if "hosts" in parts:
-        parts["hosts"] = tuple(_list("hosts", parts["hosts"], "names"))
+        parts["hosts"] = tuple(_check_list("hosts", parts["hosts"], "names"))
     if "webhooks" in parts:
-        rows = enumerate(_list("webhooks", parts["webhooks"], "tables: [[webhooks]]"), 1)
-        named = [(name := f"webhooks[{number}]", _only(name, row, WEBHOOK)) for number, row in rows]
-        parts["webhooks"] = tuple(_inside(name, _webhook, row, environment) for name, row in named)
+        rows = enumerate(_check_list("webhooks", parts["webhooks"], "tables: [[webhooks]]"), 1)
+        named = [(name := f"webhooks[{number}]", _check_keys(name, row, WEBHOOK_KEYS)) for number, row in rows]
+        parts["webhooks"] = tuple(_build(name, _webhook, row, environment) for name, row in named)
     return Settings(**parts)
 
 
-def _inside(name: str, make: Callable[..., Made], *arguments: Any, **parts: Any) -> Made:
-    """Refusals name the table in which they arose."""
+def _build(name: str, make: Callable[..., T], *arguments: Any, **parts: Any) -> T:
+    """Build a part of the settings; errors name its table."""
     try:
         return make(*arguments, **parts)
     except ValueError as error:
@@ -165,20 +166,20 @@ def _keys(make: type[Limits | Retention | Settings]) -> list[str]:
     return [item.name for item in dataclasses.fields(make)]
 
 
-def _only(name: str, table: object, keys: Sequence[str]) -> Table:
-    """A table with no keys but ours."""
+def _check_keys(name: str, table: object, keys: Sequence[str]) -> Table:
+    """Return the table if it has no unknown keys."""
     if not isinstance(table, dict):
-        raise ValueError(f"{name} must be a table, got {_kind(table)}")
+        raise ValueError(f"{name} must be a table, got {_toml_type(table)}")
     for key in table:
         if key not in keys:
             raise ValueError(f"{name} must have keys among {', '.join(keys)}, got {key!r}")
     return table
 
 
-def _list(name: str, given: object, what: str) -> list[Any]:
-    if not isinstance(given, list):
-        raise ValueError(f"{name} must be a list of {what}, got {_kind(given)}")
-    return given
+def _check_list(name: str, value: object, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list of {what}, got {_toml_type(value)}")
+    return value
 
 
 def _webhook(table: Table, environment: Mapping[str, str]) -> Webhook:
@@ -190,37 +191,37 @@ def _webhook(table: Table, environment: Mapping[str, str]) -> Webhook:
 
 
 def _token(table: Table, environment: Mapping[str, str]) -> str | None:
-    """The secret of a webhook, from where the table says; no message ever holds it."""
+    """Read the secret of a webhook from a file or the environment; no message contains it."""
     if "token_file" in table and "token_env" in table:
-        raise ValueError("token_file and token_env must not be given both")
+        raise ValueError("token_file and token_env must not both be given")
     for key in ("token_file", "token_env"):
         if key in table and (not isinstance(table[key], str) or not table[key]):
-            raise ValueError(f"{key} must be a string that is not empty, got {_kind(table[key])}")
+            raise ValueError(f"{key} must be a non-empty string, got {_toml_type(table[key])}")
     if "token_file" in table:
-        return _secret("token_file", _read_secret(table["token_file"]))
+        return _check_secret("token_file", _read_secret(table["token_file"]))
     if "token_env" in table:
         if table["token_env"] not in environment:
-            raise ValueError(f"token_env must name a variable of the environment, got {table['token_env']!r}")
-        return _secret("token_env", environment[table["token_env"]])
+            raise ValueError(f"token_env must name an environment variable that is set, got {table['token_env']!r}")
+        return _check_secret("token_env", environment[table["token_env"]])
     return None
 
 
 def _read_secret(path: str) -> str:
     try:
-        return _text(Path(path)).rstrip("\r\n")
+        return _read_text(Path(path)).rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise ValueError(f"token_file must be readable, got {_shown(path)}: {_sentence(error)}") from None
+        raise ValueError(f"token_file must be readable, got {_printable(path)}: {_describe(error)}") from None
 
 
-def _secret(key: str, secret: str) -> str:
+def _check_secret(key: str, secret: str) -> str:
     if not SECRET.fullmatch(secret):
-        raise ValueError(f"{key} must lead to one line of printable ASCII without spaces, of at most 4096 characters")
+        raise ValueError(f"{key} must lead to one line of {SECRET_RULE}")
     return secret
 
 
 def _host(host: object) -> str:
-    """A name or an address as a Host header shows it, without a port."""
-    if isinstance(host, str) and NAME.fullmatch(host.lower()):
+    """Return a name or an address as it appears in a Host header, without a port."""
+    if isinstance(host, str) and HOST_NAME.fullmatch(host.lower()):
         return host.lower()
     with suppress(ValueError):
         address = ipaddress.IPv6Address(str(host).removeprefix("[").removesuffix("]"))
@@ -229,46 +230,46 @@ def _host(host: object) -> str:
     raise ValueError(f"hosts must hold names or addresses without scheme, port or path, got {host!r}")
 
 
-def _check_address(url: object) -> None:
-    law = "external_url must be an http or https address without user, password, query and fragment"
+def _check_url(url: object) -> None:
+    rule = "external_url must be an http or https address without user, password, query and fragment"
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or set(url) & set(" @?#\\"):
-        raise ValueError(law)  # without its text: a password may be in it
+        raise ValueError(rule)  # without the URL, which may contain a password
     try:
         parts = urlsplit(url)
-        lawful = parts.scheme in ("http", "https") and parts.port != 0 and bool(_host(parts.hostname))
+        valid = parts.scheme in ("http", "https") and parts.port != 0 and bool(_host(parts.hostname))
     except ValueError:
-        lawful = False
-    if not lawful:
-        raise ValueError(law)
+        valid = False
+    if not valid:
+        raise ValueError(rule)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with path.open("rb") as file:
-        data = file.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise ValueError(f"it must hold at most {LONGEST} bytes")
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ValueError(f"it must hold at most {MAX_FILE_BYTES} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("it must be UTF-8 text") from None
 
 
-def _kind(value: object) -> str:
-    """What was given, in TOML's words: short, and without its content, which may be a secret."""
+def _toml_type(value: object) -> str:
+    """Return the TOML type of a value; the value itself may be a secret."""
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array", dict: "a table"}
     return names.get(type(value), "a date or time")
 
 
-def _sentence(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"it must be readable, but {(error.strerror or 'it is not').lower()}"
     if isinstance(error, RecursionError):
-        return "it must not be nested that deeply"
+        return "it must not be nested so deeply"
     if isinstance(error, tomllib.TOMLDecodeError):
         return f"it must be TOML: {str(error).lower()}"
     return str(error)
 
 
-def _shown(path: str | os.PathLike[str]) -> str:
-    """A path without control characters."""
+def _printable(path: str | os.PathLike[str]) -> str:
+    """Return a path with its control characters escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in os.fspath(path))

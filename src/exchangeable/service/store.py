@@ -69,7 +69,7 @@ def _check_file(connection: sqlite3.Connection, path: Path | str) -> None:
     )
     if tables and application != schema.APPLICATION:
         raise StoreError(f"database must be one of exchangeable's, got {str(path)!r}, which belongs to something else")
-    newest, oldest = len(schema.MIGRATIONS), schema.OLDEST
+    newest, oldest = schema.newest_version(), schema.FIRST_VERSION
     got = f"got version {version} in {str(path)!r}"
     if version > newest:
         rule = f"database must have schema version {newest} or older"

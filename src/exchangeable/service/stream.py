@@ -18,7 +18,7 @@ from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
-from exchangeable.service.stream_config import Configuration, stored
+from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ COMPARED = ("n", "p", "log10_martingale", "log10_max", "alarm", "alarm_at", "cha
 BINS = 20  # of the histogram of p-values
 CURVE = 101  # points of a betting function
 PART = 64 << 20  # bytes of a snapshot in one row, since the size of SQLite's values is limited
-COUNTERS = (
+STORED_ATTRIBUTES = (
     "observed_at", "next_seq", "since", "resets", "waiting", "observations", "duplicates", "alarms", "carried", "total",
     "peak", "kept", "clock",
 )  # fmt: skip
@@ -36,7 +36,7 @@ COUNTERS = (
 class LiveStream:
     """A stream in memory. Its monitor is restored from a snapshot and the steps after it, the rest from its row.
 
-    The attributes listed in ``COUNTERS`` are columns of the table ``streams``.
+    The attributes listed in ``STORED_ATTRIBUTES`` are columns of the table ``streams``.
     """
 
     id: int
@@ -109,17 +109,18 @@ class LiveStream:
     @classmethod
     def _from_row(cls, connection: sqlite3.Connection, row: dict[str, Any]) -> LiveStream:
         """Restore all but the monitor, which is new and continues the count of steps."""
+        configuration = stored(row["configuration"])
         return cls(
             id=row["id"],
             name=row["name"],
-            configuration=row["configuration"],
-            monitor=row["configuration"].monitor(start=row["n"]),
+            configuration=configuration,
+            monitor=configuration.monitor(start=row["n"]),
             tail=history.Tail.load(connection, row["id"], row["n"]),
             created=row["created"],
             histogram=np.frombuffer(row["histogram"], "<i8").copy(),
             width=_width(connection, row["id"]),
             left_out=LeftOut(**row["left_out"]),
-            **{name: row[name] for name in COUNTERS},
+            **{name: row[name] for name in STORED_ATTRIBUTES},
         )
 
     def _restore_monitor(self, connection: sqlite3.Connection) -> None:
@@ -159,7 +160,7 @@ class LiveStream:
             "histogram": self.histogram.astype("<i8").tobytes(),
             "expired": self.left_out.expired,
             "left_out": dump_json(asdict(self.left_out)),
-            **{name: getattr(self, name) for name in COUNTERS},
+            **{name: getattr(self, name) for name in STORED_ATTRIBUTES},
         }
 
     def update_row(self, connection: sqlite3.Connection) -> None:
@@ -272,14 +273,13 @@ class LiveStream:
 
 
 def read_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-    """Read the row of a stream and decode its configuration and its JSON columns."""
+    """Read the row of a stream; its state and counts are decoded, its configuration is not."""
     cursor = connection.execute("SELECT * FROM streams WHERE name = ?", (name,))
     values = cursor.fetchone()
     if values is None:
         raise unknown_stream(name)
     row = dict(zip((column for column, *_ in cursor.description), values, strict=True))
-    decoded = {column: load_json(row[column]) for column in ("state", "left_out")}
-    return {**row, **decoded, "configuration": stored(row["configuration"])}
+    return {**row, "state": load_json(row["state"]), "left_out": load_json(row["left_out"])}
 
 
 def count_in_bins(p: Floats) -> Integers:

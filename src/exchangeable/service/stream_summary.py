@@ -10,7 +10,7 @@ from typing import Any
 
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import load_json
-from exchangeable.service.stream_config import Configuration, Once, stored
+from exchangeable.service.stream_config import Configuration, VilleAlarm, load_configuration
 
 COLUMNS = (
     "name", "kinds", "created", "state", "observed_at", "next_seq", "since", "resets", "waiting", "expired", "alarms",
@@ -42,7 +42,7 @@ def describe_stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
         raise unknown_stream(name)
-    return with_configuration(summarize_row(row[1:]), stored(row[0]))
+    return with_configuration(summarize_row(row[1:]), load_configuration(row[0]))
 
 
 def with_configuration(summary: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
@@ -76,5 +76,5 @@ def kinds(configuration: Configuration) -> dict[str, Any]:
         "measure": configuration.measure.kind,
         "bet": configuration.bet.kind,
         "alarm_kind": alarm.kind,
-        "threshold_log10": -math.log10(alarm.alpha) if isinstance(alarm, Once) else None,
+        "threshold_log10": -math.log10(alarm.alpha) if isinstance(alarm, VilleAlarm) else None,
     }

@@ -197,7 +197,7 @@ class Writer:
 
     def _attempt(self, connection: sqlite3.Connection, job: Job) -> Outcome:
         """Run a job. If it is rejected, only its own changes are rolled back; errors of the database are raised."""
-        if not connection.in_transaction:  # some errors end it; the savepoint would then be a commit of its own
+        if not connection.in_transaction:  # some errors end it; releasing a savepoint would then commit
             raise sqlite3.OperationalError("the transaction was rolled back")
         connection.execute("SAVEPOINT request")
         events = len(self.announcements.events)
@@ -228,7 +228,7 @@ class Writer:
         """Answer all jobs of a group that could not be committed."""
         self._forget()
         if isinstance(error, sqlite3.Error):
-            log.error("the database refused a commit: %s", error)
+            log.error("a commit failed: %s", error)
             self.failing = storage_problem(error)
         else:
             log.error("a group of requests failed", exc_info=error)
@@ -251,7 +251,8 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - the request is answered with it
                 outcome = Outcome(job, error=error)
             outcome.deliver()
-        self.streams.evict(self.lookahead.names)
+        if jobs:
+            self.streams.evict(self.lookahead.names)
 
 
 def storage_problem(error: sqlite3.Error) -> Problem:

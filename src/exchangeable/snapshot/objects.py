@@ -21,7 +21,7 @@ import numpy as np
 from exchangeable import alarms, bets, measures
 from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
-from exchangeable.measures.conditional import _Copies, _Pools
+from exchangeable.measures.conditional import LabelCopies, LabelPools
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Path, Step, is_alarm
 from exchangeable.pvalues import Precomputed, PValues
@@ -39,7 +39,7 @@ def classes() -> dict[str, Any]:
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}
-    return kinds | {"_Copies": _Copies, "_Path": Path, "_Pools": _Pools, "_Step": Step}
+    return kinds | {"_LabelCopies": LabelCopies, "_LabelPools": LabelPools, "_Path": Path, "_Step": Step}
 
 
 @cache

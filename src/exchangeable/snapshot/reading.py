@@ -96,9 +96,9 @@ class Reader:
             )
         self._scored = True
         measure: Frozen = built(Frozen, {**held, "score": self._score}, where)
-        if measure._kind != kind:
+        if measure.score_kind != kind:
             raise ValueError(
-                f"score must be of kind {format_value(kind)}, as for {where}, got one of kind {measure._kind!r}"
+                f"score must be of kind {format_value(kind)}, as for {where}, got one of kind {measure.score_kind!r}"
             )
         return measure
 

@@ -1,4 +1,4 @@
-"""Past one machine: many streams, and one huge table, on Apache Spark, with the numbers of one machine, bit for bit.
+"""Many streams, or one huge table, on Apache Spark, with the same numbers as on one machine, bit for bit.
 
 Needs PySpark, ``pip install 'exchangeable[spark]'``, and Java 17 or newer. Executors need the package installed too.
 """
@@ -30,7 +30,7 @@ __all__ = [
     "test_streams",
 ]
 
-_PLACES = {
+_MODULES = {
     "RefusedError": "spark.columns",
     "fleet_report": "spark.fleet",
     "monitor_streams": "spark.streaming",
@@ -43,21 +43,21 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if _PLACES[name].startswith("spark."):
-        _check()
-    found = globals()[name] = getattr(import_module(f"exchangeable.{_PLACES[name]}"), name)
-    return found
+    if _MODULES[name].startswith("spark."):
+        _check_installed()
+    value = globals()[name] = getattr(import_module(f"exchangeable.{_MODULES[name]}"), name)
+    return value
 
 
-def _check() -> None:
-    """Whether PySpark is there, and what its Python workers and state stores need."""
+def _check_installed() -> None:
+    """Check that PySpark is installed, and the packages that its Python workers and state stores need."""
     check("spark", "Spark")
     with needed("spark", "Spark"):
         for module in ("google.protobuf", "pandas", "pyarrow"):
             import_module(module)
         from pyspark.sql import GroupedData
 
-        if not hasattr(GroupedData, "transformWithState"):  # a cluster's own, of which there are no metadata
+        if not hasattr(GroupedData, "transformWithState"):  # an installation of Spark without package metadata
             raise ImportError("its version has no transformWithState", name="pyspark")

@@ -1,7 +1,7 @@
-"""The door of a Spark frame: columns by role, lawful or told why not. Purely Spark SQL, for batch and streaming alike.
+"""Validation of a Spark frame by Spark SQL, for batch and streaming frames.
 
-Python sees no null and no NaN behind it. A row that is not lawful is not dropped: it carries a sentence, and whoever
-reads the rows fails with it, or counts it.
+The result has no null and no NaN for Python to handle. Invalid rows are not dropped: they carry a sentence that says
+what is wrong, and whoever reads the rows fails with it or counts it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from pyspark.sql import types as T
 
 from exchangeable.validation import LARGEST, format_value
 
-SHOWN = 60  # characters of a value in a sentence
+MOST_CHARACTERS = 60  # of a value in a sentence
 NUMBER = r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z"  # possessive: linear in the length
-LEAST_TIME = "1970-01-01"
+EPOCH = "1970-01-01"
+NO_KEY, NO_ORDER, NEITHER = "key ", "order ", "key and order "  # how a sentence starts if key or order is missing
 
-WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-REAL = (T.FloatType, T.DoubleType)
+INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+FLOATS = (T.FloatType, T.DoubleType)
 TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 KEYS = "text, integers or binary: cast it to string"
-ORDERS = "integers, numbers, dates or timestamps: cast it (text would stand in the order of its letters)"
+ORDERS = "integers, numbers, dates or timestamps: cast it (text would be sorted by its letters)"
 SEQUENCES = "integers, dates or timestamps: cast it to bigint or timestamp"
 SCALARS = "numbers, decimals, booleans or text that holds numbers"
 FEATURES = f"{SCALARS}, an array of numbers or a vector"
@@ -33,7 +34,7 @@ LABELS = "text, integers, numbers or booleans: cast it to string or double"
 
 
 class RefusedError(ValueError):
-    """A row that was not lawful, or a stream that could not be tested: one sentence, which `refusal` finds again.
+    """An invalid row, or a stream that cannot be tested: one sentence, which `refusal` finds in an error of Spark.
 
     >>> str(RefusedError("two\\nlines"))
     'two lines'
@@ -47,9 +48,9 @@ REFUSED = re.compile(rf"{re.escape(RefusedError.__module__)}\.{RefusedError.__na
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Our sentence in an error of Spark, or None where it is another error.
+    """Return the sentence of a `RefusedError` in an error of Spark, or None if it is another error.
 
-    What is raised in an executor comes back as text, in a traceback within another exception, or several.
+    What is raised in an executor comes back as text: a traceback within one or more other exceptions.
 
     >>> refusal(RefusedError("key 'a', order 1: x must be a finite number, got NaN"))
     "key 'a', order 1: x must be a finite number, got NaN"
@@ -59,23 +60,28 @@ def refusal(error: BaseException | None) -> str | None:
     while error is not None and id(error) not in seen:
         if isinstance(error, RefusedError):
             return str(error)
-        found = REFUSED.search(str(error))
-        if found:
-            return found[1].strip()
+        match = REFUSED.search(str(error))
+        if match:
+            return match[1].strip()
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return None
 
 
+def row_error(key: object, order: str | None, sentence: str) -> RefusedError:
+    """Return an error that names the row."""
+    return RefusedError(f"key {format_value(key)}{'' if order is None else f', order {order}'}: {sentence}")
+
+
 class Part(NamedTuple):
-    """One of the columns behind the door: the value, what stands in its place in a bad row, and what is wrong."""
+    """One column of the result."""
 
     value: Column
-    instead: Column
+    placeholder: Column  # in a bad row
     fault: Column  # a sentence, or null
 
 
-def admitted(
+def validate(
     df: DataFrame,
     *,
     key: str | None,
@@ -84,16 +90,16 @@ def admitted(
     label: str | None,
     sequence: bool = False,
 ) -> DataFrame:
-    """The columns ``key``, ``order``, ``x``, ``y`` and ``bad`` of a frame, batch or streaming; no value is ever null.
+    """Return the columns ``key``, ``order``, ``x``, ``y`` and ``bad`` of a frame. Only ``bad`` may be null.
 
-    ``key`` (where one is named) is text, an integer or binary, of its own type. ``order`` is of its own type; with
-    ``sequence`` it is a long: the integer itself, days of a date, microseconds of a timestamp. ``x`` is a double
-    if ``features`` names one scalar column, else an array of doubles: of a list of scalar columns, or of one column of
-    arrays or vectors. ``y`` (where one is named) is a string, long, double or boolean.
+    ``key`` (if one is named) keeps its type: text, integer or binary. ``order`` keeps its type, but with ``sequence``
+    it becomes a long: the integer itself, the days of a date, the microseconds of a timestamp. ``x`` is a double if
+    ``features`` names one scalar column, else an array of doubles, from a list of scalar columns or from one column of
+    arrays or vectors. ``y`` (if one is named) is a string, long, double or boolean.
 
-    ``bad`` is null in a lawful row, else one sentence; then ``x`` and ``y`` are placeholders, and so are a key and an
-    order that are null themselves, which `keyless` and `orderless` tell from ``bad``. Columns that cannot be used at
-    all are refused here and now.
+    ``bad`` is null in a valid row, else a sentence that says what is wrong. Then ``x`` and ``y`` are placeholders, and
+    so are a missing key and a missing order (see `lacks_key` and `lacks_order`). Columns of unsuitable types raise a
+    ValueError at once.
     """
     source = Source(df)
     parts: dict[str, Part] = {}
@@ -108,33 +114,25 @@ def admitted(
         both = faults[0].isNotNull() & faults[1].isNotNull()
         faults.insert(0, F.when(both, F.concat(F.lit("key and "), faults[1])))
     bad = source.keep("bad", F.coalesce(*faults))
-    values = [
-        F.coalesce(F.when(part.fault.isNull() if name in ("key", "order") else bad.isNull(), part.value), part.instead)
-        for name, part in parts.items()
-    ]
-    return source.frame.select(*(value.alias(name) for name, value in zip(parts, values, strict=True)), bad)
+    columns = []
+    for name, part in parts.items():
+        valid = part.fault.isNull() if name in ("key", "order") else bad.isNull()
+        columns.append(F.coalesce(F.when(valid, part.value), part.placeholder).alias(name))
+    return source.frame.select(*columns, bad)
 
 
-def keyless(bad: str) -> bool:
-    """Whether the sentence says that there is no key, so that ``key`` holds a placeholder.
-
-    >>> keyless("key must not be null, got null in column 'device'")
-    True
-    """
-    return bad.startswith("key ")
+def lacks_key(bad: str = "bad") -> Column:
+    """Whether a row has no key, so that ``key`` is a placeholder."""
+    return F.coalesce(F.startswith(bad, F.lit(NO_KEY)), F.lit(False))
 
 
-def orderless(bad: str) -> bool:
-    """Whether the sentence says that there is no order, so that ``order`` holds a placeholder.
-
-    >>> orderless("key and order must not be null, got null in column 'time'")
-    True
-    """
-    return bad.startswith(("order ", "key and order "))
+def lacks_order(bad: str = "bad") -> Column:
+    """Whether a row has no order, so that ``order`` is a placeholder."""
+    return F.coalesce(F.startswith(bad, F.lit(NO_ORDER)) | F.startswith(bad, F.lit(NEITHER)), F.lit(False))
 
 
 class Source:
-    """A frame whose columns are reached by place, so that any name will do: dots, backticks, twice the same."""
+    """A frame whose columns are found by position, so that names may hold dots and backticks, or occur twice."""
 
     def __init__(self, df: DataFrame) -> None:
         self.fields: list[T.StructField] = df.schema.fields
@@ -142,7 +140,7 @@ class Source:
         self.frame: DataFrame = df.toDF(*(f"c{place}" for place in range(len(self.names))))
 
     def find(self, role: str, name: str) -> tuple[Column, T.DataType]:
-        """The column of this name, and its type."""
+        """Return the column of this name, and its type."""
         place = self._place(role, name)
         return F.col(f"c{place}"), self.fields[place].dataType
 
@@ -150,43 +148,46 @@ class Source:
         if not isinstance(name, str):
             raise ValueError(f"{role} must be the name of a column, got {format_value(name)}")
         if self.names.count(name) != 1:
-            law = f"{role} must name one of the columns {format_value(self.names)}, each of another name"
-            raise ValueError(f"{law}, got {format_value(name)}{' twice' if name in self.names else ''}")
+            got = f"{format_value(name)}{', which occurs more than once' if name in self.names else ''}"
+            raise ValueError(f"{role} must name one of the columns {format_value(self.names)}, got {got}")
         return self.names.index(name)
 
     def keep(self, name: str, value: Column) -> Column:
-        """A column made of others, computed once."""
+        """Add a column that is computed from others, so that it is computed once."""
         self.frame = self.frame.withColumn(name, value)
         return F.col(name)
 
     def key(self, name: str) -> Part:
-        """Of its own type."""
+        """Validate the keys, which keep their type."""
         column, kind = self.find("key", name)
-        if not (_is_text(kind) or isinstance(kind, (*WHOLE, T.BinaryType))):
+        if not (_is_text(kind) or isinstance(kind, (*INTEGERS, T.BinaryType))):
             raise ValueError(f"key must be a column of {KEYS}, got {_typed(name, kind)}")
-        instead = F.lit("0" if isinstance(kind, WHOLE) else "").cast(kind)
-        return Part(column, instead, F.coalesce(_null("key", column, name), _garbled("key", column, kind, name)))
+        placeholder = F.lit("0" if isinstance(kind, INTEGERS) else "").cast(kind)
+        fault = F.coalesce(_null_fault("key", column, name), _encoding_fault("key", column, kind, name))
+        return Part(column, placeholder, fault)
 
     def order(self, name: str) -> Part:
-        """Of its own type."""
+        """Validate the orders, which keep their type."""
         column, kind = self.find("order", name)
-        if not isinstance(kind, (*WHOLE, *REAL, *TIMES, T.DecimalType)):
+        if not isinstance(kind, (*INTEGERS, *FLOATS, *TIMES, T.DecimalType)):
             raise ValueError(f"order must be a column of {ORDERS}, got {_typed(name, kind)}")
-        fault = _null("order", column, name)
-        if isinstance(kind, REAL):
-            fault = F.coalesce(fault, _unless(_finite(column), "order must be a finite number", column, kind, name))
-            column = column + F.lit(0.0).cast(kind)  # -0.0 and 0.0 are one place
-        return Part(column, F.lit(LEAST_TIME if isinstance(kind, TIMES) else "0").cast(kind), fault)
+        fault = _null_fault("order", column, name)
+        if isinstance(kind, FLOATS):
+            fault = F.coalesce(
+                fault, _fault_unless(_finite(column), "order must be a finite number", column, kind, name)
+            )
+            column = column + F.lit(0.0).cast(kind)  # -0.0 equals 0.0
+        return Part(column, F.lit(EPOCH if isinstance(kind, TIMES) else "0").cast(kind), fault)
 
     def sequence(self, name: str) -> Part:
-        """As a long."""
+        """Validate the orders and turn them into longs."""
         column, kind = self.find("order", name)
-        if not isinstance(kind, (*WHOLE, *TIMES)):
+        if not isinstance(kind, (*INTEGERS, *TIMES)):
             raise ValueError(f"order must be a column of {SEQUENCES}, got {_typed(name, kind)}")
-        return Part(_counted(column, kind), F.lit(0).cast("long"), _null("order", column, name))
+        return Part(_as_long(column, kind), F.lit(0).cast("long"), _null_fault("order", column, name))
 
     def features(self, features: str | Sequence[str]) -> Part:
-        """A number, or a row of numbers."""
+        """Validate the examples: numbers, or rows of numbers."""
         names = [features] if isinstance(features, str) else list(features)
         if not names:
             raise ValueError("features must name at least one column, got none")
@@ -197,61 +198,63 @@ class Source:
             return self._row(*self.find("features", names[0]), names[0])
         for field in fields:
             if not _is_scalar(field.dataType):
-                law = SCALARS if len(names) > 1 else FEATURES
-                raise ValueError(f"features must be columns of {law}, got {_typed(field.name, field.dataType)}")
+                expected = SCALARS if len(names) > 1 else FEATURES
+                raise ValueError(f"features must be columns of {expected}, got {_typed(field.name, field.dataType)}")
         if isinstance(features, str):
             return self._number(*self.find("features", features), features)
-        return self._gathered(fields)
+        return self._array_of(fields)
 
     def label(self, name: str) -> Part:
-        """Of its own kind."""
+        """Validate the labels: text, integers, floating-point numbers or Booleans."""
         column, kind = self.find("label", name)
-        if not (_is_text(kind) or isinstance(kind, (*WHOLE, *REAL, T.BooleanType))):
+        if not (_is_text(kind) or isinstance(kind, (*INTEGERS, *FLOATS, T.BooleanType))):
             raise ValueError(f"label must be a column of {LABELS}, got {_typed(name, kind)}")
-        fault = F.coalesce(_null("y", column, name), _garbled("y", column, kind, name))
-        if isinstance(kind, REAL):
-            fault = F.coalesce(fault, _unless(~F.isnan(column), "y must not be NaN", column, kind, name))
-        wide = "long" if isinstance(kind, WHOLE) else "double" if isinstance(kind, REAL) else kind.simpleString()
+        fault = F.coalesce(_null_fault("y", column, name), _encoding_fault("y", column, kind, name))
+        if isinstance(kind, FLOATS):
+            fault = F.coalesce(fault, _fault_unless(~F.isnan(column), "y must not be NaN", column, kind, name))
+        wide = "long" if isinstance(kind, INTEGERS) else "double" if isinstance(kind, FLOATS) else kind.simpleString()
         return Part(column.cast(wide), F.lit("" if _is_text(kind) else "0").cast(wide), fault)
 
     def _number(self, column: Column, kind: T.DataType, name: str) -> Part:
         value = self.keep("x", _double(column, kind))
-        return Part(value, F.lit(0.0), _unless(_finite(value), "x must be a finite number", column, kind, name))
+        return Part(value, F.lit(0.0), _fault_unless(_finite(value), "x must be a finite number", column, kind, name))
 
-    def _gathered(self, fields: list[T.StructField]) -> Part:
-        """A row of scalar columns; the sentence tells the first that is not lawful.
+    def _array_of(self, fields: list[T.StructField]) -> Part:
+        """Gather scalar columns into rows; the sentence names the first invalid value.
 
-        Written in SQL, which is one call to Java however many columns there are.
+        This is written in SQL, which takes one call to Java for any number of columns.
         """
         places = {f"c{self.names.index(field.name)}": _is_text(field.dataType) for field in fields}
-        lawful = (f"if({c} rlike r'{NUMBER}', {c}, null)" if text else c for c, text in places.items())
-        x = self.keep("x", _array(f"try_cast({column} as double)" for column in lawful))
+        numbers = (f"if({c} rlike r'{NUMBER}', {c}, null)" if text else c for c, text in places.items())
+        x = self.keep("x", _array(f"try_cast({number} as double)" for number in numbers))
         place = self.keep("place", _first_bad(x))
         text = F.element_at(_array(f"cast({c} as string)" for c in places), place)
         words = F.element_at(_array(map(str, places.values())), place)
         names = (f"cast(X'{format_value(field.name).encode().hex()}' as string)" for field in fields)
         where = F.element_at(_array(names), place)
         got = F.when(words, _quoted(text)).otherwise(F.coalesce(text, F.lit("null")))
-        return Part(x, _nothing(), F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, F.lit(" in column "), where)))
+        return Part(
+            x, _empty_row(), F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, F.lit(" in column "), where))
+        )
 
     def _row(self, column: Column, kind: T.DataType, name: str) -> Part:
-        """An array of numbers or a vector, of one length or another: what fits together is the measure's to say."""
+        """Validate arrays of numbers or vectors. Their lengths may differ: the measure checks them."""
         x = self.keep("x", column.cast("array<double>") if isinstance(kind, T.ArrayType) else _from_vector(column))
         place = self.keep("place", _first_bad(x))
         got = F.coalesce(F.get(x, place - 1).cast("string"), F.lit("null"))
         where = F.concat(F.lit(" at position "), (place - 1).cast("string"), F.lit(f" in column {format_value(name)}"))
         none = F.lit(f"x must hold at least one number, got none in column {format_value(name)}")
         fault = F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, where))
-        return Part(x, _nothing(), F.coalesce(_null("x", column, name), F.when(F.size(x) == 0, none), fault))
+        return Part(x, _empty_row(), F.coalesce(_null_fault("x", column, name), F.when(F.size(x) == 0, none), fault))
 
 
 # ------------------------------------------------------------------ the examples
 
 
 def _first_bad(x: Column) -> Column:
-    """The place, from 1, of the first number of a row that is not lawful; 0 where all are."""
-    wrong = F.transform(x, lambda value: ~F.coalesce(F.abs(value) <= LARGEST, F.lit(False)))
-    return F.array_position(wrong, True).cast("int")
+    """Return the position, from 1, of the first invalid number of a row; 0 if all are valid."""
+    invalid = F.transform(x, lambda value: ~F.coalesce(F.abs(value) <= LARGEST, F.lit(False)))
+    return F.array_position(invalid, True).cast("int")
 
 
 def _array(expressions: Iterable[str]) -> Column:
@@ -264,42 +267,42 @@ def _from_vector(column: Column) -> Column:
     return F.when(column.isNotNull(), vector_to_array(column))
 
 
-def _nothing() -> Column:
+def _empty_row() -> Column:
     return F.array().cast("array<double>")
 
 
 def _double(column: Column, kind: T.DataType) -> Column:
-    """As a double, null where it is none."""
+    """Return the value as a double, null where it is not a number."""
     if _is_text(kind):
         return F.when(column.rlike(NUMBER), column.try_cast("double"))
     return column.cast("double")
 
 
 def _finite(value: Column) -> Column:
-    """Not null where the value is null: NaN is above all numbers in Spark."""
+    """Whether a value is finite; False for null. In Spark, NaN is greater than all numbers."""
     return F.coalesce(F.abs(value) < float("inf"), F.lit(False))
 
 
-# ------------------------------------------------------------------ kinds and sentences
+# ------------------------------------------------------------------ types and sentences
 
 
 def _is_text(kind: T.DataType) -> bool:
-    """Text whose letters differ wherever their bytes do; of other collations Spark would not tell 'a' from 'A'."""
+    """Whether a column is text that is compared by its bytes; other collations may take 'a' and 'A' as equal."""
     return isinstance(kind, T.StringType) and kind.isUTF8BinaryCollation()
 
 
 def _is_scalar(kind: T.DataType) -> bool:
-    return _is_text(kind) or isinstance(kind, (*WHOLE, *REAL, T.DecimalType, T.BooleanType))
+    return _is_text(kind) or isinstance(kind, (*INTEGERS, *FLOATS, T.DecimalType, T.BooleanType))
 
 
 def _is_row(kind: T.DataType) -> bool:
     if isinstance(kind, T.ArrayType):
-        return isinstance(kind.elementType, (*WHOLE, *REAL, T.DecimalType))
+        return isinstance(kind.elementType, (*INTEGERS, *FLOATS, T.DecimalType))
     return isinstance(kind, T.UserDefinedType) and type(kind).__name__ == "VectorUDT"
 
 
-def _counted(column: Column, kind: T.DataType) -> Column:
-    """Days or microseconds since 1970; of a timestamp without a time zone as if it were UTC."""
+def _as_long(column: Column, kind: T.DataType) -> Column:
+    """Return days or microseconds since 1970; a timestamp without a time zone counts as UTC."""
     if isinstance(kind, T.DateType):
         return F.unix_date(column).cast("long")
     if isinstance(kind, T.TimestampType):
@@ -309,31 +312,33 @@ def _counted(column: Column, kind: T.DataType) -> Column:
     return column.cast("long")
 
 
-def _null(role: str, column: Column, name: str) -> Column:
+def _null_fault(role: str, column: Column, name: str) -> Column:
     return F.when(column.isNull(), F.lit(f"{role} must not be null, got null in column {format_value(name)}"))
 
 
-def _garbled(role: str, column: Column, kind: T.DataType, name: str) -> Column:
-    """Spark's text may be any bytes, Python's may not."""
+def _encoding_fault(role: str, column: Column, kind: T.DataType, name: str) -> Column:
+    """Report text that is not UTF-8, which Spark allows and Python does not."""
     if not _is_text(kind):
         return F.lit(None).cast("string")
     sentence = F.lit(f"{role} must be text in UTF-8, got other bytes in column {format_value(name)}")
     return F.when(~F.is_valid_utf8(column), sentence)
 
 
-def _unless(lawful: Column, law: str, column: Column, kind: T.DataType, name: str) -> Column:
-    sentence = F.concat(F.lit(f"{law}, got "), _shown(column, kind), F.lit(f" in column {format_value(name)}"))
-    return F.when(~lawful, sentence)
+def _fault_unless(valid: Column, expected: str, column: Column, kind: T.DataType, name: str) -> Column:
+    sentence = F.concat(F.lit(f"{expected}, got "), _format(column, kind), F.lit(f" in column {format_value(name)}"))
+    return F.when(~valid, sentence)
 
 
-def _shown(column: Column, kind: T.DataType) -> Column:
-    """The value as a sentence shows it: on one line, and not too long."""
+def _format(column: Column, kind: T.DataType) -> Column:
+    """Format a value for a sentence: on one line, and not too long."""
     return _quoted(column) if _is_text(kind) else F.coalesce(column.cast("string"), F.lit("null"))
 
 
 def _quoted(column: Column) -> Column:
-    text = F.regexp_replace(F.make_valid_utf8(F.substring(column, 1, SHOWN)), r"[\p{Cntrl}\p{Zl}\p{Zp}]", " ")
-    cut = F.when(F.length(column) > SHOWN - 2, F.concat(F.substring(text, 1, SHOWN - 5), F.lit("..."))).otherwise(text)
+    text = F.regexp_replace(F.make_valid_utf8(F.substring(column, 1, MOST_CHARACTERS)), r"[\p{Cntrl}\p{Zl}\p{Zp}]", " ")
+    cut = F.when(
+        F.length(column) > MOST_CHARACTERS - 2, F.concat(F.substring(text, 1, MOST_CHARACTERS - 5), F.lit("..."))
+    ).otherwise(text)
     return F.coalesce(F.concat(F.lit("'"), cut, F.lit("'")), F.lit("null"))
 
 

@@ -1,4 +1,4 @@
-"""What a streaming query tells of itself, by Spark's own listener."""
+"""Progress of a streaming query, reported by Spark's listener."""
 
 from __future__ import annotations
 
@@ -8,49 +8,50 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from exchangeable.keyed import KINDS
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COUNTED = "exchangeable"  # the name of the counts within Spark's progress
+METRICS = "exchangeable"  # the name of the counts in Spark's progress
 
 
-class Batch(NamedTuple):
-    """One micro-batch, as Spark and the counts report it."""
+class MicroBatch(NamedTuple):
+    """One micro-batch."""
 
     number: int
     rows: int
     seconds: float
-    counts: dict[str, int]  # steps, alarms (rows where the alarm is on), and rows of each other kind
+    counts: dict[str, int]  # events of each kind, and steps where the alarm is on
 
 
-def counted(rows: DataFrame) -> DataFrame:
-    """The rows of ``monitor_streams``, with counts of their kinds in the progress of the query."""
+def with_counts(rows: DataFrame) -> DataFrame:
+    """Return the rows of ``monitor_streams``; Spark counts their kinds in the progress of the query."""
     from pyspark.sql import functions as F
 
-    kinds = ("step", "duplicate", "late", "gap", "conflict", "bad", "full")
-    counts = [F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0)).alias(kind) for kind in kinds]
+    counts = [F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0)).alias(kind) for kind in KINDS]
     alarms = F.coalesce(F.sum(F.when(F.col("alarm"), 1)), F.lit(0)).alias("alarm")
-    return rows.observe(COUNTED, *counts, alarms)
+    return rows.observe(METRICS, *counts, alarms)
 
 
 class Listener(StreamingQueryListener):
-    """Calls ``tell`` after each micro-batch."""
+    """Calls ``report`` after each micro-batch."""
 
-    def __init__(self, tell: Callable[[Batch], None]) -> None:
-        self.tell = tell
+    def __init__(self, report: Callable[[MicroBatch], None]) -> None:
+        self.report = report
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing to tell yet."""
+        """Do nothing: there is no micro-batch yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A micro-batch is done."""
+        """Report a micro-batch that has ended."""
         progress = json.loads(event.progress.json)
-        counts = progress.get("observedMetrics", {}).get(COUNTED, {})
+        counts = progress.get("observedMetrics", {}).get(METRICS, {})
         seconds = progress.get("durationMs", {}).get("triggerExecution", 0) / 1000.0
-        self.tell(Batch(progress["batchId"], progress["numInputRows"], seconds, counts))
+        self.report(MicroBatch(progress["batchId"], progress["numInputRows"], seconds, counts))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Waiting for data."""
+        """Do nothing while the query waits for data."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """The query itself says why."""
+        """Do nothing: whoever waits for the query gets its error."""

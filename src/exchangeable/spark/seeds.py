@@ -1,4 +1,4 @@
-"""The seed of a call on Spark: given, drawn on the driver, or stored in the checkpoint folder of a query."""
+"""The seed of a call on Spark: passed by the user, drawn on the driver, or stored in a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyspark.sql import functions as F
 from exchangeable.pvalues import draw_seed
 from exchangeable.validation import check_integer, format_value
 
-COLUMN = "seed"  # of every result
-LARGEST = 2**63 - 1  # of Spark's long
+COLUMN = "seed"  # in every result
+LARGEST = 2**63 - 1  # the largest long of Spark
 FILE, FORMAT, VERSION = "exchangeable-seed.json", "exchangeable seed", 1
-MOST = 4096  # bytes that are read from such a file
+MOST = 4096  # bytes that are read from the file
 
 
-def chosen(seed: int | None) -> int:
-    """The seed that was given, or one drawn from the operating system."""
+def choose(seed: int | None) -> int:
+    """Return the seed, or one drawn from the operating system if it is None."""
     return draw_seed() if seed is None else check_integer("seed", seed, 0, LARGEST)
 
 
-def told(rows: DataFrame, seed: int) -> DataFrame:
-    """The rows with the seed as their last column, so that whoever has the result can repeat it."""
+def add_column(rows: DataFrame, seed: int) -> DataFrame:
+    """Add the seed as the last column, so that whoever has the result can repeat it."""
     return rows.withColumn(COLUMN, F.lit(seed).cast("long"))
 
 
@@ -45,30 +45,30 @@ class SeedFile:
             self._jvm = cast(Any, spark._jvm)
             settings = spark._jsparkSession.sessionState().newHadoopConf()
         except AttributeError:
-            law = "checkpoint must be None with Spark Connect, which gives no access to the file system of the driver"
-            raise ValueError(f"{law}, got {format_value(checkpoint)}: give a seed instead") from None
+            expected = "checkpoint must be None with Spark Connect, which gives no access to the driver's file system"
+            raise ValueError(f"{expected}, got {format_value(checkpoint)}: pass a seed instead") from None
         self._folder = checkpoint
         with self._explained():
             self._path = self._jvm.org.apache.hadoop.fs.Path(checkpoint, FILE)
             self._files = self._path.getFileSystem(settings)
 
     def choose(self, seed: int | None) -> int:
-        """The seed to use; nothing is written. A seed other than the stored one is rejected."""
+        """Return the seed to use, without writing anything. A seed other than the stored one is rejected."""
         with self._explained():
-            stored, begun = self._read(), self._begun()
-        if stored is None and seed is None and begun:
-            law = f"seed must be given for checkpoint {self._folder!r}, which was begun without storing one in it"
-            raise ValueError(f"{law}, got None: it is in the column {COLUMN!r} of the output")
-        wanted = stored if stored is not None and seed is None else chosen(seed)
+            stored, started = self._read(), self._is_started()
+        if stored is None and seed is None and started:
+            expected = f"seed must be given for checkpoint {self._folder!r}, which was started without storing one"
+            raise ValueError(f"{expected}, got None: it is in the column {COLUMN!r} of the output")
+        wanted = stored if stored is not None and seed is None else choose(seed)
         if stored not in (None, wanted):
-            law = f"seed must be {stored}, with which checkpoint {self._folder!r} was begun"
-            raise ValueError(f"{law}, got {wanted}: another seed needs a checkpoint of its own")
+            expected = f"seed must be {stored}, with which checkpoint {self._folder!r} was started"
+            raise ValueError(f"{expected}, got {wanted}: another seed needs a new checkpoint")
         return wanted
 
-    def keep(self, seed: int) -> None:
-        """Store the chosen seed, unless it is there. A checkpoint that was begun without a seed file stays as it is."""
+    def store(self, seed: int) -> None:
+        """Store the chosen seed unless it is stored. A checkpoint that was started without a seed file stays so."""
         with self._explained():
-            if self._read() is None and not self._begun():
+            if self._read() is None and not self._is_started():
                 self._create(json.dumps({"format": FORMAT, "version": VERSION, "seed": seed}).encode())
         self.choose(seed)  # a concurrent start may have stored another one
 
@@ -81,7 +81,7 @@ class SeedFile:
             reason = " ".join(str(getattr(error, "java_exception", error)).split())
             raise OSError(f"the checkpoint folder {self._folder!r} cannot hold the seed: {reason}") from error
 
-    def _begun(self) -> bool:
+    def _is_started(self) -> bool:
         """Whether a query has been started with this checkpoint."""
         return bool(self._files.exists(self._jvm.org.apache.hadoop.fs.Path(self._folder, "metadata")))
 
@@ -98,7 +98,7 @@ class SeedFile:
             stream.close()
 
     def _read(self) -> int | None:
-        """The stored seed, or None if there is no file."""
+        """Return the stored seed, or None if there is no file."""
         if not self._files.exists(self._path):
             return None
         stream = self._files.open(self._path)
@@ -110,16 +110,16 @@ class SeedFile:
             data = b""
         finally:
             stream.close()
-        return self._parsed(data)
+        return self._parse(data)
 
-    def _parsed(self, data: bytes) -> int:
+    def _parse(self, data: bytes) -> int:
         try:
             record = json.loads(data)
             if (record["format"], record["version"]) == (FORMAT, VERSION):
                 return check_integer("seed", record["seed"], 0, LARGEST)
         except (ValueError, LookupError, TypeError, RecursionError):
             pass
-        cure = (
-            f"remove it and give the seed, which is in the column {COLUMN!r} of the output, or begin a new checkpoint"
+        remedy = (
+            f"remove it and pass the seed, which is in the column {COLUMN!r} of the output, or use a new checkpoint"
         )
-        raise ValueError(f"{self._path.toString()} must hold the seed of the query, but is damaged: {cure}")
+        raise ValueError(f"{self._path.toString()} must hold the seed of the query, but is damaged: {remedy}")

@@ -1,4 +1,4 @@
-"""A session of Spark with the settings that matter here."""
+"""Spark sessions with suitable settings."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 LOOPBACK = "127.0.0.1"
 ONE_THREAD = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
-ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")  # say where
+MASTER_VARIABLES = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.minBatchesToRetain": "5",  # 100 fill the disk
+    "spark.sql.streaming.minBatchesToRetain": "5",  # the default of 100 fills the disk
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    **{f"spark.executorEnv.{name}": "1" for name in ONE_THREAD},  # the tasks share the cores already
+    **{f"spark.executorEnv.{name}": "1" for name in ONE_THREAD},  # tasks already use all cores
 }
 
 
 def session(
     master: str | None = None, *, name: str = "exchangeable", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A new session, with settings that suit `monitor_streams` and its sisters; ``settings`` are yours and go first.
+    """Start a session with settings that suit this package; ``settings`` override them.
 
-    ``master`` is where it runs: "local[4]", "spark://host:7077", "yarn"; left out, what ``spark-submit`` or an
-    installation of Spark says, else this machine with all cores. On this machine it listens on 127.0.0.1 only. Workers
-    run this Python, unless ``PYSPARK_PYTHON`` names another. A session that runs already is returned as it is, never
-    changed: then ``master`` and ``settings`` must be left out, or say what it has.
+    ``master`` says where it runs: "local[4]", "spark://host:7077", "yarn". By default ``spark-submit`` or an
+    installation of Spark decides, else it is this machine with all cores. A local session listens on 127.0.0.1 only.
+    Workers run this Python, unless ``PYSPARK_PYTHON`` names another. An active session is returned unchanged; then
+    ``master`` and ``settings`` must be left out or equal those of the session.
     """
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        _check_same(running, master, settings or {})
-        return running
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        _check_settings(active, master, settings or {})
+        return active
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    where = master if master is not None or any(name in os.environ for name in ELSEWHERE) else "local[*]"
+    where = master if master is not None or any(name in os.environ for name in MASTER_VARIABLES) else "local[*]"
     builder = SparkSession.builder.appName(name)
     if where is not None:
         builder = builder.master(where)
@@ -59,7 +59,7 @@ def session(
 
 
 def _local(master: str | None) -> dict[str, str]:
-    """Settings of a master that lives in this process: nothing is heard from outside, and every core has work."""
+    """Return the settings of a local master: it listens on loopback only and uses every core."""
     if master is None or not master.startswith("local"):
         return {}
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -70,27 +70,27 @@ def _local(master: str | None) -> dict[str, str]:
     }
 
 
-def _check_same(running: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
-    own = running.conf.get("spark.master", None)
+def _check_settings(active: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
+    own = active.conf.get("spark.master", None)
     if master not in (None, own):
-        raise ValueError(f"master must be that of the session that runs already, {own!r}, got {format_value(master)}")
+        raise ValueError(f"master must be that of the active session, {own!r}, got {format_value(master)}")
     for setting, value in settings.items():
-        has = running.conf.get(setting, None)
-        if has != value:
-            law = f"settings must be those of the session that runs already: {setting}={format_value(has)}"
-            raise ValueError(f"{law}, got {format_value(value)}")
+        actual = active.conf.get(setting, None)
+        if actual != value:
+            expected = f"settings must be those of the active session: {setting}={format_value(actual)}"
+            raise ValueError(f"{expected}, got {format_value(value)}")
 
 
 def check_java() -> None:
-    """Spark is a program of Java; without one its own error speaks of a gateway."""
+    """Check that there is a suitable Java; Spark's own error message only mentions a gateway."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit
         return
     home = os.environ.get("JAVA_HOME")
     program = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     wanted = f"Spark needs Java {JAVA} or newer: install Debian's openjdk-17-jre-headless, or set JAVA_HOME"
     if program is None:
-        raise RuntimeError(f"{wanted} (there is no {Path(home, 'bin', 'java') if home else 'java'})")
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    version = re.search(r'version "(\d+)', told.stderr + told.stdout)
+        raise RuntimeError(f"{wanted} (not found: {Path(home, 'bin', 'java') if home else 'java'})")
+    result = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    version = re.search(r'version "(\d+)', result.stderr + result.stdout)
     if version is not None and int(version[1]) < JAVA:
         raise RuntimeError(f"{wanted} (got version {version[1]} of {program})")

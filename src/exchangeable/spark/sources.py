@@ -1,4 +1,4 @@
-"""Files and topics as Spark reads them: for the command line, and for whoever wants the same."""
+"""Spark frames of files and Kafka topics, as the command line reads them."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FILES = ("parquet", "csv", "json")
-CORRUPT = "_corrupt_record"  # where Spark puts a line that it cannot read
-ENDINGS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
-KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"  # its package, to which the version of Spark is added
+CORRUPT = "_corrupt_record"  # the column in which Spark puts a line that it cannot parse
+SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"  # the package of its source, without the version of Spark
 
 
 def kind_of(place: str) -> str:
-    """The kind of files at a place, by their endings.
+    """Return the kind of the files at a path, by their suffixes.
 
     >>> kind_of("readings/2026.csv.gz"), kind_of("s3a://bucket/readings.parquet")
     ('csv', 'parquet')
     """
     here = Path(place)
     names = [here.name] if not here.is_dir() else [file.name for file in sorted(here.rglob("*")) if file.is_file()]
-    kinds = {ENDINGS[suffix] for name in names for suffix in Path(name).suffixes if suffix in ENDINGS}
+    kinds = {SUFFIXES[suffix] for name in names for suffix in Path(name).suffixes if suffix in SUFFIXES}
     if len(kinds) != 1:
-        found = f"those of {' and '.join(sorted(kinds))}" if kinds else "none of them"
-        raise ValueError(f"{place}: the kind of files must be told by their endings, or be named, got {found}")
+        got = " and ".join(sorted(kinds)) or "none"
+        raise ValueError(f"{place}: the suffixes of the files must be of one known kind, got {got}: name the kind")
     return kinds.pop()
 
 
 def table(
     spark: SparkSession, place: str, kind: str, *, lenient: bool = False, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """A frame of files: Parquet, CSV with a header (all text: the door reads the numbers), or JSON lines.
+    """Read files: Parquet, CSV with a header (all columns are text), or JSON Lines.
 
-    A line that is no record fails the job; where ``lenient`` it becomes a row of nulls, to be reported as bad.
+    A line that cannot be parsed fails the job; with ``lenient`` it becomes a row of nulls, to be reported as bad.
     """
     reader = spark.read.options(**_settings(kind, lenient, options))
     if kind == "parquet":
         return reader.parquet(place)
-    return _nulled(reader.schema(_layout(spark, place, kind, lenient, options)).format(kind).load(place))
+    return _null_corrupt_rows(reader.schema(_schema(spark, place, kind, lenient, options)).format(kind).load(place))
 
 
 def stream(
@@ -53,37 +53,37 @@ def stream(
     lenient: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The same as a stream: files that appear in a folder, or the messages of a Kafka topic (JSON of that schema).
+    """Read a stream: files that appear in a folder, or the messages of a Kafka topic, which hold JSON.
 
-    The schema (``device string, seq long, reading double``) is that of the files that are there already, if none is
-    given. Of Kafka, ``place`` are the servers, and the options name the topic: ``subscribe``; beside the columns of the
-    schema there are ``kafka_key``, ``kafka_partition`` and ``kafka_offset``.
+    The default schema is that of the files that exist already; an example is ``device string, seq long, reading
+    double``. For Kafka, ``place`` names the servers, and the option ``subscribe`` names the topic. Its frame has the
+    columns of the schema, ``kafka_key``, ``kafka_partition`` and ``kafka_offset``.
     """
     if kind == "kafka":
         return _messages(spark, place, schema, options or {})
     reader = spark.readStream.options(**_settings(kind, lenient, options)).format(kind)
     if schema is not None:
         extra = f", {CORRUPT} string" if lenient and kind != "parquet" else ""
-        return _nulled(reader.schema(schema + extra).load(place))
+        return _null_corrupt_rows(reader.schema(schema + extra).load(place))
     if kind == "parquet":
         return reader.schema(spark.read.parquet(place).schema).load(place)
-    return _nulled(reader.schema(_layout(spark, place, kind, lenient, options)).load(place))
+    return _null_corrupt_rows(reader.schema(_schema(spark, place, kind, lenient, options)).load(place))
 
 
-def ordered(frame: DataFrame, order: str, kind: str) -> DataFrame:
-    """The same with the order column read as that kind, where it is text, as in CSV; what is none becomes null."""
+def parse_order(frame: DataFrame, order: str, kind: str) -> DataFrame:
+    """Parse the order column if it is text, as in CSV; what cannot be parsed becomes null."""
     from pyspark.sql import functions as F
 
     if dict(frame.dtypes).get(order) != "string":
         return frame
-    name = quoted(order)
+    name = quote(order)
     return frame.withColumn(order, F.expr(f"try_cast({name} AS {kind})"))
 
 
-def quoted(name: str) -> str:
-    """A column's name within an expression.
+def quote(name: str) -> str:
+    """Quote the name of a column for an expression.
 
-    >>> quoted("a`b.c")
+    >>> quote("a`b.c")
     '`a``b.c`'
     """
     return "`" + name.replace("`", "``") + "`"
@@ -92,29 +92,33 @@ def quoted(name: str) -> str:
 def _settings(kind: str, lenient: bool, options: Mapping[str, str] | None) -> dict[str, str]:
     settings = {} if kind == "parquet" else {"mode": "PERMISSIVE" if lenient else "FAILFAST"}
     if kind == "csv":
-        settings |= {"header": "true", "enforceSchema": "false", "columnPruning": "false"}  # so that all is checked
+        settings |= {
+            "header": "true",
+            "enforceSchema": "false",
+            "columnPruning": "false",
+        }  # so that every column is checked
     return settings | dict(options or {})
 
 
-def _layout(spark: SparkSession, place: str, kind: str, lenient: bool, options: Mapping[str, str] | None) -> StructType:
-    """The columns that the files have."""
+def _schema(spark: SparkSession, place: str, kind: str, lenient: bool, options: Mapping[str, str] | None) -> StructType:
+    """Return the columns of the files."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     settings = {key: value for key, value in _settings(kind, True, options).items() if key != "enforceSchema"}
-    found = spark.read.options(**settings).format(kind).load(place).schema
-    fields = [field for field in found.fields if field.name != CORRUPT]
+    schema = spark.read.options(**settings).format(kind).load(place).schema
+    fields = [field for field in schema.fields if field.name != CORRUPT]
     return StructType([*fields, StructField(CORRUPT, StringType())] if lenient else fields)
 
 
-def _nulled(frame: DataFrame) -> DataFrame:
-    """Where a line could not be read, nothing of it counts."""
+def _null_corrupt_rows(frame: DataFrame) -> DataFrame:
+    """Set all columns to null where a line could not be parsed."""
     from pyspark.sql import functions as F
 
     if CORRUPT not in frame.columns:
         return frame
-    whole = F.col(CORRUPT).isNull()
+    valid = F.col(CORRUPT).isNull()
     names: Sequence[str] = [name for name in frame.columns if name != CORRUPT]
-    return frame.select(*(F.when(whole, F.col(quoted(name))).alias(name) for name in names))
+    return frame.select(*(F.when(valid, F.col(quote(name))).alias(name) for name in names))
 
 
 def _messages(spark: SparkSession, servers: str, schema: str | None, options: Mapping[str, str]) -> DataFrame:
@@ -122,7 +126,7 @@ def _messages(spark: SparkSession, servers: str, schema: str | None, options: Ma
     from pyspark.sql import functions as F
 
     if schema is None:
-        raise ValueError("schema must be given for Kafka: the columns of the JSON in each message, got None")
+        raise ValueError("schema must be given for Kafka (the columns of the JSON in each message), got None")
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).options(**options)
     try:
         raw = source.load()

@@ -1,4 +1,4 @@
-"""Options of the commands on Spark."""
+"""Options that the commands on Spark share."""
 
 from __future__ import annotations
 
@@ -10,32 +10,21 @@ import typer
 
 from exchangeable.cli.errors import USAGE, CommandError
 from exchangeable.cli.options import RESULT_PANEL
-from exchangeable.cli.scores import ONE_NUMBER
 
-INPUT, CLUSTER = "The input", "The cluster"  # parts of the help pages
-
-
-class Kind(StrEnum):
-    """Of a batch's files."""
-
-    auto = "auto"
-    parquet = "parquet"
-    csv = "csv"
-    json = "json"
+INPUT_PANEL, CLUSTER_PANEL = "Input", "Cluster"
 
 
-class Source(StrEnum):
-    """Of a stream."""
+class FileFormat(StrEnum):
+    """The format of input files."""
 
     auto = "auto"
     parquet = "parquet"
     csv = "csv"
     json = "json"
-    kafka = "kafka"
 
 
-class OrderKind(StrEnum):
-    """Of an order that is written as text."""
+class OrderType(StrEnum):
+    """The type of an order that is written as text."""
 
     bigint = "bigint"
     double = "double"
@@ -43,74 +32,75 @@ class OrderKind(StrEnum):
     date = "date"
 
 
-class Bad(StrEnum):
-    """What becomes of rows that are no examples."""
+class OnBad(StrEnum):
+    """What to do with invalid rows."""
 
     fail = "fail"
     report = "report"
 
 
-Live = StrEnum("Live", {name: name for name in ONE_NUMBER})  # type: ignore[misc]
-VALUE = Live("value")
-
-Place = Annotated[
-    str, typer.Argument(metavar="INPUT", help="File or folder, as Spark reads it (also s3a://, hdfs://).")
+InputPath = Annotated[str, typer.Argument(metavar="INPUT", help="File or folder; Spark also reads s3a:// and hdfs://.")]
+Input = Annotated[FileFormat, typer.Option(help="Format of the files.", rich_help_panel=INPUT_PANEL)]
+Key = Annotated[str, typer.Option(help="Column of stream names: text or integers.", rich_help_panel=INPUT_PANEL)]
+Order = Annotated[
+    str, typer.Option(help="Column that the rows of a stream are sorted by.", rich_help_panel=INPUT_PANEL)
 ]
-Key = Annotated[str, typer.Option(help="Column that names the stream: text or integers.", rich_help_panel=INPUT)]
-Order = Annotated[str, typer.Option(help="Column that orders the rows of a stream.", rich_help_panel=INPUT)]
 OrderAs = Annotated[
-    OrderKind, typer.Option(help="How to read an order that is text, as all of a CSV is.", rich_help_panel=INPUT)
+    OrderType, typer.Option(help="Type of the order column if it is text, as in CSV.", rich_help_panel=INPUT_PANEL)
 ]
 Features = Annotated[
-    str, typer.Option(metavar="A,B,...", help="Columns of numbers, or one of arrays.", rich_help_panel=INPUT)
+    str,
+    typer.Option(metavar="A,B,...", help="Columns of numbers, or one column of arrays.", rich_help_panel=INPUT_PANEL),
 ]
-Label = Annotated[str | None, typer.Option(help="Column of labels.", rich_help_panel=INPUT)]
-OnBad = Annotated[
-    Bad,
-    typer.Option(help="Rows that are no examples: end the job, or go to the output as such.", rich_help_panel=INPUT),
+Label = Annotated[str | None, typer.Option(help="Column of labels.", rich_help_panel=INPUT_PANEL)]
+Bad = Annotated[
+    OnBad,
+    typer.Option(help="Invalid rows: fail the job, or report them in the output.", rich_help_panel=INPUT_PANEL),
 ]
-Option = Annotated[
+ReaderOptions = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Of Spark's reader; repeat for more.", rich_help_panel=INPUT),
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="Option of Spark's reader; repeatable.", rich_help_panel=INPUT_PANEL
+    ),
 ]
 Output = Annotated[
-    str, typer.Option(help="Folder for the result, in Parquet; must be new.", rich_help_panel=RESULT_PANEL)
+    str, typer.Option(help="Folder for the result, as Parquet; it must not exist.", rich_help_panel=RESULT_PANEL)
 ]
 Rate = Annotated[
-    float,
-    typer.Option(help="Largest acceptable rate of false discoveries among all streams.", rich_help_panel=RESULT_PANEL),
+    float, typer.Option(help="Largest acceptable false discovery rate among all streams.", rich_help_panel=RESULT_PANEL)
 ]
 Streams = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="With --available-now: the largest number of streams there will ever be, fixed before the first look; "
-        "default: the streams so far, which is valid if no more will come.",
+        help="With --available-now: the largest number of streams there will ever be, fixed before the first report. "
+        "Default: the streams so far, which is valid if no more will come.",
         rich_help_panel=RESULT_PANEL,
     ),
 ]
 Master = Annotated[
     str | None,
     typer.Option(
-        help="spark://..., yarn, k8s://..., local[4]; default: as spark-submit says, else local[*].",
-        rich_help_panel=CLUSTER,
+        help="Spark master: spark://..., yarn, k8s://..., local[4]. Default: that of spark-submit, else local[*].",
+        rich_help_panel=CLUSTER_PANEL,
     ),
 ]
 Conf = Annotated[
-    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Setting of Spark; repeat.", rich_help_panel=CLUSTER)
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Setting of Spark; repeatable.", rich_help_panel=CLUSTER_PANEL),
 ]
 
 
-def columns(features: str) -> str | list[str]:
-    """One name, or several."""
+def split_names(features: str) -> str | list[str]:
+    """Return one name, or a list of several."""
     names = next(csv.reader([features]), [])
     return names[0] if len(names) == 1 else names
 
 
-def pairs(name: str, given: list[str] | None) -> dict[str, str]:
-    """What NAME=VALUE was given, by name."""
-    pairs = [text.partition("=") for text in given or ()]
-    for key, middle, _ in pairs:
-        if not key or not middle:
-            raise CommandError(f"{name} must be NAME=VALUE, got {key!r}", USAGE)
-    return {key: value for key, _, value in pairs}
+def parse_pairs(option: str, values: list[str] | None) -> dict[str, str]:
+    """Parse the values NAME=VALUE of an option."""
+    pairs = [text.partition("=") for text in values or ()]
+    for name, separator, _ in pairs:
+        if not name or not separator:
+            raise CommandError(f"{option} must be NAME=VALUE, got {name!r}", USAGE)
+    return {name: value for name, _, value in pairs}

@@ -9,55 +9,57 @@ import typer
 from exchangeable.cli.options import Seed
 from exchangeable.cli.output import print_notes
 from exchangeable.cli.spark.options import (
-    CLUSTER,
-    INPUT,
+    CLUSTER_PANEL,
+    INPUT_PANEL,
     Conf,
     Features,
-    Kind,
+    FileFormat,
+    Input,
+    InputPath,
     Master,
-    Option,
     Order,
     OrderAs,
-    OrderKind,
+    OrderType,
     Output,
-    Place,
-    columns,
-    pairs,
+    ReaderOptions,
+    parse_pairs,
+    split_names,
 )
-from exchangeable.cli.spark.running import cluster, stages
+from exchangeable.cli.spark.running import progress_bar, read_table, spark_session
 from exchangeable.pvalues import draw_seed
+
+Label = Annotated[str, typer.Option(help="Column of classes.", rich_help_panel=INPUT_PANEL)]
+Block = Annotated[
+    int | None,
+    typer.Option(min=1, help="Rows in a block; by default chosen by memory.", rich_help_panel=CLUSTER_PANEL),
+]
 
 
 def pvalues(
-    place: Place,
+    path: InputPath,
     order: Order,
     features: Features,
-    label: Annotated[str, typer.Option(help="Column of classes.", rich_help_panel=INPUT)],
+    label: Label,
     output: Output,
-    input: Annotated[Kind, typer.Option(help="Kind of files.", rich_help_panel=INPUT)] = Kind.auto,  # noqa: A002
-    order_as: OrderAs = OrderKind.bigint,
-    option: Option = None,
+    input: Input = FileFormat.auto,  # noqa: A002
+    order_as: OrderAs = OrderType.bigint,
+    option: ReaderOptions = None,
     seed: Seed = None,
-    block: Annotated[
-        int | None, typer.Option(min=1, help="Rows of a block; default: by memory.", rich_help_panel=CLUSTER)
-    ] = None,
+    block: Block = None,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
     """Compute the paper's nearest-neighbour p-values of one huge table, in tiles.
 
-    The output has the order column, p (the same numbers as on one machine) and the seed; bet on p with
+    The output has the order column, p (the same numbers as on one machine) and the seed. Bet on p with
     `exchangeable watch --measure p-values` or `exchangeable.Martingale`.
     """
     seed = draw_seed() if seed is None else seed
-    read = pairs("--option", option)
-    with cluster(master, conf) as spark:
-        from exchangeable.spark import pvalues as computed
-        from exchangeable.spark import sources
+    options = parse_pairs("--option", option)
+    with spark_session(master, conf) as spark:
+        from exchangeable.spark import pvalues as compute
 
-        kind = sources.kind_of(place) if input is Kind.auto else input.value
-        frame = sources.table(spark, place, kind, options=read)
-        frame = sources.ordered(frame, order, order_as.value)
-        with stages(spark):
-            computed(frame, order, columns(features), label, seed=seed, block=block).write.parquet(output)
+        frame = read_table(spark, path, input, order, order_as, options)
+        with progress_bar(spark):
+            compute(frame, order, split_names(features), label, seed=seed, block=block).write.parquet(output)
     print_notes([f"the seed is {seed}"])

@@ -1,4 +1,4 @@
-"""What was found among all streams."""
+"""The report of a command on Spark: which streams have changed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from exchangeable.analysis.verdict import capital
+from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write
@@ -14,10 +14,10 @@ from exchangeable.cli.output import write
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LISTED = 20  # streams that are named in words
+LISTED = 20  # streams that are named
 
 
-def report(
+def print_report(
     rows: DataFrame,
     rate: float,
     evidence: str,
@@ -26,44 +26,44 @@ def report(
     seed: int,
     fleet_size: int | None = None,
 ) -> None:
-    """What was found among all streams, on stdout; and the exit code."""
-    record = _alarms(rows) if "test" in rows.columns else _discoveries(rows, rate, evidence, fleet_size)
+    """Print which streams have changed; if there are any, the exit code is 1."""
+    record = _count_alarms(rows) if "test" in rows.columns else _find_changed(rows, rate, evidence, fleet_size)
     record["seed"] = seed
     write(
         json.dumps(record, default=lambda name: bytes(name).hex())
         if format is Format.json
-        else f"{output}: {_words(record)}\nThe seed is {seed}."
+        else f"{output}: {_describe(record)}\nThe seed is {seed}."
     )
     if record["n_rejected"]:
         raise RejectedError
 
 
-def _alarms(rows: DataFrame) -> dict[str, Any]:
-    """With restarts the capital of a stream is no e-value, and only its own alarm's promise holds."""
+def _count_alarms(rows: DataFrame) -> dict[str, Any]:
+    """Count the streams with an alarm. With restarts the capital is not an e-value, so e-BH cannot be used."""
     from pyspark.sql import functions as F
 
-    from exchangeable.spark.sources import quoted
+    from exchangeable.spark.sources import quote
 
-    key = quoted(rows.columns[0])
+    key = quote(rows.columns[0])
     each = rows.groupBy(key).agg(F.max(F.coalesce("alarm", F.lit(False))).alias("alarm"))
     streams, alarms = each.agg(F.count("*"), F.count(F.when(F.col("alarm"), 1))).first() or (0, 0)
     return {"n_streams": streams, "n_rejected": alarms, "rate": None}
 
 
-def _discoveries(rows: DataFrame, rate: float, evidence: str, fleet_size: int | None) -> dict[str, Any]:
-    """The streams that have changed, by e-BH; at most so many of them by name."""
+def _find_changed(rows: DataFrame, rate: float, evidence: str, fleet_size: int | None) -> dict[str, Any]:
+    """Find the streams that have changed, by e-BH, and name the strongest of them."""
     from pyspark.sql import functions as F
 
     from exchangeable.spark import fleet_report
-    from exchangeable.spark.sources import quoted
+    from exchangeable.spark.sources import quote
 
     report = fleet_report(rows, rate, evidence=evidence, streams=fleet_size)
     streams, found, threshold = report.agg(
         F.count("*"), F.count(F.when(F.col("found"), 1)), F.max("log10_threshold")
     ).first() or (0, 0, math.nan)
-    first = report.where("found").orderBy(F.desc("log10_evidence"), quoted(report.columns[0])).limit(LISTED)
+    first = report.where("found").orderBy(F.desc("log10_evidence"), quote(report.columns[0])).limit(LISTED)
     named = first.select(
-        F.col(quoted(report.columns[0])).alias("stream"), "n", "log10_martingale", "log10_evidence"
+        F.col(quote(report.columns[0])).alias("stream"), "n", "log10_martingale", "log10_evidence"
     ).collect()
     return {
         "n_streams": streams,
@@ -76,25 +76,26 @@ def _discoveries(rows: DataFrame, rate: float, evidence: str, fleet_size: int | 
     }
 
 
-def _words(record: dict[str, Any]) -> str:
-    """The same as an operator would want it said; names are quoted, so that none can command a terminal."""
+def _describe(record: dict[str, Any]) -> str:
+    """Return the record as text. Names are escaped, so that they cannot send commands to a terminal."""
     streams, found = f"{record['n_streams']:,} streams", record["n_rejected"]
     if record["rate"] is None:
         return (
-            f"{found:,} of {streams} had an alarm. With --on-alarm restart each stream has its own promise, and no "
-            "rate of false discoveries among all of them is promised."
+            f"{found:,} of {streams} had an alarm. With --on-alarm restart the guarantee holds for each stream by "
+            "itself; the false discovery rate among all of them is not controlled."
         )
     level = f"{100.0 * record['rate']:g} %"
     if not found:
         return f"NONE of {streams} has changed, as far as the evidence goes, at a false discovery rate of {level}."
     rows = [
-        f"  {row['stream']!r}: evidence {capital(row['log10_evidence'])} after {row['n']:,}" for row in record["first"]
+        f"  {row['stream']!r}: evidence {format_evidence(row['log10_evidence'])} after {row['n']:,}"
+        for row in record["first"]
     ]
     more = [f"  and {found - len(rows):,} more: `fleet_report` names them all"] * (found > len(rows))
     return "\n".join(
         [
             f"{found:,} of {streams} CHANGED, at a false discovery rate of {level}: evidence of at least "
-            f"{capital(record['log10_threshold'])} each.",
+            f"{format_evidence(record['log10_threshold'])} each.",
             *rows,
             *more,
         ]

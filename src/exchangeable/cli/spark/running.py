@@ -1,4 +1,4 @@
-"""A session of Spark for one command."""
+"""The Spark session of a command: its input, its progress bar and its errors."""
 
 from __future__ import annotations
 
@@ -7,110 +7,75 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
-from exchangeable.cli.spark.options import pairs
+from exchangeable.cli.spark.options import FileFormat, OrderType, parse_pairs
 from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from rich.progress import Progress, TaskID
 
     from exchangeable.monitor import Monitor
 
 
 @contextmanager
-def cluster(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A session of Spark, and its failures as one sentence each; what Spark itself has to say goes to a file."""
-    settings = pairs("--conf", conf)
+def spark_session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
+    """Start a session, and turn its errors into one sentence each. Spark's own messages go to a log file."""
+    settings = parse_pairs("--conf", conf)
     from exchangeable.spark import session
 
-    shared = _active()
+    was_active = _has_active_session()
     log = Path(tempfile.mkdtemp(prefix="exchangeable-")) / "spark.log"
     try:
-        with _aside(log):  # Java, and all that it starts, inherits this
+        with _redirect_stderr(log):  # Java and its child processes inherit it
             spark = session(master, settings=settings)
     except (RuntimeError, ValueError) as error:
         shutil.rmtree(log.parent)
         raise CommandError(str(error), UNDECIDED if isinstance(error, RuntimeError) else USAGE) from error
-    named = False
+    keep_log = False
     try:
-        with _explained(log), warnings.catch_warnings():
+        with _command_errors(log), warnings.catch_warnings():
             warnings.simplefilter("ignore", BetWarning)  # it was reported when the options were read
             yield spark
     except CommandError as error:
-        named = str(log) in str(error)
+        keep_log = str(log) in str(error)
         raise
     finally:
-        if not shared:
+        if not was_active:
             with suppress(Exception):
                 spark.stop()
-        if not named:
+        if not keep_log:
             shutil.rmtree(log.parent)
 
 
-@contextmanager
-def _aside(log: Path) -> Iterator[None]:
-    """Send what is written to stderr to a file."""
-    sys.stderr.flush()
-    before = os.dup(2)
-    try:
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
-
-
-@contextmanager
-def stages(spark: SparkSession) -> Iterator[None]:
-    """A progress bar of Spark's tasks on stderr, where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    over = Event()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        thread = Thread(target=_follow, args=(spark, bars, bars.add_task("Spark", total=None), over), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-
-def _follow(spark: SparkSession, bars: Progress, bar: TaskID, over: Event) -> None:
-    """Twice a second, ask Spark's own tracker."""
-    tracker = spark.sparkContext.statusTracker()
-    while not over.wait(0.5):
-        with suppress(Exception):  # of a session that ends
-            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            known = [info for info in infos if info is not None]
-            if known:
-                total, done = sum(info.numTasks for info in known), sum(info.numCompletedTasks for info in known)
-                name = f"stage {max(info.stageId for info in known)}"
-                bars.update(bar, description=name, total=total, completed=done)
-
-
-def _active() -> bool:
-    """Whether there is a session already: a notebook's, say."""
+def _has_active_session() -> bool:
+    """Whether a session is active already, for example in a notebook."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() is not None
 
 
 @contextmanager
-def _explained(log: Path) -> Iterator[None]:
+def _redirect_stderr(log: Path) -> Iterator[None]:
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+@contextmanager
+def _command_errors(log: Path) -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -126,11 +91,64 @@ def _explained(log: Path) -> Iterator[None]:
         if "EXCHANGEABLE_TRACEBACK" in os.environ:
             raise
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        said = refusal(error) or f"Spark could not do it: {first} (its log: {log})"
-        raise CommandError(said, UNDECIDED) from error
+        raise CommandError(refusal(error) or f"Spark failed: {first} (log file: {log})", UNDECIDED) from error
 
 
-def parts(recipe: Monitor) -> dict[str, Any]:
-    """What a monitor is made of, as the functions on Spark take it."""
-    made = {"measure": recipe.measure, "bet": recipe.martingale.bet, "alarm": recipe.alarm}
-    return {**made, "on_alarm": recipe.on_alarm}
+def read_table(
+    spark: SparkSession,
+    path: str,
+    file_format: FileFormat,
+    order: str,
+    order_as: OrderType,
+    options: Mapping[str, str],
+    *,
+    lenient: bool = False,
+) -> DataFrame:
+    """Read the files of a command, and parse the order column if it is text."""
+    from exchangeable.spark import sources
+
+    kind = sources.kind_of(path) if file_format is FileFormat.auto else file_format.value
+    frame = sources.table(spark, path, kind, lenient=lenient, options=options)
+    return sources.parse_order(frame, order, order_as.value)
+
+
+def monitor_arguments(monitor: Monitor) -> dict[str, Any]:
+    """Return the parts of a monitor as arguments of `test_streams` or `monitor_streams`."""
+    parts = {"measure": monitor.measure, "bet": monitor.martingale.bet, "alarm": monitor.alarm}
+    return {**parts, "on_alarm": monitor.on_alarm}
+
+
+@contextmanager
+def progress_bar(spark: SparkSession) -> Iterator[None]:
+    """Show a progress bar of Spark's tasks on stderr if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    done = Event()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("Spark", total=None)
+        thread = Thread(target=_update_bar, args=(spark, bars, task, done), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def _update_bar(spark: SparkSession, bars: Progress, task: TaskID, done: Event) -> None:
+    """Query Spark's status tracker twice a second."""
+    tracker = spark.sparkContext.statusTracker()
+    while not done.wait(0.5):
+        with suppress(Exception):  # the session may be ending
+            infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            stages = [info for info in infos if info is not None]
+            if stages:
+                total = sum(stage.numTasks for stage in stages)
+                completed = sum(stage.numCompletedTasks for stage in stages)
+                name = f"stage {max(stage.stageId for stage in stages)}"
+                bars.update(task, description=name, total=total, completed=completed)

@@ -26,51 +26,60 @@ from exchangeable.cli.options import (
     join_names,
 )
 from exchangeable.cli.spark.options import (
-    CLUSTER,
-    INPUT,
+    CLUSTER_PANEL,
     Bad,
     Conf,
     Features,
+    FileFormat,
+    Input,
+    InputPath,
     Key,
-    Kind,
     Label,
     Master,
     OnBad,
-    Option,
     Order,
     OrderAs,
-    OrderKind,
+    OrderType,
     Output,
-    Place,
     Rate,
-    columns,
-    pairs,
+    ReaderOptions,
+    parse_pairs,
+    split_names,
 )
-from exchangeable.cli.spark.report import report
-from exchangeable.cli.spark.running import cluster, parts, stages
+from exchangeable.cli.spark.report import print_report
+from exchangeable.cli.spark.running import monitor_arguments, progress_bar, read_table, spark_session
 from exchangeable.pvalues import draw_seed
+
+Measure = Annotated[
+    MeasureName | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Measure that scores how strange an example is: {join_names(MeasureName)}. Default: nearest-neighbour "
+        "with a label, otherwise value for one column and nearest-distance for several.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+Steps = Annotated[
+    bool,
+    typer.Option("--steps", help="Write a row for each step instead of each stream.", rich_help_panel=RESULT_PANEL),
+]
+Partitions = Annotated[
+    int | None, typer.Option(min=1, help="Number of tasks for the streams.", rich_help_panel=CLUSTER_PANEL)
+]
 
 
 def test(
-    place: Place,
+    path: InputPath,
     key: Key,
     order: Order,
     features: Features,
     output: Output,
     label: Label = None,
-    input: Annotated[Kind, typer.Option(help="Kind of files.", rich_help_panel=INPUT)] = Kind.auto,  # noqa: A002
-    order_as: OrderAs = OrderKind.bigint,
-    option: Option = None,
-    bad: OnBad = Bad.fail,
-    measure: Annotated[
-        MeasureName | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"What makes an example strange: {join_names(MeasureName)}. Default: nearest-neighbour with a label, "
-            "without one value for one column and nearest-distance for several.",
-            rich_help_panel=TEST_PANEL,
-        ),
-    ] = None,
+    input: Input = FileFormat.auto,  # noqa: A002
+    order_as: OrderAs = OrderType.bigint,
+    option: ReaderOptions = None,
+    bad: Bad = OnBad.fail,
+    measure: Measure = None,
     neighbours: Neighbours = None,
     bet: Bet = None,
     epsilon: Epsilon = None,
@@ -79,51 +88,39 @@ def test(
     period: Period = None,
     on_alarm: OnAlarmOption = OnAlarm.latch,
     seed: Seed = None,
-    steps: Annotated[
-        bool,
-        typer.Option(
-            "--steps", help="One row for each step in place of one for each stream.", rich_help_panel=RESULT_PANEL
-        ),
-    ] = False,
+    steps: Steps = False,
     rate: Rate = 0.05,
     format: FormatOption = Format.text,  # noqa: A002
-    partitions: Annotated[
-        int | None, typer.Option(min=1, help="Tasks that the streams are spread over.", rich_help_panel=CLUSTER)
-    ] = None,
+    partitions: Partitions = None,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Test many streams at once: one row for each stream into the output, and which of them have changed (e-BH).
+    """Test many streams: write one row for each stream, and report which of them have changed (e-BH).
 
-    The numbers of a stream are those of the library with the seed that `exchangeable.spark.stream_seed` gives for the
-    key and the seed of the run, which is a column of the output. Exit codes: 0 if no stream was found to have changed
-    at this false discovery rate, 1 if some were.
+    The numbers of a stream are those of the library with the seed that `exchangeable.spark.stream_seed` gives for its
+    key and the seed of the run, which is a column of the output. The exit code is 0 if no stream has changed at this
+    false discovery rate, and 1 if some have.
     """
-    named = measure.value if measure is not None else _usual(label, features)
+    name = measure.value if measure is not None else _default_measure(label, features)
     seed = draw_seed() if seed is None else seed
-    options = MonitorOptions(
-        named, neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed
+    chosen = MonitorOptions(
+        name, neighbours, bet and bet.value, epsilon, alarm.value, alpha, period, on_alarm.value, seed
     )
-    recipe, read = parts(options.build()), pairs("--option", option)
+    arguments, options = monitor_arguments(chosen.build()), parse_pairs("--option", option)
     if measure is None and neighbours is None:
-        recipe["measure"] = None  # as it is with the columns that there are
-    with cluster(master, conf) as spark:
-        from exchangeable.spark import sources, test_streams
+        arguments["measure"] = None  # test_streams chooses by the types of the columns
+    with spark_session(master, conf) as spark:
+        from exchangeable.spark import test_streams
 
-        kind = sources.kind_of(place) if input is Kind.auto else input.value
-        frame = sources.table(spark, place, kind, lenient=bad is Bad.report, options=read)
-        frame = sources.ordered(frame, order, order_as.value)
-        rows = test_streams(
-            frame, key, order, columns(features), label, **recipe, seed=seed, bad=bad.value, steps=steps,
-            partitions=partitions,
-        )  # fmt: skip
-        with stages(spark):
+        frame = read_table(spark, path, input, order, order_as, options, lenient=bad is OnBad.report)
+        arguments |= {"seed": seed, "bad": bad.value, "steps": steps, "partitions": partitions}
+        rows = test_streams(frame, key, order, split_names(features), label, **arguments)
+        with progress_bar(spark):
             rows.write.parquet(output)
-        report(spark.read.parquet(output), rate, "current", format, output, seed)
+        print_report(spark.read.parquet(output), rate, "current", format, output, seed)
 
 
-def _usual(label: str | None, features: str) -> str:
-    """The measure where none is named."""
+def _default_measure(label: str | None, features: str) -> str:
     if label is not None:
         return "nearest-neighbour"
-    return "value" if isinstance(columns(features), str) else "nearest-distance"
+    return "value" if isinstance(split_names(features), str) else "nearest-distance"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from exchangeable.data.events.errors import LineError, UsageError
-from exchangeable.validation import format_value
+from exchangeable.validation import NUMBER, format_value
 
 Labels = Literal["classes", "numbers", "none"]
-NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class DelimitedParser:

@@ -8,14 +8,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from exchangeable._extras import needed
-from exchangeable.data.events.delimited import NUMBER, DelimitedParser, Labels
+from exchangeable.data.events.delimited import DelimitedParser, Labels
 from exchangeable.data.events.errors import LineError, UsageError
+from exchangeable.validation import NUMBER
 
 if TYPE_CHECKING:
     from exchangeable.data.events.schema import Example
 
 Format = Literal["auto", "jsonl", "csv", "tsv"]
-_NUMBERS = re.compile(rb"([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\r?(\n|\Z))*+")
+_NUMBERS = re.compile(rb"(%s\r?(\n|\Z))*+" % NUMBER.pattern.encode())  # one in each line
 _BOM = b"\xef\xbb\xbf"
 
 

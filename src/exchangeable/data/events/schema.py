@@ -56,7 +56,7 @@ class LateLabel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, 
 
 OBSERVATIONS = msgspec.json.Decoder(Observation)
 LABELS = msgspec.json.Decoder(LateLabel)
-_EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | float | Row)  # type: ignore[arg-type]
+_EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | float | Row)
 
 _FIELD_RULES = {
     "seq": f"must be an integer from 1 to {LAST_SEQ}",
@@ -240,4 +240,5 @@ def json_schema(kind: type[Observation] | type[LateLabel]) -> dict[str, Any]:
     ['id']
     """
     _, components = msgspec.json.schema_components([kind])
-    return components[kind.__name__]
+    schema: dict[str, Any] = components[kind.__name__]
+    return schema

@@ -1,6 +1,6 @@
-"""The page: which path is answered with which file. The table is written out: no path of a client becomes a file's.
+"""The web page: which file is served under which path. The paths are listed, so no request can name another file.
 
-``vendor/`` is made from npm's packages by ``scripts/build_page.py`` when the project is built or installed, and is part
+``vendor/`` is built from npm packages by ``scripts/build_page.py`` when the project is built or installed, and is part
 of the wheel.
 """
 
@@ -14,11 +14,11 @@ from typing import NamedTuple
 __all__ = ["DOCUMENTS", "PageFile", "missing", "page_files"]
 HERE = Path(__file__).parent
 HTML, SCRIPT, STYLE = "text/html; charset=utf-8", "text/javascript; charset=utf-8", "text/css; charset=utf-8"
-REVALIDATE = "no-cache"  # kept, but asked about each time: after an upgrade no old module meets a new one
+REVALIDATE = "no-cache"  # cached, but checked each time: after an upgrade, old and new modules must not mix
 
 
 class PageFile(NamedTuple):
-    """A file, and the headers it goes out with."""
+    """A file, and the headers it is served with."""
 
     path: Path
     media_type: str
@@ -29,7 +29,7 @@ def _scripts(*names: str) -> dict[str, PageFile]:
     return {f"/page/{name}": PageFile(HERE / name, SCRIPT) for name in names}
 
 
-# what a person's browser opens; {name} is the name of a stream, which the page asks the API about
+# the pages that a browser opens; {name} is the name of a stream, whose data the page gets from the API
 DOCUMENTS: Mapping[str, PageFile] = MappingProxyType(
     {
         "/": PageFile(HERE / "index.html", HTML),
@@ -53,7 +53,7 @@ ASSETS: Mapping[str, PageFile] = MappingProxyType(
 
 
 def page_files() -> dict[str, PageFile]:
-    """Every path of the page and what is answered there; all are open, because none holds data.
+    """Return all paths of the page and their files. They need no token, because they hold no data.
 
     >>> page_files()["/page/api.js"].media_type
     'text/javascript; charset=utf-8'
@@ -62,5 +62,5 @@ def page_files() -> dict[str, PageFile]:
 
 
 def missing() -> list[str]:
-    """The files that are not there: without npm, ``vendor/`` could not be made."""
+    """Return the files that do not exist: without npm, ``vendor/`` cannot be built."""
     return sorted({str(file.path.relative_to(HERE)) for file in page_files().values() if not file.path.is_file()})

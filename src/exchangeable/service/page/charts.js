@@ -7,7 +7,7 @@ import { colours } from "./spark.js";
 
 const FONT = "13px system-ui, -apple-system, sans-serif";
 
-/** Ticks of a log10 axis: whole powers of ten, or 1-2-5 where the axis spans less than two of them. */
+/** The ticks of a log10 axis: powers of ten, or 1-2-5 if the axis spans less than two of them. */
 export function ticks(low, high, most) {
   if (high - low >= 2) {
     const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((by) => (high - low) / by <= most) ?? 10_000;
@@ -26,12 +26,12 @@ const between = (from, to, make) => Array.from({ length: Math.max(0, to - from +
 
 /** 3 -> 10³, 0.30103 -> 2, -0.69897 -> 0.2 */
 export function tickLabel(log10) {
-  const whole = Math.round(log10);
-  if (Math.abs(log10 - whole) < 1e-9) return Math.abs(whole) <= 3 ? plain(10 ** whole) : power(whole);
+  const exponent = Math.round(log10);
+  if (Math.abs(log10 - exponent) < 1e-9) return Math.abs(exponent) <= 3 ? plain(10 ** exponent) : power(exponent);
   return capital(log10);
 }
 
-/** The capital over the examples, with the threshold and whatever happened on the way. */
+/** The capital over the examples, with the threshold, alarms, changes and resets. */
 export class CapitalChart {
   constructor(place, readout, onZoom, onAll) {
     Object.assign(this, { place, readout, onZoom, onAll, n: [], log10: [], p: [], threshold: null, lines: [], zoomed: false });
@@ -40,7 +40,7 @@ export class CapitalChart {
     document.addEventListener("colours", () => this.plot.redraw(false));
   }
 
-  /** New data: columns n, log10, p; `lines` are {n, kind, text}; `span` is the stretch on the x axis. */
+  /** New data: columns n, log10, p; `lines` are {n, kind, text}; `span` is the range of the x axis. */
   set({ n, log10, p, threshold, lines, span, zoomed }) {
     Object.assign(this, { n, log10, p, threshold, lines, span, zoomed });
     this.plot.setData([n, log10], true);
@@ -87,7 +87,7 @@ export class CapitalChart {
     return from === to ? [from - 1, to + 1] : [from, to];
   }
 
-  /** Everything that is shown; the start at 1 and the threshold too, unless one looks closely. */
+  /** The range of the visible values; with the start at 1 and the threshold unless the chart is zoomed. */
   #yRange() {
     const values = this.log10.filter((value) => value !== null);
     const anchors = this.zoomed && values.length ? [] : [0, ...(this.threshold === null ? [] : [this.threshold])];
@@ -137,7 +137,7 @@ export class CapitalChart {
 
 const INCREMENTS = between(0, 15, (k) => [1, 2, 5].map((by) => by * 10 ** k)).flat();
 
-/** Least and greatest, without spreading a long list over arguments. */
+/** The minimum and maximum, without spreading a long list over arguments. */
 function extent(values) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
@@ -159,7 +159,7 @@ function stroke(u, colour, dashes, [x0, y0], [x1, y1]) {
   context.setLineDash([]);
 }
 
-/** A place for a plot over p from 0 to 1, in pixels: letters keep their size. */
+/** The layout of a plot over p from 0 to 1, in pixels, so that text keeps its size. */
 class Box {
   constructor(place) {
     this.width = Math.max(200, place.clientWidth);
@@ -174,7 +174,7 @@ class Box {
     return this.height - 26 - share * (this.height - 26 - 12);
   }
 
-  /** What is drawn, below it the axis, and the dashed line of no evidence. */
+  /** Draw the marks, the axes, and the dashed line of no evidence. */
   svg(title, marks, { labels, even }) {
     const [left, right] = [this.across(0), this.across(1)];
     const level = (kind, share) => svg("line", { class: kind, x1: left, x2: right, y1: this.up(share), y2: this.up(share) });
@@ -187,7 +187,7 @@ class Box {
   }
 }
 
-/** How many p-values fell where. */
+/** Draw the histogram of p-values. */
 export function histogram(place, counts) {
   const total = counts.reduce((sum, k) => sum + k, 0);
   if (!total) return nothing(place, "No p-values yet.");
@@ -200,11 +200,11 @@ export function histogram(place, counts) {
     class: "bar", x: box.across(i / counts.length) + 1, width: wide - 2, y: box.up(k / top), height: tall(k), rx: Math.min(2, tall(k) / 2),
   }, svg("title", { text: `${plain(i / counts.length)} to ${plain((i + 1) / counts.length)}: ${count(k)}` })));
   const labels = evenly(top).map((k) => [k / top, compact(k)]);
-  const title = `Histogram of ${count(total)} p-values; the fullest of ${counts.length} bars holds ${count(Math.max(...counts))}, uniform would be ${plain(even)}.`;
+  const title = `Histogram of ${count(total)} p-values; the highest of ${counts.length} bars holds ${count(Math.max(...counts))}, a uniform one would hold ${plain(even)}.`;
   place.replaceChildren(box.svg(title, bars, { labels, even: even / top }));
 }
 
-/** What the next p-value would pay: linear while the bet is small, else on a log scale. */
+/** Draw what the next p-value would pay: on a linear scale if the bet is small, else on a log scale. */
 export function bet(place, p, density) {
   const points = p.map((x, i) => [x, density[i]]).filter(([, y]) => y !== null && Number.isFinite(y));
   if (points.length < 2) return nothing(place, "No bet yet.");
@@ -231,7 +231,7 @@ function logarithmic(values) {
   return { share, labels: ticks(low, high, 6).map((log10) => [(log10 - low) / (high - low), tickLabel(log10)]) };
 }
 
-/** 0 and a few round numbers below `top`. */
+/** Return 0 and a few round numbers up to `top`. */
 function evenly(top) {
   const raw = top / 4;
   const unit = 10 ** Math.floor(Math.log10(raw));

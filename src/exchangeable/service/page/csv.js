@@ -1,16 +1,16 @@
-// Files of comma-separated values, read in the browser: rows of texts, and one clear sentence where they do not fit.
+// Reading CSV files in the browser: rows of text, or an error with a clear message.
 
 export const MOST_BYTES = 20 * 2 ** 20;
 export const MOST_ROWS = 500_000;
 const MOST_COLUMNS = 4096;
 const LONGEST_LABEL = 256;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
-const SLICE = 40; // ms of work before the page may breathe
+const SLICE = 40; // ms of work before the page may respond
 
-/** Something is wrong with the file, said in one sentence. */
+/** The file cannot be used; the message says why. */
 export class BadFile extends Error {}
 
-/** A number as it is written, or null; "", "NaN" and "inf" are none. */
+/** Parse a number; null for anything else, also "", "NaN" and "inf". */
 export function number(text) {
   const trimmed = text.trim();
   if (!NUMBER.test(trimmed)) return null;
@@ -18,9 +18,9 @@ export function number(text) {
   return Number.isFinite(value) ? value : null;
 }
 
-/** The file's rows: `{rows: [[text]], lines: [row number as a spreadsheet counts]}`. */
+/** Read a file: `{rows: [[text]], lines: [row number as in a spreadsheet]}`. */
 export async function readFile(file) {
-  if (file.size > MOST_BYTES) throw new BadFile(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MB; at most ${MOST_BYTES / 2 ** 20} MB can be tried here.`);
+  if (file.size > MOST_BYTES) throw new BadFile(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MB; at most ${MOST_BYTES / 2 ** 20} MB are allowed here.`);
   const text = new TextDecoder().decode(await file.arrayBuffer());
   if (text.includes("\u0000")) throw new BadFile(`${file.name} is not a text file.`);
   const table = await parse(text);
@@ -28,7 +28,7 @@ export async function readFile(file) {
   return table;
 }
 
-/** Cut a text into rows of fields; quotes as in RFC 4180. */
+/** Split a text into rows of fields, with quotes as in RFC 4180. */
 export async function parse(text) {
   const rows = [];
   const lines = [];
@@ -38,7 +38,7 @@ export async function parse(text) {
     line++;
     if (row.length === 1 && row[0].trim() === "") continue;
     if (rows.length && row.length !== rows[0].length) throw new BadFile(`Row ${line} has ${fields(row.length)}, the first row has ${fields(rows[0].length)}.`);
-    if (row.length > MOST_COLUMNS) throw new BadFile(`Row ${line} has ${row.length} fields; at most ${MOST_COLUMNS} can be read.`);
+    if (row.length > MOST_COLUMNS) throw new BadFile(`Row ${line} has ${row.length} fields; at most ${MOST_COLUMNS} are allowed.`);
     if (rows.length > MOST_ROWS) throw new BadFile(`The file has more than ${MOST_ROWS.toLocaleString("en")} rows.`);
     rows.push(row);
     lines.push(line);
@@ -52,7 +52,7 @@ export async function parse(text) {
 
 const fields = (k) => (k === 1 ? "1 field" : `${k} fields`);
 
-/** What separates the fields: of , ; tab | the one that the first line has most of. */
+/** Detect the delimiter: the one of , ; tab | that is most frequent in the first line. */
 export function delimiter(text) {
   const [first] = text.slice(0, 65_536).replace(/"[^"]*"/g, "").split(/\r?\n|\r/).filter((line) => line.trim());
   const often = (mark) => (first ?? "").split(mark).length;
@@ -96,22 +96,22 @@ function quoted(text, start, mark) {
   return [text.slice(start + 1, stop).replaceAll('""', '"') + rest, end];
 }
 
-/** Does the first row hold names? If none of it is a number. */
+/** Whether the first row holds column names: if no field of it is a number. */
 export const hasHeader = ({ rows }) => rows.length > 1 && rows[0].every((text) => number(text) === null);
 
-/** Names of the columns, and whether each begins with a number. */
+/** The names of the columns, and whether the first value of each is a number. */
 export function columns({ rows }, header) {
   const first = rows[header ? 1 : 0] ?? rows[0];
   return rows[0].map((text, i) => ({ name: header && text.trim() ? text.trim() : `column ${i + 1}`, numeric: number(first[i]) !== null }));
 }
 
-/** The observations: `x` a number or a list of them, `y` a label; the first field that does not fit is named. */
+/** Yield the observations: `x` is a number or a list, `y` a label. Throws at the first invalid field. */
 export function* observations({ rows, lines }, { header, x, y, scalar, unit, numericLabel }) {
   const names = columns({ rows }, header);
   const where = (row, column) => `Row ${lines[row]}, column “${names[column].name}”`;
   for (let row = header ? 1 : 0; row < rows.length; row++) {
     const values = x.map((column) => numberAt(rows[row][column], () => where(row, column)));
-    if (unit && !(values[0] > 0 && values[0] <= 1)) throw new BadFile(`${where(row, x[0])}: a p-value lies in (0, 1], got ${values[0]}.`);
+    if (unit && !(values[0] > 0 && values[0] <= 1)) throw new BadFile(`${where(row, x[0])}: a p-value must be in (0, 1], got ${values[0]}.`);
     const made = { x: scalar ? values[0] : values };
     if (y !== null) made.y = numericLabel ? numberAt(rows[row][y], () => where(row, y)) : labelAt(rows[row][y].trim(), () => where(row, y));
     yield made;
@@ -122,13 +122,13 @@ function numberAt(text, where) {
   const value = number(text);
   if (value !== null) return value;
   if (!text.trim()) throw new BadFile(`${where()}: a number is missing.`);
-  const advice = /^[+-]?\d+,\d+$/.test(text.trim()) ? " Decimals need a point." : "";
+  const advice = /^[+-]?\d+,\d+$/.test(text.trim()) ? " Use a point for decimals." : "";
   throw new BadFile(`${where()}: “${short(text)}” is not a finite number.${advice}`);
 }
 
 function labelAt(text, where) {
   if (!text) throw new BadFile(`${where()}: the label is missing.`);
-  if (text.length > LONGEST_LABEL) throw new BadFile(`${where()}: a label has at most ${LONGEST_LABEL} characters, this one ${text.length}.`);
+  if (text.length > LONGEST_LABEL) throw new BadFile(`${where()}: a label must have at most ${LONGEST_LABEL} characters, got ${text.length}.`);
   return text;
 }
 

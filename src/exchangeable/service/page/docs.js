@@ -1,4 +1,4 @@
-// The API, described by Swagger UI from the server's own description of itself.
+// The documentation of the API: Swagger UI shows the server's OpenAPI document.
 
 import { request, token } from "./api.js";
 import { $ } from "./dom.js";

@@ -1,8 +1,8 @@
-// Elements made by hand: text always becomes text, never markup.
+// Helpers for DOM elements. Text is always inserted as text, never as markup.
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
-/** An element with attributes (`on…` are listeners, `text` is its text) and children (nodes or strings). */
+/** Create an element with attributes (`on…` are listeners, `text` is its text) and children (nodes or strings). */
 export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -25,7 +25,7 @@ function attribute(node, name, value) {
   else node.setAttribute(name, value === true ? "" : value);
 }
 
-/** Write a text only where it changed: an unchanged node costs no layout and is not read out again. */
+/** Set the text of a node if it has changed: an unchanged node costs no layout and is not announced again. */
 export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -35,7 +35,7 @@ export function show(node, shown) {
   if (node.hidden === shown) node.hidden = !shown;
 }
 
-/** Run `work` in the next frame, once, however often it was asked for. */
+/** Run `work` once in the next frame, however often it is requested. */
 export function perFrame(work) {
   let asked = false;
   return () => {
@@ -48,7 +48,7 @@ export function perFrame(work) {
   };
 }
 
-/** Run `work` at most once in `pause` milliseconds: at once if it can be, and once more for what was asked meanwhile. */
+/** Run `work` at most once in `pause` milliseconds: at once if possible, and once more for later requests. */
 export function throttled(work, pause) {
   let last = -Infinity;
   let timer = null;
@@ -62,7 +62,7 @@ export function throttled(work, pause) {
   };
 }
 
-/** Run `work` when nobody has asked for `pause` milliseconds. */
+/** Run `work` after `pause` milliseconds without another request. */
 export function settled(work, pause) {
   let timer = null;
   return (...given) => {
@@ -81,14 +81,14 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** Copy a text, and say so on the button for a moment. */
+/** Copy a text, and confirm it on the button for a moment. */
 export async function copy(button, text) {
   const label = button.textContent;
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    button.textContent = "Copying is not allowed here";
+    button.textContent = "Copying is not allowed";
   }
   setTimeout(() => (button.textContent = label), 1600);
 }

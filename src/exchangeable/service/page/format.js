@@ -1,4 +1,4 @@
-// Numbers, times and verdicts in words.
+// Formatting of numbers and times, and descriptions of the state of a stream.
 
 const DIGITS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
 const WHOLE = new Intl.NumberFormat("en");
@@ -15,7 +15,7 @@ export const compact = (n) => (Math.abs(n) < 100_000 ? WHOLE.format(n) : COMPACT
 /** -12 -> 10⁻¹² */
 export const power = (exponent) => (exponent === 0 ? "1" : "10" + [...String(exponent)].map((c) => DIGITS[c]).join(""));
 
-/** A capital from its log10: 2.34, 0.0123, 4.5 × 10¹²; null is bankruptcy, a capital of 0. */
+/** A capital from its log10: 2.34, 0.0123, 4.5 × 10¹²; null is a capital of 0. */
 export function capital(log10) {
   if (log10 === null || log10 === undefined) return "0";
   if (log10 > -2.5 && log10 < 4) return plain(10 ** log10);
@@ -35,7 +35,7 @@ export function plain(value) {
 /** A p-value: 0.034, or 2.1 × 10⁻⁶ */
 export const probability = (p) => (p === null || p === undefined ? "–" : p >= 0.001 ? p.toFixed(3) : capital(Math.log10(p)));
 
-/** How long ago a moment was; the clocks of two machines may differ a little. */
+/** How long ago a time was; the clocks of two machines may differ a little. */
 export function ago(moment, now = Date.now()) {
   if (!moment) return "never";
   const seconds = Math.round((now - Date.parse(moment)) / 1000);
@@ -64,37 +64,37 @@ export const PILLS = {
   quiet: "Quiet",
 };
 
-/** What the evidence says, in one or two plain sentences. */
+/** Describe the evidence in one or two sentences. */
 export function verdict(stream) {
   return VERDICTS[condition(stream)](stream.state, stream) + earlier(stream);
 }
 
 const VERDICTS = {
   alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${began(state)}`,
-  empty: (state, { next_seq: next }) => (next > 1 ? "Observations have come, but the first still waits for its label." : "No observations yet."),
+  empty: (state, { next_seq: next }) => (next > 1 ? "Observations have arrived, but the first one still waits for its label." : "No observations yet."),
   bankrupt: () =>
-    "The capital is 0: the bet has lost everything and can find nothing any more. Reset the stream to begin a new test.",
+    "The capital is 0: the bet has lost everything, so this test cannot detect a change any more. Reset the stream to start a new test.",
   notable: (state, stream) =>
     `Some evidence against exchangeability, but no alarm: capital ${capital(state.log10_martingale)}${needed(stream)}.`,
   quiet: () => "No evidence against exchangeability so far.",
 };
 
 const reached = ({ threshold_log10: log10 }) =>
-  log10 === null || log10 === undefined ? "the evidence was enough" : `capital reached ${capital(log10)}`;
+  log10 === null || log10 === undefined ? "the evidence was sufficient" : `capital reached ${capital(log10)}`;
 const needed = ({ threshold_log10: log10 }) =>
-  log10 === null || log10 === undefined ? "" : `, the alarm is at ${capital(log10)}`;
+  log10 === null || log10 === undefined ? "" : `, the alarm is raised at ${capital(log10)}`;
 const began = ({ changepoint }) =>
   changepoint === null || changepoint === undefined
-    ? "where the change began is not known."
+    ? "where the change began is unknown."
     : changepoint === 0
-      ? "the data probably differed from the start."
+      ? "the change probably began at the start."
       : `the change probably began around example ${count(changepoint)}.`;
 
-/** What happened before the present test: it began again after a reset, or after an alarm. */
+/** Describe what preceded the current test, which started after a reset or an alarm. */
 function earlier(stream) {
   if (stream.state.alarm || !stream.since) return "";
   const before = stream.alarms ? ` ${times(stream.alarms)} before.` : "";
-  return ` This test began after example ${count(stream.since)}.${before}`;
+  return ` This test started after example ${count(stream.since)}.${before}`;
 }
 
 const times = (k) => (k === 1 ? "There was one alarm" : `There were ${count(k)} alarms`);

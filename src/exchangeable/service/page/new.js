@@ -1,4 +1,4 @@
-// A new stream: its configuration, and a first try with a file.
+// A new stream: its configuration, and a trial with a file.
 
 import { Problem, curl, pagePath, query, request, streamPath } from "./api.js";
 import { BadFile, columns, hasHeader, observations, readFile } from "./csv.js";
@@ -9,26 +9,26 @@ import { begin } from "./shell.js";
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 const BATCH = 1000;
 const BATCH_CHARACTERS = 2 ** 20;
-const PATIENCE = 8; // attempts for a batch
+const PATIENCE = 8; // attempts to send a batch
 const PREVIEW = 5;
 const SHOWN = 8; // columns of the preview
 
 const MEASURES = {
-  value: ["Numbers, one at a time", "Each number is ranked among all before it: latencies, a model's losses, a sensor. Memory stays small.", { scalar: true }],
-  "nearest-neighbour": ["Rows of numbers with a class label", "How near is the nearest example of the same class, compared with the other classes? The measure of the paper.", { cap: true, label: true }],
-  "nearest-distance": ["Rows of numbers without labels", "How far is the nearest example? Finds inputs that are unlike those before.", { cap: true }],
-  "nearest-residual": ["Rows of numbers with a number to predict", "How far is the label from that of the nearest example?", { cap: true, label: true, numericLabel: true }],
-  "conditional-nearest-neighbour": ["As nearest-neighbour, each class by itself", "A change in how often classes come is no evidence, a change within a class is.", { cap: true, label: true }],
-  "conditional-nearest-distance": ["As nearest-distance, each class by itself", "A change in how often classes come is no evidence, a change within a class is.", { cap: true, label: true }],
+  value: ["Numbers, one at a time", "Each number is ranked among all earlier ones: latencies, a model's losses, a sensor. Needs little memory.", { scalar: true }],
+  "nearest-neighbour": ["Rows of numbers with a class label", "How close is the nearest example of the same class, compared with the other classes? The measure of the paper.", { cap: true, label: true }],
+  "nearest-distance": ["Rows of numbers without labels", "How far away is the nearest example? Finds inputs that differ from earlier ones.", { cap: true }],
+  "nearest-residual": ["Rows of numbers with a number to predict", "How much does the label differ from that of the nearest example?", { cap: true, label: true, numericLabel: true }],
+  "conditional-nearest-neighbour": ["Like nearest-neighbour, within each class", "Ignores changes in the frequencies of the classes; finds changes within a class.", { cap: true, label: true }],
+  "conditional-nearest-distance": ["Like nearest-distance, within each class", "Ignores changes in the frequencies of the classes; finds changes within a class.", { cap: true, label: true }],
   frozen: ["Scores of a fixed model, with reference scores", "Scores are ranked in bins between quantiles of reference scores that you upload. Constant time and memory.", { scalar: true, reference: true }],
-  "p-values": ["p-values of your own", "You bring the p-values, in (0, 1]; they are only bet on.", { scalar: true, unit: true }],
+  "p-values": ["p-values computed elsewhere", "You send p-values in (0, 1]; the server only bets on them.", { scalar: true, unit: true }],
 };
 const BETS = ["adaptive", "watchful", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
   "sleepy-jumper", "histogram", "tree", "kernel", "markov", "beta", "blend", "switching", "cautious", "idle"];
 const ALARMS = {
-  ville: ["Once, for good (ville)", "The chance that it is ever raised on exchangeable data is at most alpha, however long one watches."],
-  "shiryaev-roberts": ["Watching without end (shiryaev-roberts)", "False alarms come at most once a period on average; a change is found soon even after a long quiet time."],
-  cusum: ["Watching without end (cusum)", "As shiryaev-roberts, a little later; simple to explain: the capital is that many times its lowest value."],
+  ville: ["One alarm with a bounded error (ville)", "On exchangeable data, the probability that it is ever raised is at most alpha, for streams of any length."],
+  "shiryaev-roberts": ["Endless monitoring (shiryaev-roberts)", "On average, at most one false alarm in each period; finds a change quickly even after a long quiet time."],
+  cusum: ["Endless monitoring (cusum)", "Like shiryaev-roberts, but a little slower; simple to explain: it compares the capital with its lowest value."],
 };
 
 let reference = null;
@@ -57,14 +57,14 @@ function configuration() {
 
 const valueOf = (id) => ($(`#${id}`).value.trim() === "" ? null : Number($(`#${id}`).value));
 
-/** What is wrong with the form, as [field, sentence], or null. The server has the last word. */
+/** The first error in the form as [field, message], or null. The server checks again. */
 function fault(made) {
   const name = $("#name").value;
-  if (!NAME.test(name)) return ["name", nameFault(name) || "Give the stream a name."];
+  if (!NAME.test(name)) return ["name", nameFault(name) || "Enter a name."];
   if (needs().reference && (reference?.length ?? 0) < 2) return ["reference", "Choose a file with at least two reference scores."];
-  if (made.alarm.kind === "ville" && !(made.alarm.alpha > 0 && made.alarm.alpha < 1)) return ["alpha", "Alpha must lie between 0 and 1."];
+  if (made.alarm.kind === "ville" && !(made.alarm.alpha > 0 && made.alarm.alpha < 1)) return ["alpha", "Alpha must be between 0 and 1."];
   if (made.alarm.kind !== "ville" && !(made.alarm.period > 1)) return ["period", "The period must be greater than 1."];
-  if (needs().label && valueOf("wait") !== null && !(valueOf("wait") > 0)) return ["wait", "The longest wait must be greater than 0, or empty."];
+  if (needs().label && valueOf("wait") !== null && !(valueOf("wait") > 0)) return ["wait", "The maximum wait must be greater than 0, or empty."];
   for (const id of [...(valueOf("seed") === null ? [] : ["seed"]), ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["most"] : [])]) {
     if (valueOf(id) === null || !Number.isInteger(valueOf(id)) || valueOf(id) < 0) return [id, `${$(`label[for=${id}]`).firstChild.textContent.trim()} must be an integer.`];
   }
@@ -73,10 +73,10 @@ function fault(made) {
 
 function nameFault(name) {
   if (!name || NAME.test(name)) return "";
-  if (name.length > 64) return "A name has at most 64 characters.";
-  if (!/^[a-z0-9]/.test(name)) return "A name begins with a small letter or a digit.";
+  if (name.length > 64) return "A name must have at most 64 characters.";
+  if (!/^[a-z0-9]/.test(name)) return "A name must start with a lowercase letter or a digit.";
   const odd = [...name].find((letter) => !/[a-z0-9._-]/.test(letter));
-  return odd === " " ? "A name has no spaces." : `A name has no “${odd}”: small letters, digits and . _ - only.`;
+  return odd === " " ? "A name must not contain spaces." : `A name must not contain “${odd}”: only lowercase letters, digits and . _ - are allowed.`;
 }
 
 function checkName() {
@@ -88,15 +88,15 @@ function checkName() {
   if (name && !problem) lookUp(name);
 }
 
-const NAME_HINT = "Small letters, digits and . _ - only, at most 64, a letter or digit first.";
+const NAME_HINT = "Lowercase letters, digits and . _ -, at most 64 characters; starts with a letter or digit.";
 
 const lookUp = settled(async (name) => {
   try {
     const { streams } = await request(query("/v1/streams", { q: name, order: "name", limit: 500 }));
     if (name !== $("#name").value || !streams.some((stream) => stream.name === name)) return;
-    write($("#name-hint"), "There is a stream of this name. With the same configuration it is used as it is.");
+    write($("#name-hint"), "A stream with this name exists. If the configuration is the same, it will be used.");
   } catch (problem) {
-    if (!(problem instanceof Problem)) throw problem; // the name will be judged when the stream is made
+    if (!(problem instanceof Problem)) throw problem; // the server checks the name when the stream is created
   }
 }, 300);
 
@@ -118,7 +118,7 @@ function preview() {
   write($("#curl"), curl(streamPath(name), long ? "@configuration.json" : JSON.stringify(made), "PUT"));
 }
 
-/** Create the stream and give back what the server says of it; a fault is shown and gives null. */
+/** Create the stream and return it; if that fails, show the error and return null. */
 async function create() {
   const made = configuration();
   const wrong = fault(made);
@@ -152,14 +152,14 @@ async function submitted(event) {
   show($("#created"), stream !== null);
   if (stream === null) return;
   const link = el("a", { href: pagePath(stream.name), text: `See ${stream.name}` });
-  const words = stream.next_seq > 1 ? `It is there already, with ${count(stream.next_seq - 1)} observations. ` : "Created. ";
-  $("#created").replaceChildren(words, link, ", or drop a CSV below to fill it.");
+  const words = stream.next_seq > 1 ? `The stream exists already, with ${count(stream.next_seq - 1)} observations. ` : "Created. ";
+  $("#created").replaceChildren(words, link, ", or send it a CSV file below.");
   link.focus();
 }
 
 /* Reference scores. */
 
-const REFERENCE = "One number a line, or a CSV of which the first column of numbers is taken: scores of a time when all was well.";
+const REFERENCE = "A file with one number per line, or a CSV file, whose first column of numbers is used: scores from a time without changes.";
 
 async function referenceChosen() {
   const [file] = $("#reference").files;
@@ -178,7 +178,7 @@ async function referenceChosen() {
 function scores(read) {
   const header = hasHeader(read);
   const column = columns(read, header).findIndex(({ numeric }) => numeric);
-  if (column < 0) throw new BadFile("No column of the file begins with a number.");
+  if (column < 0) throw new BadFile("No column of the file starts with a number.");
   return [...observations(read, { header, x: [column], y: null, scalar: true })].map(({ x }) => x);
 }
 
@@ -202,7 +202,7 @@ async function fileChosen(file) {
   $("#try").scrollIntoView({ block: "nearest" });
 }
 
-/** The file's name makes a name. */
+/** Propose a name for the stream, from that of the file. */
 function propose(file) {
   const name = file.toLowerCase().replace(/\.[^.]*$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 64);
   $("#name").value = name || "try";
@@ -228,11 +228,11 @@ function drawFile() {
   drawRows();
 }
 
-/** The column whose name says so, else the last that holds no numbers, else the last. */
+/** The column that is called label, else the last one without numbers, else the last. */
 function guessLabel(named) {
-  const told = named.findIndex(({ name }) => /^(y|label|class|target|klasse)$/i.test(name));
+  const byName = named.findIndex(({ name }) => /^(y|label|class|target|klasse)$/i.test(name));
   const words = named.findLastIndex(({ numeric }) => !numeric);
-  return told >= 0 ? told : words >= 0 ? words : named.length - 1;
+  return byName >= 0 ? byName : words >= 0 ? words : named.length - 1;
 }
 
 const chosen = () => [...document.querySelectorAll("#csv-x input:checked")].map((input) => Number(input.value));
@@ -250,15 +250,15 @@ function drawRows() {
   write($("#send-problem"), "");
 }
 
-/** Everything is checked before anything is sent. */
+/** The observations of the file; all of them are checked before the first is sent. */
 function* batches() {
   const header = $("#csv-header").checked;
   const x = chosen();
-  if (!x.length) throw new BadFile("Choose at least one column of x.");
+  if (!x.length) throw new BadFile("Choose at least one feature column.");
   const y = needs().label ? Number($("#csv-y").value) : null;
-  if (x.includes(y)) throw new BadFile("The column of the label cannot be a column of x too.");
+  if (x.includes(y)) throw new BadFile("The label column cannot be a feature column too.");
   const length = table.rows.length - (header ? 1 : 0);
-  if (needs().cap && length > valueOf("cap")) throw new BadFile(`The file has ${count(length)} rows and the stream takes ${count(valueOf("cap"))}: raise the cap above, or take another measure.`);
+  if (needs().cap && length > valueOf("cap")) throw new BadFile(`The file has ${count(length)} rows, but the stream accepts at most ${count(valueOf("cap"))}: increase the cap above, or choose another measure.`);
   let batch = [];
   let characters = 0;
   for (const made of observations(table, { header, x, y, ...needs() })) {
@@ -287,7 +287,7 @@ async function send() {
   await sendAll(stream, all);
 }
 
-/** All of it, with pauses in which the page stays alive. */
+/** Collect all batches, with pauses in which the page can respond. */
 async function collected(parts) {
   const all = [];
   for (const part of parts) {
@@ -306,7 +306,7 @@ async function sendAll(stream, all) {
   try {
     for (const batch of all) {
       const body = batch.map((text, i) => `{"seq":${seq + i},${text}`).join("\n");
-      ({ state } = await persistently(() => post(stream.name, body)));
+      ({ state } = await withRetries(() => post(stream.name, body)));
       seq += batch.length;
       sent += batch.length;
       progress(sent, total, `${count(sent)} of ${count(total)} rows sent.`);
@@ -316,7 +316,7 @@ async function sendAll(stream, all) {
     if (!(problem instanceof Problem)) throw problem;
     const stopped = problem.code === "aborted";
     if (!stopped) write($("#send-problem"), problem.message);
-    progress(sent, total, `${stopped ? "Stopped" : "It ended"} after ${count(sent)} of ${count(total)} rows; those are kept.`, stream.name);
+    progress(sent, total, `${stopped ? "Stopped" : "Failed"} after ${count(sent)} of ${count(total)} rows; these were accepted.`, stream.name);
   } finally {
     working(false);
   }
@@ -325,14 +325,14 @@ async function sendAll(stream, all) {
 const post = (name, body) =>
   request(streamPath(name, "/observations"), { method: "POST", body, headers: { "Content-Type": "application/x-ndjson" }, signal: stopping.signal });
 
-/** Numbered observations may be sent again without harm: the server counts each of them once. */
-async function persistently(work) {
+/** Retry: observations with numbers can be sent again, because the server counts each once. */
+async function withRetries(work) {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();
     } catch (problem) {
-      const passing = problem.code !== "aborted" && [0, 429, 502, 503, 504].includes(problem.status);
-      if (!passing || attempt === PATIENCE) throw problem;
+      const transient = problem.code !== "aborted" && [0, 429, 502, 503, 504].includes(problem.status);
+      if (!transient || attempt === PATIENCE) throw problem;
       await pause(problem.after ?? Math.min(8000, 250 * 2 ** attempt));
     }
   }
@@ -367,13 +367,13 @@ function droppable(node) {
     over(false)(event);
     fileChosen(event.dataTransfer.files[0]);
   });
-  addEventListener("dragover", (event) => event.preventDefault()); // a file dropped beside it must not replace the page
+  addEventListener("dragover", (event) => event.preventDefault()); // a file dropped elsewhere must not replace the page
   addEventListener("drop", (event) => event.preventDefault());
 }
 
 begin(() => {
   $("#measure").append(...Object.entries(MEASURES).map(([value, [text]]) => el("option", { value, text: `${text} (${value})` })));
-  $("#bet").append(el("option", { value: "", text: "the one that suits the alarm" }), ...BETS.map((value) => el("option", { value, text: value })));
+  $("#bet").append(el("option", { value: "", text: "default for the alarm" }), ...BETS.map((value) => el("option", { value, text: value })));
   $("#alarm").append(...Object.entries(ALARMS).map(([value, [text]]) => el("option", { value, text })));
   $("#name").value = (new URLSearchParams(location.search).get("name") ?? "").slice(0, 64);
   write($("#reference-line"), REFERENCE);

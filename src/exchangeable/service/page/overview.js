@@ -7,18 +7,18 @@ import { announce, attempt, begin, connection, quietly, troublePanel } from "./s
 import { Spark } from "./spark.js";
 import { Listener } from "./sse.js";
 
-const POINTS = 120; // of a spark line
+const POINTS = 120; // of a sparkline
 const FLEET = { alpha: 0.05, method: "adjusted" };
 
 const list = $("#list");
 const view = { q: "", page: 0, per: 50, total: 0 };
 const rows = new Map(); // by name: the streams of this page
-const elsewhere = new Map(); // by name: did the alarm sound? Of streams on other pages
+const elsewhere = new Map(); // by name: whether there is an alarm, for streams on other pages
 const dirty = new Set();
 let table = null;
 let loading = null;
 
-/** One line of the table. Its nodes live as long as the stream is on the page. */
+/** One row of the table. Its nodes are kept as long as the stream is on the page. */
 class Row {
   constructor(summary) {
     this.name = summary.name;
@@ -34,11 +34,11 @@ class Row {
       el("td", { class: "name", role: "cell" }, el("a", { href: pagePath(this.name), text: this.name }), this.kinds),
       el("td", { class: "spark", role: "cell" }, this.canvas),
       this.capital, this.n, this.seen);
-    this.take(summary);
+    this.update(summary);
   }
 
-  /** New numbers; they are shown in the next frame. */
-  take(summary) {
+  /** Update the row; the change is painted in the next frame. */
+  update(summary) {
     this.summary = summary;
     this.spark.threshold = summary.threshold_log10 ?? null;
     this.spark.alarm = summary.state.alarm;
@@ -74,12 +74,12 @@ class Row {
   }
 }
 
-/** Alarms of earlier tests, which a restart or a reset has ended. */
-const before = ({ state, alarms }) => (state.alarm || !alarms ? [] : [alarms === 1 ? "one alarm before" : `${count(alarms)} alarms before`]);
+/** The number of alarms of earlier tests, which a restart or a reset has ended. */
+const before = ({ state, alarms }) => (state.alarm || !alarms ? [] : [alarms === 1 ? "one earlier alarm" : `${count(alarms)} earlier alarms`]);
 
 const paint = perFrame(() => {
   for (const row of dirty) row.paint();
-  for (const row of dirty) row.spark.draw(); // apart: to draw between two texts would lay the table out again each time
+  for (const row of dirty) row.spark.draw(); // separately: drawing between two text changes would repeat the layout each time
   dirty.clear();
 });
 
@@ -88,7 +88,7 @@ function mark(row) {
   paint();
 }
 
-/** Fetch the page of the list and show it; rows that stay keep their nodes, and the focus. */
+/** Fetch the current page of the list and show it; rows that stay keep their nodes and the focus. */
 async function load() {
   loading?.abort();
   const mine = (loading = new AbortController());
@@ -119,7 +119,7 @@ function showStreams(streams) {
   for (const [name, row] of rows) if (!staying.has(name)) drop(name, row);
   streams.forEach((summary, place) => {
     const row = rows.get(summary.name) ?? new Row(summary);
-    if (rows.has(row.name)) row.take(summary);
+    if (rows.has(row.name)) row.update(summary);
     rows.set(row.name, row);
     elsewhere.delete(row.name);
     if (body.children[place] !== row.node) body.insertBefore(row.node, body.children[place] ?? null);
@@ -161,8 +161,8 @@ function showNothing() {
 
 function nothingFound() {
   return el("div", { class: "panel empty" },
-    el("h2", { text: "No stream has this in its name" }),
-    el("p", { class: "muted", text: `Nothing matches “${view.q}”.` }),
+    el("h2", { text: "No streams found" }),
+    el("p", { class: "muted", text: `No stream has “${view.q}” in its name.` }),
     el("button", { text: "Show all streams", onclick: () => search("") }));
 }
 
@@ -170,9 +170,9 @@ function noStreams() {
   const command = curl("/v1/streams/my-stream", "{}", "PUT");
   return el("div", { class: "panel empty" },
     el("h2", { text: "No streams yet" }),
-    el("p", { class: "muted", text: "A stream is one sequence of observations that is watched: a model's errors, a sensor, a queue's latency." }),
-    el("a", { class: "button primary", href: "/new", text: "Create a stream, or try it with a CSV" }),
-    el("p", { class: "hint", text: "or by hand:" }),
+    el("p", { class: "muted", text: "A stream is one sequence of observations: a model's errors, a sensor, a queue's latency." }),
+    el("a", { class: "button primary", href: "/new", text: "Create a stream, or try it with a CSV file" }),
+    el("p", { class: "hint", text: "or with the API:" }),
     el("pre", { tabindex: "0", text: command }));
 }
 
@@ -192,9 +192,9 @@ function showCounts() {
   const alarms = [...rows.values()].filter((row) => row.alarm).length;
   const more = alarms === per && total > per ? "+" : "";
   const streams = `${count(total)} ${total === 1 ? "stream" : "streams"}${q ? " found" : ""}`;
-  const sounding = `${count(alarms)}${more} ${alarms === 1 && !more ? "alarm" : "alarms"}`;
+  const alarmText = `${count(alarms)}${more} ${alarms === 1 && !more ? "alarm" : "alarms"}`;
   if (page === 0) {
-    write($("#summary"), total ? `${streams}, ${alarms ? sounding : "no alarm"}` : "");
+    write($("#summary"), total ? `${streams}, ${alarms ? alarmText : "no alarms"}` : "");
     document.title = `${alarms ? `(${alarms}${more}) ` : ""}Streams · exchangeable`;
   } else {
     write($("#summary"), streams);
@@ -208,7 +208,7 @@ function showCounts() {
 
 const reload = throttled(() => quietly(load), 1500);
 
-/** What the server says about streams that changed: those on this page are painted, others may belong here now. */
+/** Handle an event: streams on this page are painted; others may belong on this page now. */
 function changed({ streams = [], removed = [] }) {
   let moved = removed.some((name) => rows.has(name) || elsewhere.delete(name));
   for (const summary of streams) {
@@ -218,7 +218,7 @@ function changed({ streams = [], removed = [] }) {
       moved = true;
       if (summary.state.alarm && before === false) announce(`Alarm in stream ${summary.name}.`);
     }
-    if (row) row.take(summary);
+    if (row) row.update(summary);
     else elsewhere.set(summary.name, summary.state.alarm);
   }
   if (moved) reload();
@@ -237,11 +237,11 @@ async function loadFleet() {
   $("#fleet-found").replaceChildren(
     el("ul", {}, found.slice(0, 100).map(({ name, log10_e: e }) => el("li", {}, el("a", { href: pagePath(name), text: name }), ` e = ${capital(e)}`))),
     found.length > 100 ? el("p", { text: `and ${count(found.length - 100)} more` }) : "",
-    deleted ? el("p", { class: "hint", text: deleted === 1 ? "One deleted stream keeps its place." : `${count(deleted)} deleted streams keep their places.` }) : "",
+    deleted ? el("p", { class: "hint", text: deleted === 1 ? "One deleted stream still counts." : `${count(deleted)} deleted streams still count.` }) : "",
     el("p", { class: "hint", text: fleet.promise }));
 }
 
-/** Alerts that nobody received are news too. */
+/** Show alerts that could not be delivered. */
 async function loadAlerts() {
   const { dead, alerts } = await request("/v1/alerts");
   show($("#alerts"), dead > 0);
@@ -274,7 +274,7 @@ async function turn(by) {
   scrollTo({ top: 0 });
 }
 
-/** The address says what is shown: it can be kept, sent, and gone back to. */
+/** Keep the view in the URL, so that it can be bookmarked and shared. */
 function remember() {
   const { q, page, per } = view;
   history.replaceState(null, "", query("/", { q, page: page || null, per: per === 50 ? null : per }));

@@ -1,11 +1,11 @@
-// What all pages share: signing in, the state of the connection, notices, and messages for screen readers.
+// Shared by all pages: sign-in, connection status, notifications, and messages for screen readers.
 
 import { Problem, request, token } from "./api.js";
 import { $, el, show, write } from "./dom.js";
 
-const PATIENCE = 1200; // a connection that is back before then was never worth a word
+const PATIENCE = 1200; // ms: a connection that is back sooner is not mentioned
 
-/** Begin a page: `work` draws it; a refusal for want of a token becomes the sign-in form. */
+/** Start a page: `work` draws it. If a token is needed, the sign-in form is shown instead. */
 export async function begin(work) {
   document.addEventListener("unauthorised", () => signIn(), { once: true });
   $("#sign-out").addEventListener("click", signOut);
@@ -22,14 +22,14 @@ function signOut() {
   location.reload();
 }
 
-/** The form that asks for a token, in place of the page. */
+/** Replace the page with a form that asks for a token. */
 function signIn() {
   const known = token.get() !== null;
   show($("#content"), false);
   show($("#connection"), false);
   show($("#live"), false);
   const form = $("#sign-in") ?? $("main").appendChild(signInForm());
-  if (known) complain(form, "The server does not know this token any more. It may have been revoked.");
+  if (known) complain(form, "This token is no longer valid. It may have been revoked.");
   token.drop();
   show($("#sign-out"), false);
   $("input", form).focus();
@@ -43,13 +43,13 @@ function signInForm() {
   const form = el("form", { id: "sign-in", class: "card narrow" },
     el("h1", { text: "Sign in" }),
     el("p", { id: "token-hint", class: "muted" },
-      "This server wants a token. Who runs it makes one with ", el("code", { text: "exchangeable token" }),
-      "; reading needs the scope ", el("code", { text: "read" }), "."),
+      "This server requires a token. Its operator creates one with ", el("code", { text: "exchangeable token" }),
+      "; this page needs the scope ", el("code", { text: "read" }), "."),
     el("label", { for: "token", text: "Token" }),
     input,
     el("p", { id: "token-problem", class: "problem", role: "alert" }),
     el("button", { class: "primary", text: "Sign in" }),
-    el("p", { class: "hint", text: "It is kept in this tab only and forgotten when you close it." }));
+    el("p", { class: "hint", text: "The token is kept in this tab only, and removed when you close it." }));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     tryToken(form, input.value.trim());
@@ -59,8 +59,8 @@ function signInForm() {
 
 async function tryToken(form, value) {
   const button = $("button", form);
-  if (!value) return complain(form, "Type or paste a token.");
-  if (!/^[\x21-\x7e]+$/.test(value)) return complain(form, "A token has no spaces and no special letters.");
+  if (!value) return complain(form, "Enter a token.");
+  if (!/^[\x21-\x7e]+$/.test(value)) return complain(form, "A token contains no spaces or special characters.");
   button.disabled = true;
   token.set(value);
   try {
@@ -69,7 +69,7 @@ async function tryToken(form, value) {
   } catch (problem) {
     token.drop();
     button.disabled = false;
-    complain(form, problem.status === 401 ? "The server does not know this token." : problem.message);
+    complain(form, problem.status === 401 ? "This token is not valid." : problem.message);
   }
 }
 
@@ -78,7 +78,7 @@ function complain(form, text) {
   $("input", form).setAttribute("aria-invalid", "true");
 }
 
-/** Show how the connection is: a dot in the head, and a banner once it is lost. `retry` is what its button does. */
+/** Show the connection status: a dot in the header, and a banner when it is lost, whose button calls `retry`. */
 export function connection(retry) {
   const banner = $("#connection");
   const dot = $("#live");
@@ -99,7 +99,7 @@ export function connection(retry) {
       write($("span", banner), lost(until));
       late ??= setTimeout(() => show(banner, true), PATIENCE);
     } else if (late !== null) {
-      write($("span", banner), "Trying to connect…");
+      write($("span", banner), "Connecting…");
     }
   };
 }
@@ -110,15 +110,15 @@ const WORDS = {
 
 function lost(until) {
   const seconds = Math.max(0, Math.ceil((until - Date.now()) / 1000));
-  return `What you see may be old. Trying again${seconds > 1 ? ` in ${seconds} s` : ""}…`;
+  return `This page may be out of date. Retrying${seconds > 1 ? ` in ${seconds} s` : ""}…`;
 }
 
-/** A message for screen readers. */
+/** Announce a message to screen readers. */
 export function announce(text) {
   write($("#announcer"), text);
 }
 
-/** A message that goes away by itself. */
+/** Show a message that disappears after a while. */
 export function toast(text, kind = "info") {
   const note = el("div", { class: `toast ${kind}`, role: kind === "problem" ? "alert" : "status" },
     el("span", { text }), el("button", { class: "quiet", "aria-label": "Dismiss", text: "✕", onclick: () => note.remove() }));
@@ -126,7 +126,7 @@ export function toast(text, kind = "info") {
   setTimeout(() => note.remove(), kind === "problem" ? 12_000 : 5_000);
 }
 
-/** A panel that says what went wrong, with a way on. */
+/** Build a panel that explains an error and offers to retry. */
 export function troublePanel(problem, again) {
   const { title, advice } = explained(problem);
   return el("div", { class: "panel trouble", role: "alert" },
@@ -137,17 +137,17 @@ export function troublePanel(problem, again) {
 }
 
 function explained({ status }) {
-  if (status === 0) return { title: "The server cannot be reached", advice: "Is it running? Is the network there?" };
-  if (status === 403) return { title: "Not allowed", advice: "Sign in with a token that has the scope for this." };
+  if (status === 0) return { title: "The server cannot be reached", advice: "Check that it is running and that the network works." };
+  if (status === 403) return { title: "Not allowed", advice: "Sign in with a token that has the required scope." };
   if (status === 404) return { title: "Not found" };
   if (status === 429) return { title: "The server is busy", advice: "Wait a moment." };
-  if (status === 503) return { title: "The server is not ready", advice: "It may be starting, or its disk may fail. Nothing that it acknowledged is lost." };
-  if (status === 507) return { title: "The server's disk is full", advice: "Nothing that it acknowledged is lost. It goes on when there is room." };
-  if (status >= 500) return { title: "The server met an error", advice: "Its log says more." };
-  return { title: "This did not work" };
+  if (status === 503) return { title: "The server is not ready", advice: "It may be starting, or its disk may have failed. Nothing that it acknowledged is lost." };
+  if (status === 507) return { title: "The server's disk is full", advice: "Nothing that it acknowledged is lost. It continues when there is space again." };
+  if (status >= 500) return { title: "The server had an error", advice: "Its log has the details." };
+  return { title: "The request failed" };
 }
 
-/** Do something that may be refused; a refusal becomes a message. True if it worked. */
+/** Run `work`; a problem becomes a message. Returns whether it succeeded. */
 export async function attempt(work, tell = (problem) => toast(problem.message, "problem")) {
   try {
     await work();
@@ -159,5 +159,5 @@ export async function attempt(work, tell = (problem) => toast(problem.message, "
   }
 }
 
-/** The same for what nobody asked for: it is tried again by itself, and the banner says if the server is away. */
+/** The same for background work, which is repeated anyway: no message. */
 export const quietly = (work) => attempt(work, () => {});

@@ -1,8 +1,8 @@
-// Small lines on canvas: drawn only where they can be seen, and only when something changed.
+// Sparklines on canvas, drawn only if they are visible and have changed.
 
-const MOST = 240; // points kept for a line
+const MOST = 240; // points kept in a line
 
-/** Colours of the page, for what draws on canvas; fresh after a change between light and dark. */
+/** The colours of the page, for drawing on canvas; updated when the colour scheme changes. */
 export const colours = {};
 const dark = matchMedia("(prefers-color-scheme: dark)");
 function readColours() {
@@ -17,7 +17,7 @@ dark.addEventListener("change", () => {
   document.dispatchEvent(new CustomEvent("colours"));
 });
 
-/** Which canvases are on the screen. */
+/** The sparkline of each canvas. */
 const watched = new Map();
 const observer = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) watched.get(target)?.seen(isIntersecting);
@@ -26,7 +26,7 @@ const sizes = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) watched.get(target)?.resized(contentRect);
 });
 
-/** A line of log10 capital over n, with the alarm's threshold dashed. */
+/** A line of log10 capital over n, with the threshold of the alarm as a dashed line. */
 export class Spark {
   constructor(canvas, redraw) {
     Object.assign(this, { canvas, redraw, visible: false, dirty: true, width: 0, height: 0, n: [], log10: [], threshold: null, alarm: false });
@@ -51,21 +51,21 @@ export class Spark {
     if (this.visible) this.redraw();
   }
 
-  /** All points again. */
+  /** Replace all points. */
   set({ n, log10 }) {
     [this.n, this.log10] = [n, log10];
     this.dirty = true;
   }
 
-  /** Forget what is not of the present test, which began after step `since` and stands at step `n`. */
+  /** Drop points that do not belong to the current test, which started after step `since` and is at step `n`. */
   keep(since, n) {
     if ((this.n[0] ?? since + 1) > since && (this.n.at(-1) ?? n) <= n) return;
-    const lawful = this.n.map((step) => step > since && step <= n);
-    [this.n, this.log10] = [this.n, this.log10].map((column) => column.filter((_, i) => lawful[i]));
+    const valid = this.n.map((step) => step > since && step <= n);
+    [this.n, this.log10] = [this.n, this.log10].map((column) => column.filter((_, i) => valid[i]));
     this.dirty = true;
   }
 
-  /** The newest points, some of which may be there already. */
+  /** Append new points; those that are present already are skipped. */
   append({ n, log10 }) {
     const last = this.n.at(-1) ?? -1;
     for (let i = 0; i < n.length; i++) {
@@ -139,7 +139,7 @@ function rule(context, width, y, colour, dashes) {
   context.setLineDash([]);
 }
 
-/** At most about `most` points: of each stretch the lowest and the highest, in order. */
+/** Thin to about `most` points: the lowest and the highest of each interval, in order. */
 export function thinned(n, log10, most) {
   const stretch = Math.ceil((2 * n.length) / most);
   if (stretch <= 2) return [n, log10];

@@ -5,15 +5,15 @@ import { Problem, open } from "./api.js";
 const SILENCE = 45_000; // three missed heartbeats
 const FIRST = 500;
 const LONGEST = 15_000;
-const STEADY = 5_000; // a connection that lived this long was a good one
-const HIDDEN = 30_000; // a tab that nobody sees gives its connection back: a browser has six to a server
+const STEADY = 5_000; // ms: a connection that lasted this long resets the delay
+const HIDDEN = 30_000; // ms: a hidden tab closes its connection, since a browser has only six for a server
 
-/** Cuts text into events, wherever the network cut it. */
+/** Parses events from text that arrives in arbitrary parts. */
 export class Parser {
   #rest = "";
   #event = { type: "message", data: [], id: null };
 
-  /** The events that are complete with this text. */
+  /** Return the events that this text completes. */
   feed(text) {
     const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/);
     this.#rest = lines.pop();
@@ -37,10 +37,10 @@ export class Parser {
 }
 
 /**
- * Listens to `path` and goes on for ever, resuming after the last id that was seen.
+ * Listens to the events at `path` and reconnects without end, resuming after the last id.
  *
  * `onEvent(type, data)`; `onStatus({state, problem, until})` with a state of connecting, live, waiting (until the next
- * attempt), asleep (hidden tab) or refused (it will not try again).
+ * attempt), asleep (hidden tab) or refused (no further attempts).
  */
 export class Listener {
   #abort = null;
@@ -61,7 +61,7 @@ export class Listener {
     this.#connect();
   }
 
-  /** Try now. */
+  /** Reconnect now. */
   retry() {
     if (this.#retry === null || this.#closed) return;
     clearTimeout(this.#retry);

@@ -1,4 +1,4 @@
-// One stream: its capital live, its p-values, its bet, and what can be done with it.
+// One stream: its capital (live), its p-values, its bet, and the actions on it.
 
 import { bytes, curl, query, request, streamPath } from "./api.js";
 import { CapitalChart, bet, histogram, nothing } from "./charts.js";
@@ -7,21 +7,21 @@ import { PILLS, ago, capital, condition, count, moment, plain, probability, verd
 import { announce, attempt, begin, connection, quietly, toast, troublePanel } from "./shell.js";
 import { Listener } from "./sse.js";
 
-const POINTS = 1500; // that the chart is drawn with
+const POINTS = 1500; // in the chart
 const RECENT = 1000;
-const CHUNK = 5000; // steps a request when a file is made
-const MOST_EXACT = 200_000; // steps that are downloaded one by one
+const CHUNK = 5000; // steps in each request of a download
+const MOST_EXACT = 200_000; // more steps than this are downloaded thinned
 
 const name = decodeURIComponent(location.pathname.split("/").filter(Boolean).at(-1));
 const path = (rest) => streamPath(name, rest);
 
 const page = {
-  stream: null, // as the server last said
+  stream: null, // as last received
   points: { n: [], log10: [], p: [] },
   marks: [],
   view: { kind: "all" }, // or {kind: "last", size} or {kind: "range", from, to}
   paused: false,
-  shape: null, // of the p-values and of the bet
+  shape: null, // the histogram and the bet
 };
 let chart = null;
 let listener = null;
@@ -29,7 +29,7 @@ let status = null;
 
 const n = () => page.stream.state.n;
 
-/* The stretch that is shown. */
+/* The range of examples that is shown. */
 
 function span() {
   const { kind, size, from, to } = page.view;
@@ -71,7 +71,7 @@ function zoomTo(from, to) {
 function zoomBy(factor) {
   const [from, to] = span();
   const width = (to - from + 1) * factor;
-  if (following() && factor < 1) return zoom({ kind: "last", size: Math.max(10, Math.round(width)) }); // the newest stay in sight
+  if (following() && factor < 1) return zoom({ kind: "last", size: Math.max(10, Math.round(width)) }); // keep the newest in view
   const middle = (from + to) / 2;
   zoomTo(middle - width / 2, middle + width / 2);
 }
@@ -131,7 +131,7 @@ function drawChart() {
   $("#zoom-all").disabled = page.view.kind === "all";
   $("#zoom-last").disabled = page.view.size === RECENT || n() <= RECENT;
   const threshold = page.stream.threshold_log10 ?? null;
-  const lines = happenings();
+  const lines = chartMarks();
   chart.set({ ...page.points, threshold, lines, span: span(), zoomed: !following() });
   const [from, to] = span();
   show($("#capital-empty"), n() === 0);
@@ -139,11 +139,11 @@ function drawChart() {
   drawLegend(threshold, lines);
 }
 
-/** What is marked on the chart: alarms, restarts, resets, and where the change probably began. */
-function happenings() {
-  const { alarm_at: sounded, changepoint } = page.stream.state;
+/** The marks on the chart: alarms, resets, and where changes probably began. */
+function chartMarks() {
+  const { alarm_at: raised, changepoint } = page.stream.state;
   const lines = page.marks.flatMap(({ n: at, kind, changepoint: from }) => [{ n: from, kind: "change" }, { n: at, kind }]);
-  lines.push({ n: sounded, kind: "alarm" }, { n: changepoint, kind: "change" });
+  lines.push({ n: raised, kind: "alarm" }, { n: changepoint, kind: "change" });
   const there = lines.filter((line) => line.n !== null && line.n !== undefined);
   return [...new Map(there.map((line) => [`${line.kind} ${line.n}`, line])).values()].sort((a, b) => a.n - b.n);
 }
@@ -152,10 +152,10 @@ let legendNow = "";
 
 function drawLegend(threshold, lines) {
   const of = (kind) => lines.filter((line) => line.kind === kind).map((line) => count(line.n));
-  const few = (places) => (places.length > 3 ? `${places.slice(-3).join(", ")} and ${count(places.length - 3)} before` : places.join(", "));
+  const few = (places) => (places.length > 3 ? `${places.slice(-3).join(", ")} and ${count(places.length - 3)} earlier` : places.join(", "));
   const entries = [["line", "capital"]];
   if (threshold !== null) entries.push(["threshold", `alarm at ${capital(threshold)}`]);
-  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably began around example"], ["restart", "mark", "began again after example"], ["reset", "mark", "reset after example"]]) {
+  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably began around example"], ["restart", "mark", "restarted after example"], ["reset", "mark", "reset after example"]]) {
     if (of(kind).length) entries.push([key, `${word} ${few(of(kind))}`]);
   }
   if (legendNow === (legendNow = JSON.stringify(entries))) return;
@@ -177,26 +177,26 @@ function drawShape() {
 
 const refreshShape = throttled(() => document.hidden || page.paused || quietly(loadShape), 2000);
 
-/* Labels that are late. */
+/* Late labels. */
 
 async function loadWaiting() {
   const reply = await request(query(path("/waiting"), { limit: 20 }));
   const { total, waiting, left_out: left } = reply;
   show($("#waiting-card"), total > 0 || left.expired > 0 || left.never > 0);
-  const late = total === 1 ? "One observation waits for its label" : `${count(total)} observations wait for their labels`;
-  write($("#waiting-line"), `${total ? late : "None waiting"}; at most ${count(reply.limit)} may wait.${leftOut(left)}`);
-  const shown = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (labelled, waits its turn)" : ""}` }));
+  const late = total === 1 ? "One observation is waiting for its label" : `${count(total)} observations are waiting for their labels`;
+  write($("#waiting-line"), `${total ? late : "No observation is waiting"}; at most ${count(reply.limit)} may wait.${leftOut(left)}`);
+  const shown = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (has its label, waits for earlier ones)" : ""}` }));
   if (total > waiting.length) shown.push(el("li", { text: `and ${count(total - waiting.length)} more` }));
   $("#waiting").replaceChildren(...shown);
 }
 
-/** Which observations were not tested, in words. */
+/** Describe which observations were not tested. */
 function leftOut({ expired, undelivered, never, classes }) {
   const labels = Object.entries(classes).map(([label, times]) => `${label}: ${count(times)}`);
   const parts = [
-    expired && `${count(expired)} left out, because the label did not come in time${labels.length ? ` (labels that came after all: ${labels.join(", ")})` : ""}.`,
-    undelivered && `${count(undelivered)} of these labels came in time, but were delivered too late.`,
-    never && `${count(never)} left out, because the label will never come.`,
+    expired && `${count(expired)} left out, because the label did not arrive in time${labels.length ? ` (labels that arrived later: ${labels.join(", ")})` : ""}.`,
+    undelivered && `${count(undelivered)} of these had a label in time, but it was delivered too late.`,
+    never && `${count(never)} left out, because the label will never arrive.`,
   ];
   return parts.filter(Boolean).map((part) => ` ${part}`).join("");
 }
@@ -217,8 +217,8 @@ function take(stream) {
 function onEvent(type, data) {
   if (type === "gone") return gone();
   const stream = type === "state" ? data : data.stream;
-  if (page.paused) return held(stream);
-  if (type === "state" && stream.state.n !== n()) refreshHistory(); // reconnected: what came meanwhile is in the history
+  if (page.paused) return hold(stream);
+  if (type === "state" && stream.state.n !== n()) refreshHistory(); // reconnected: the steps between are in the history
   take(stream);
   if (type === "steps") extend(data);
   if (type === "reset") refreshHistory();
@@ -226,7 +226,7 @@ function onEvent(type, data) {
   draw();
 }
 
-/** Append what is new; where something is missing between, or there is too much for the chart, fetch again. */
+/** Append new points; if some are missing, or there are too many for the chart, fetch the history again. */
 function extend({ first, n: steps, log10, p }) {
   const { points } = page;
   const last = points.n.at(-1) ?? 0;
@@ -247,10 +247,10 @@ function forget(points, from) {
   if (keep > 0) for (const column of Object.values(points)) column.splice(0, keep);
 }
 
-function held(stream) {
+function hold(stream) {
   page.held = stream;
   const more = stream.state.n - n();
-  write($("#live"), more > 0 ? `Paused, ${count(more)} more since` : "Paused");
+  write($("#live"), more > 0 ? `Paused, ${count(more)} new` : "Paused");
 }
 
 function pause() {
@@ -286,7 +286,7 @@ function drawConfiguration() {
     ["Measure", described(measure)],
     ["Bet", described(stake)],
     ["Alarm", described(alarm)],
-    ["After an alarm", after === "restart" ? "a new test begins" : "stays on until a reset"],
+    ["After an alarm", after === "restart" ? "a new test starts" : "stays on until a reset"],
     ["Seed", String(seed)],
     ["Labels", labels && LABELLED.has(measure.kind) ? waits(labels) : null],
     ["Created", moment(created)],
@@ -299,11 +299,11 @@ function drawConfiguration() {
 }
 
 const waits = ({ wait, clock, most }) =>
-  `${wait === "forever" ? "observations wait for them" : `observations wait ${plain(wait)} s for them on the ${clock}'s clock`}, at most ${count(most)} at once`;
+  `${wait === "forever" ? "observations wait without limit" : `observations wait ${plain(wait)} s by the ${clock}'s clock`}, at most ${count(most)} at once`;
 
 const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"]);
 
-/** An observation as this measure wants it. */
+/** An example observation for this measure. */
 function example(kind, seq) {
   const x = /nearest/.test(kind) ? "[0.5, 2.1]" : "0.5";
   const y = kind === "nearest-residual" ? "1.5" : '"a"';
@@ -313,7 +313,7 @@ function example(kind, seq) {
 const described = ({ kind, ...rest }) =>
   [kind, ...Object.entries(rest).map(([key, value]) => (Array.isArray(value) ? `${count(value.length)} ${key} scores` : `${key} ${typeof value === "number" && value >= 1000 ? count(value) : value}`))].join(", ");
 
-/** A long table of reference scores is not to be read by anyone. */
+/** Shorten a long list of reference scores. */
 function shortened(configuration) {
   const { reference } = configuration.measure;
   if (!Array.isArray(reference) || reference.length <= 10) return configuration;
@@ -331,7 +331,7 @@ async function download() {
     reply.n.forEach((step, i) => lines.push(`${step},${reply.log10[i] ?? "-inf"},${reply.p[i] ?? ""}`));
   }
   save(`${name}-${from}-${to}${exact ? "" : "-thinned"}.csv`, `${lines.join("\n")}\n`, "text/csv");
-  toast(exact ? `Saved examples ${count(from)} to ${count(to)}.` : "Saved a thinned history: lowest and highest values of each stretch. Zoom in for every step.");
+  toast(exact ? `Saved examples ${count(from)} to ${count(to)}.` : "Saved a thinned history with the lowest and highest values. Zoom in to save every step.");
 }
 
 async function exportState() {
@@ -347,7 +347,7 @@ async function reset() {
   await attempt(async () => {
     take(await request(path("/reset"), { method: "POST" }));
     await refreshAll();
-    toast("A new test has begun.");
+    toast("A new test has started.");
   });
 }
 
@@ -368,7 +368,7 @@ async function remove() {
 
 const closed = (dialog) => new Promise((done) => dialog.addEventListener("close", done, { once: true }));
 
-/** Keep a button from being pressed twice while its work goes on. */
+/** Disable a button while its action runs. */
 function busy(button, work) {
   button.addEventListener("click", async () => {
     button.disabled = true;
@@ -414,7 +414,7 @@ async function refreshAll() {
   await Promise.all([loadHistory(), loadShape(), loadWaiting()]);
 }
 
-/** After a time without connection: whatever happened meanwhile. */
+/** Fetch what happened while there was no connection. */
 async function catchUp() {
   if (page.paused) return;
   take(await request(path()));

@@ -1,0 +1,419 @@
+"""The data of the report: what the templates show, in the order of the page."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from exchangeable.analysis.columns import FULL_ROWS, log_evidence
+from exchangeable.analysis.report import charts
+from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
+from exchangeable.analysis.report.reproduce import reproduction
+from exchangeable.analysis.text import (
+    FEW,
+    SHIFTS,
+    VerdictText,
+    describe_change,
+    describe_columns,
+    describe_measure,
+    describe_smallest_p,
+    describe_table,
+    describe_verdict,
+    format_evidence,
+)
+from exchangeable.martingale import LN10
+from exchangeable.protocols import Floats
+
+if TYPE_CHECKING:
+    from exchangeable.analysis.explain import Change, Explanation, ExtremeExample, FeatureEvidence
+    from exchangeable.analysis.result import Result
+    from exchangeable.shift import Shift
+
+MAX_FEATURES = 50  # rows of the table of features
+MAX_NOTES = 20
+MIN_PERIOD = 20  # p-values of a histogram
+BEFORE_AFTER = ("before", "after")
+
+
+class Chart(NamedTuple):
+    """A chart with its title and caption."""
+
+    title: str
+    svg: str
+    caption: str = ""
+
+
+def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
+    """Return the data of the report. O(n)."""
+    return {
+        "result": result,
+        "table": describe_table(result.table),
+        "version": _version(),
+        "verdict": _verdict_text(result),
+        "key_figures": key_figures(result),
+        "legend": legend(result, explanation.change),
+        "evidence_chart": charts.evidence_chart(result, explanation.change),
+        "evidence_notes": _evidence_notes(result),
+        "changes": _changes(explanation, result),
+        "shift": _shift(explanation.shift),
+        "p_values": _p_values(result),
+        "bet": _bet(result),
+        "extremes": _extremes(explanation, result),
+        "smallest_p": describe_smallest_p(explanation.n),
+        "method": _method(result),
+        "reproduction": reproduction(result),
+        "interpretation": _interpretation(result),
+        "notes": [_sentence(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
+        "more_notes": max(0, len(result.notes) - MAX_NOTES),
+    }
+
+
+def result_view(result: Result) -> dict[str, Any]:
+    """Return the data of the card of a result."""
+    try:
+        chart, missing = charts.evidence_chart(result, size=(8.4, 3.1), pixels=400), ""
+    except ImportError as error:
+        chart, missing = "", str(error)
+    return {
+        "result": result,
+        "verdict": _verdict_text(result),
+        "key_figures": key_figures(result),
+        "legend": legend(result, None),
+        "evidence_chart": chart,
+        "missing": missing,
+    }
+
+
+def explanation_view(explanation: Explanation) -> dict[str, Any]:
+    """Return the data of the card of an explanation."""
+    shift = explanation.shift
+    return {
+        "changes": _changes(explanation, None),
+        "shift": None if shift is None else SHIFTS[shift.verdict],
+        "extremes": _extremes(explanation, None),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------- the verdict
+
+
+def _verdict_text(result: Result) -> VerdictText:
+    return describe_verdict(result.verdict, result.tests, result.sets, isolate)
+
+
+def key_figures(result: Result) -> list[tuple[str, str]]:
+    """Return the most important figures, each with its title."""
+    verdict = result.verdict
+    evidence = log_evidence(result.tests) / LN10
+    peak = max(0.0, float(evidence.max()))
+    since = ", since the last restart" if verdict.on_alarm == "restart" and verdict.alarms else ""
+    figures = [
+        ("peak evidence, weighted" if result.column_tests else "peak evidence", format_evidence(peak)),
+        (f"final evidence{since}", format_evidence(float(evidence[-1]))),
+    ]
+    if verdict.threshold is not None:
+        figures.append(("alarm level", f"{verdict.threshold:,.6g}"))
+    if verdict.alpha is not None:
+        figures.append(("significance level", _percent(verdict.alpha)))
+    if verdict.period is not None:
+        figures.append(("mean examples to a false alarm, at least", f"{verdict.period:,.6g}"))
+    if verdict.alpha is not None and verdict.on_alarm == "latch":
+        figures.append(("p-value of this test", format_evidence(-peak)))
+    if result.split is None:
+        figures.append(("examples", f"{result.n:,}"))
+    else:
+        figures.append((f"examples, {result.split.first}", f"{result.start:,}"))
+        figures.append((f"examples, {result.split.second}", f"{len(result.path.n):,}"))
+    return [*figures, ("features", f"{result.n_features:,}")]
+
+
+def _interpretation(result: Result) -> list[tuple[str, str]]:
+    text = _verdict_text(result)
+    return [
+        ("Guarantee", _sentence(text.guarantee or result.guarantee)),
+        ("Means", _sentence(text.means)),
+        ("Does not mean", _sentence(text.does_not_mean)),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- evidence
+
+
+def _evidence_notes(result: Result) -> list[str]:
+    notes, verdict = [], result.verdict
+    if result.column_tests:
+        rows, column = (_percent(test.weight) for test in result.tests[:2])
+        notes.append(
+            f"Several martingales share the significance level: full rows have {rows} of the weight, and each of the "
+            f"{len(result.column_tests):,} columns and labels has {column}. The chart shows the capital times its "
+            "weight."
+        )
+    bankrupt = np.isneginf(result.path.log_value)
+    if bankrupt.any():
+        notes.append(
+            f"The capital was lost at example {int(result.path.n[bankrupt.argmax()]):,} and is 0 from there on."
+        )
+    if verdict.threshold is None:
+        notes.append("This alarm depends on the growth of the capital, not on its level, so no level is drawn.")
+    if verdict.on_alarm == "restart" and verdict.alarms:
+        notes.append("After each alarm the test starts again with a capital of 1.")
+    return notes
+
+
+def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
+    """Return the entries of the legend: the class of the symbol, and the text."""
+    verdict, capital = result.verdict, f"capital, by the bet {clip(result.bet)}"
+    entries = [
+        (f"line{i}", isolate(test.name) if result.column_tests else capital)
+        for i, test in enumerate(result.plotted_tests().values())
+    ]
+    if verdict.threshold is not None:
+        entries.append(("level", f"alarm level {verdict.threshold:,.6g}"))
+    if verdict.alarms:
+        first = f"example {verdict.alarms[0]:,}"
+        several = f"{len(verdict.alarms):,} alarms, the first at {first}"
+        entries.append(("dot", f"alarm at {first}" if len(verdict.alarms) == 1 else several))
+    if len(verdict.changepoints) > charts.MAX_CHANGEPOINTS:
+        entries.append(("change", f"lowest before each alarm, the first {charts.MAX_CHANGEPOINTS}"))
+    elif len(verdict.changepoints) > 1:
+        entries.append(("change", "lowest before each alarm"))
+    elif verdict.changepoints:
+        what = "rise started" if result.column_tests else "lowest before the alarm,"
+        entries.append(("change", f"{what} after {verdict.changepoints[0]:,} examples"))
+    if change is not None and change.low is not None and change.high is not None:
+        interval = f"after {change.low:,} to {change.high:,} examples"
+        entries.append(("band", f"a single change, {_percent(change.confidence)} confidence: {interval}"))
+    return entries
+
+
+# ------------------------------------------------------------------------------------------------------------- changes
+
+
+class FeatureRow(NamedTuple):
+    """A row of the table of features; widths are in percent of the bar."""
+
+    feature: FeatureEvidence
+    kind: str
+    evidence: str
+    width: str
+    difference: str
+
+
+def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
+    features, level = explanation.features, math.log10(explanation.level)
+    widest = max([level, *(feature.log10_max for feature in features)])
+    change = explanation.change
+    sentences = [] if change is None else [describe_change(change)]
+    compared = result is not None and result.sets is not None
+    title = "Column by column"
+    if explanation.changed:
+        title = "What differs" if compared else "What changed"
+    elif change is not None:
+        title = "What changed"
+    return {
+        "title": title,
+        "sentences": [_sentence(text) for text in [*sentences, describe_columns(explanation)] if text],
+        "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
+        "rows": [_feature_row(feature, widest) for feature in features[:MAX_FEATURES]],
+        "level": _width(level, widest),
+        "more": max(0, len(features) - MAX_FEATURES),
+        "guarantee": explanation.guarantee,
+        "restarts": result is not None and result.verdict.on_alarm == "restart",
+    }
+
+
+def _feature_row(feature: FeatureEvidence, widest: float) -> FeatureRow:
+    return FeatureRow(
+        feature,
+        "" if feature.kind in ("numbers", feature.name) else feature.kind,
+        format_evidence(feature.log10_max),
+        _width(feature.log10_max, widest),
+        _difference(feature.difference),
+    )
+
+
+def _difference(text: str) -> str:
+    """Mark the name of a category in the text, or its direction might turn the numbers around."""
+    share = re.fullmatch(r"share of (.*): (\S+ %) -> (\S+ %)", text, re.DOTALL)
+    if share is None:
+        return clip(text, MAX_SENTENCE).replace(" -> ", " → ")
+    name, before, after = share.groups()
+    return f"share of {isolate(name)}: {before} → {after}"
+
+
+def _width(log10: float, widest: float) -> str:
+    return f"{100.0 * min(1.0, log10 / widest) if widest > 0.0 else 0.0:.1f}%"
+
+
+def _shift(shift: Shift | None) -> dict[str, Any] | None:
+    if shift is None:
+        return None
+    tests = {"label shift": shift.label, "concept shift": shift.concept}
+    pictures = charts.shift_charts({name: test.log_value for name, test in tests.items()}, 1.0 / shift.alpha)
+    titles = ("Order of the labels", "Examples within their class")
+    captions = []
+    for test in tests.values():
+        peak = format_evidence(max(0.0, float(test.log_value.max())) / LN10)
+        alarm = f"alarm at example {test.alarm_at:,}" if test.alarm_at is not None else "no alarm"
+        captions.append(f"Peak {peak}; {alarm}.")
+    return {
+        "text": SHIFTS[shift.verdict],
+        "charts": [Chart(*parts) for parts in zip(titles, pictures, captions, strict=True)],
+        "guarantee": shift.guarantee,
+    }
+
+
+# ------------------------------------------------------------------------------------------------- p-values and the bet
+
+
+def periods(result: Result) -> dict[str, Floats]:
+    """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
+    path, verdict, p = result.path, result.verdict, result.strongest.p
+    if result.split is not None or len(path.n) < FEW:
+        return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": p}
+    if not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
+        cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
+    else:
+        restart = verdict.alarms[:1] if verdict.on_alarm == "restart" else []
+        cuts = sorted({0, verdict.changepoints[0], *restart, len(path.n)})
+    return {f"examples {a + 1:,} to {b:,}": p[a:b] for a, b in pairwise(cuts)}
+
+
+def _p_values(result: Result) -> dict[str, Any]:
+    parts = periods(result)
+    titles = _period_titles(result, parts)
+    pictures = charts.p_value_charts(parts)
+    return {
+        "subject": _subject(result),
+        "meaning": _p_value_meaning(result),
+        "charts": [Chart(title, picture) for title, picture in zip(titles, pictures, strict=True)],
+    }
+
+
+def _period_titles(result: Result, parts: dict[str, Floats]) -> list[str]:
+    titles = list(parts)
+    restarted = result.verdict.on_alarm == "restart" and bool(result.verdict.alarms)
+    prefixes: Sequence[str] = ()
+    if len(parts) == 2:
+        prefixes = ("Before the change", "After it")
+    elif restarted and len(parts[titles[0]]) == result.changepoint:
+        prefixes = ("Before the change", "Up to the alarm", "After the restart")[: len(titles)]
+    if not prefixes:
+        return [_sentence(title) for title in titles]
+    return [f"{prefix}: {title}" for prefix, title in zip(prefixes, titles, strict=True)]
+
+
+def _p_value_meaning(result: Result) -> str:
+    """Say what small and large p-values mean."""
+    kind = result.strongest.kind
+    if kind == "categories" or (kind == "label" and isinstance(result.table.y, list)):
+        return "near 0 if its category comes late in the alphabet, near 1 if early"
+    if kind in ("numbers", "label") or result.measure == "value":
+        return "near 0 if it is larger than most, near 1 if smaller"
+    if result.measure == "nearest-residual":
+        return "near 0 if its label is higher than those of its neighbours, near 1 if lower"
+    return "near 0 if it is stranger than most, near 1 if more typical"
+
+
+def _subject(result: Result) -> str:
+    """Return which of several tests the charts show; empty if there is one only."""
+    if not result.column_tests:
+        return ""
+    test = result.strongest
+    return FULL_ROWS if test is result.tests[0] else f"column {clip(test.name)}"
+
+
+def _bet(result: Result) -> dict[str, Any]:
+    return {
+        "subject": _subject(result),
+        "learnt": len(charts.learnt_p_values(result)),
+        "chart": charts.betting_chart(result),
+    }
+
+
+# ----------------------------------------------------------------------------------------------------- extreme examples
+
+
+def _extremes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
+    split = None if result is None else result.split
+    labelled = result is not None and result.table.y is not None
+    groups = (("strangest", explanation.smallest_p), ("most typical", explanation.largest_p))
+    return {
+        "row_of": None if split is None else split.second,
+        "labelled": labelled,
+        "rows": [
+            _extreme_row(title if i == 0 else "", example, result)
+            for title, examples in groups
+            for i, example in enumerate(examples)
+        ],
+    }
+
+
+def _extreme_row(title: str, example: ExtremeExample, result: Result | None) -> dict[str, Any]:
+    row, label = None, ""
+    if result is not None and result.split is not None:
+        row = int(result.split.rows[example.n - result.start - 1])
+    if result is not None and result.table.y is not None:
+        value = result.table.y[example.n - 1]
+        label = f"{value:.6g}" if isinstance(value, float) else str(value)
+    p = f"{example.p:{'.4g' if example.p < 0.5 else '.6g'}}"
+    return {"title": title, "n": example.n, "p": p, "row": row, "label": label}
+
+
+# --------------------------------------------------------------------------------------------------------------- method
+
+
+def _method(result: Result) -> list[tuple[str, str]]:
+    verdict, table = result.verdict, result.table
+    measure = clip(verdict.measure) + (f", {verdict.neighbours} neighbours" if (verdict.neighbours or 1) > 1 else "")
+    bet = clip(verdict.bet) + ("" if verdict.epsilon is None else f", epsilon {verdict.epsilon:g}")
+    columns = f"{len(table.columns):,} columns" if len(table.columns) != 1 else "one column"
+    bet_on = f", {len(result.path.n):,} of them bet on" if result.split is not None else ""
+    scales = {"deviation": "each numeric column divided by its standard deviation over the entire table"}
+    return [
+        ("measure", f"{measure}. {describe_measure(verdict.measure)}".rstrip(". ") + "."),
+        ("bet", bet),
+        ("alarm", _describe_alarm(result)),
+        ("columns", "each tested separately as well" if result.column_tests else "not tested separately"),
+        ("scaling", scales.get(verdict.scale, clip(verdict.scale))),
+        ("seed", f"{verdict.seed}"),
+        ("examples", f"{result.n:,}{bet_on}"),
+        ("features", f"{result.n_features:,}, of {columns}"),
+        ("labels", _describe_labels(result)),
+        ("software", f"exchangeable {_version()}, Python {platform.python_version()}, NumPy {np.__version__}"),
+    ]
+
+
+def _describe_alarm(result: Result) -> str:
+    verdict = result.verdict
+    alpha = "" if verdict.alpha is None else f", alpha {verdict.alpha:g}"
+    period = "" if verdict.period is None else f", period {verdict.period:g}"
+    after = "the test restarts after an alarm" if verdict.on_alarm == "restart" else "an alarm stays on"
+    return f"{clip(verdict.alarm)}{alpha}{period}; {after}"
+
+
+def _describe_labels(result: Result) -> str:
+    y, label = result.table.y, result.table.label
+    if y is None:
+        return "none"
+    kind = f"{len(set(y)):,} classes" if isinstance(y, list) else "real-valued"
+    return kind if label is None else f"{kind} ({isolate(label)})"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.4g} %"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _version() -> str:
+    return str(sys.modules["exchangeable"].__version__)

@@ -1,0 +1,394 @@
+"""What a test found, in sentences: tables, verdicts, explanations, and notes about the data."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, ColumnTest
+from exchangeable.analysis.verdict import Verdict
+from exchangeable.data.canonical import constant
+from exchangeable.data.scaling import WIDE, widest
+from exchangeable.data.table import Table, TableColumn
+
+if TYPE_CHECKING:
+    from exchangeable.analysis.explain import Change, Explanation, FeatureEvidence
+
+FEW = 30  # with fewer examples, evidence of 100 is hardly possible
+MAX_NAME = 60  # characters of a column name
+LISTED_ALARMS = 10  # alarms or columns that a sentence lists
+LISTED_COLUMNS = 5  # columns that a note lists
+SMALL_CLASS = 5  # if a typical class has fewer examples, the label may well be a number
+
+SHIFTS: Mapping[str, str] = MappingProxyType(
+    {
+        "label shift": "LABEL SHIFT: the order of the labels matters: their proportions change, or they come sorted "
+        "or in a pattern. There is no convincing evidence that the examples of a class change.",
+        "concept shift": "CONCEPT SHIFT: the examples of a class are not distributed as before. There is no convincing "
+        "evidence that the order of the labels matters.",
+        "both": "LABEL SHIFT AND CONCEPT SHIFT: the order of the labels matters (their proportions change, or they "
+        "come sorted or in a pattern), and the examples of a class are not distributed as before.",
+        "neither found": "NEITHER FOUND: there is no convincing evidence that the order of the labels matters, or that "
+        "the examples of a class change.",
+    }
+)
+MEASURES: Mapping[str, str] = MappingProxyType(
+    {
+        "nearest-neighbour": "The measure compares the distance to the nearest example of the same class with the "
+        "distance to the nearest one of another class. It can miss a shift of all classes together, which the measure "
+        "nearest-distance may detect.",
+        "nearest-distance": "The measure compares the distances between examples and their nearest neighbours. It uses "
+        "the features only, so it does not see the labels, and it can miss a change among examples that stay close "
+        "to earlier ones.",
+        "nearest-residual": "The measure compares labels with the labels of the most similar examples. It can miss a "
+        "change of the features alone, which the measure nearest-distance may detect.",
+        "value": "The measure ranks the values of this one column. It does not see any other column.",
+        "conditional-nearest-neighbour": "The measure compares each example with its own class only. It ignores how "
+        "frequent the classes are, and it can miss a shift of all classes together.",
+        "conditional-nearest-distance": "The measure compares the distances between examples of the same class. It "
+        "ignores how frequent the classes are.",
+        "frozen": "The measure ranks the scores. It does not see anything else.",
+    }
+)
+NameFormat = Callable[[str], str]
+
+
+# ------------------------------------------------------------------------------------------------------------- formats
+
+
+def format_evidence(log10: float) -> str:
+    """Format an amount of evidence, given its log10: 0, 0.013, 56, 1,240, 10^17.3."""
+    if log10 == -math.inf:
+        return "0"
+    if -4.0 < log10 < 4.0:
+        return f"{10.0**log10:.2g}" if log10 < 1.99 else f"{10.0**log10:,.0f}"
+    return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
+
+
+def format_name(name: str) -> str:
+    """Format a user's name for a sentence: control characters are escaped, and at most 60 characters are shown."""
+    text = name if name.isprintable() else repr(name)[1:-1]
+    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 3] + "..."
+
+
+def dump_json(record: dict[str, Any]) -> str:
+    """Encode a record as JSON. Numbers that are not finite become null.
+
+    >>> dump_json({"log10_martingale": -math.inf, "alarms": [3]})
+    '{"log10_martingale": null, "alarms": [3]}'
+    """
+    return json.dumps(_finite(record), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:g} %"
+
+
+def _list_numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(f"{number:,}" for number in numbers[:LISTED_ALARMS]) + _more(numbers, LISTED_ALARMS)
+
+
+def _more(items: Sequence[object], limit: int) -> str:
+    return f" and {len(items) - limit:,} more" if len(items) > limit else ""
+
+
+# ------------------------------------------------------------------------------------------------- tables and measures
+
+
+def describe_table(table: Table) -> str:
+    """Describe a table in one line."""
+    n, d = table.X.shape
+    labels = ""
+    if isinstance(table.y, list):
+        labels = f", {len(set(table.y)):,} classes"
+    elif table.label is not None:
+        labels = f", labels '{format_name(table.label)}'"
+    return f"{format_name(table.name)}: {n:,} examples, {d:,} feature{'s' if d > 1 else ''}{labels}"
+
+
+def figure_title(name: str) -> str:
+    """Return the title of a figure; dollar signs are escaped, since matplotlib would read them as formulas."""
+    return f"{name}: evidence against exchangeability".replace("$", r"\$")
+
+
+def describe_measure(measure: str) -> str:
+    """Say what a measure compares and what it cannot detect; empty for a measure that is not part of this package."""
+    return MEASURES.get(measure, "")
+
+
+def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterator[str]:
+    """Yield notes on data that is valid but often a mistake, such as row numbers as a feature, and on scaling."""
+    for column in table.columns:
+        yield from _column_notes(table, column)
+    if isinstance(table.y, list) and len(table.y) >= FEW and SMALL_CLASS * len(set(table.y)) > len(table.y):
+        yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
+    still = [format_name(column.name) for column in table.columns if constant(table.X[:, column.start : column.stop])]
+    if still:
+        names = ", ".join(map(repr, still[:LISTED_COLUMNS])) + _more(still, LISTED_COLUMNS)
+        yield (
+            f"column {names} is constant, so it was not tested"
+            if len(still) == 1
+            else (f"columns {names} are constant, so they were not tested")
+        )
+    if not columns_tested and len(table.columns) > MAX_AUTO_COLUMNS:
+        yield (
+            f"there are more than {MAX_AUTO_COLUMNS} columns, so they were not tested one by one "
+            "(columns 'each' tests them all)"
+        )
+    dominant = widest(table)
+    if dominant is not None:
+        remedy = "so numeric columns were divided by their standard deviation over the entire table"
+        if scale == "none":
+            remedy = "and dominates all distances; scale by deviation, or drop it"
+        yield f"column {format_name(dominant)!r} varies more than {WIDE:g} times as much as a typical one, {remedy}"
+
+
+def _column_notes(table: Table, column: TableColumn) -> Iterator[str]:
+    name, values = repr(format_name(column.name)), table.X[:, column.start]
+    if len(values) < FEW:
+        return
+    categories = column.stop - column.start
+    if not column.categorical and (np.diff(values) > 0.0).all():
+        remedy = "; drop it unless this is intended" if len(table.columns) > 1 else ""
+        yield f"column {name} increases in every row, like a row number{remedy}"
+    if column.categorical and 2 * categories > len(values):
+        yield (
+            f"column {name} has {categories:,} different values in {len(values):,} rows, like identifiers or dates; "
+            "drop it unless this is intended"
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------- verdicts
+
+
+class VerdictText(NamedTuple):
+    """A verdict in sentences; ``str`` puts one part on each line."""
+
+    headline: str
+    details: list[str]
+    means: str
+    does_not_mean: str
+    guarantee: str = ""  # if it is not part of what the verdict means
+
+    def __str__(self) -> str:
+        lines = [self.headline, *self.details, f"Means: {self.means}", f"Does not mean: {self.does_not_mean}"]
+        return "\n".join(lines + [f"Guarantee: {self.guarantee}"] * bool(self.guarantee))
+
+
+def describe_verdict(
+    verdict: Verdict,
+    tests: Sequence[ColumnTest] = (),
+    sets: tuple[str, str] | None = None,
+    name: NameFormat = format_name,
+) -> VerdictText:
+    """Describe a verdict.
+
+    ``tests`` are the martingales behind it, if there are several; ``sets`` names the two sets, if two were compared;
+    ``name`` formats the names of columns.
+    """
+    if sets is not None:
+        return _describe_comparison(verdict, tests, sets, name)
+    return _describe_rejection(verdict, tests, name) if verdict.rejected else _describe_silence(verdict, tests, name)
+
+
+def _describe_comparison(
+    verdict: Verdict, tests: Sequence[ColumnTest], sets: tuple[str, str], name: NameFormat
+) -> VerdictText:
+    (first, second), level = sets, _percent(verdict.alpha or 0.0)
+    evidence = _describe_evidence(verdict, tests, "split", name)
+    if verdict.rejected:
+        return VerdictText(
+            f"REJECTED at level {level}: {second} does not look like a random sample of {first} and {second} combined.",
+            [evidence],
+            "the two sets should not be pooled without further checks: what is learnt on one may not hold on the "
+            f"other. If they were a random split, the probability of a rejection would be at most {level}.",
+            "that every feature differs, or that the difference is large.",
+        )
+    return VerdictText(
+        f"NOT REJECTED at level {level}: no convincing evidence that {first} and {second} differ.",
+        [evidence],
+        f"this test found no difference between the two sets. {describe_measure(verdict.measure)}".rstrip(),
+        "that there is none. The order within each set was not tested: both were shuffled.",
+    )
+
+
+def _describe_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> VerdictText:
+    headline, subject = f"ALARM of {verdict.alarm}.", "unless this is a false alarm, something"
+    if verdict.alpha is not None:
+        headline = f"REJECTED at level {_percent(verdict.alpha)}: the order of these examples matters."
+        subject = "something"
+    unknown = "the test does not say which feature changed."
+    if len(tests) > 1:
+        unknown = "a column with less evidence may have changed too."
+    return VerdictText(
+        headline,
+        [_describe_alarms(verdict, tests), _describe_evidence(verdict, tests, "order", name)],
+        f"{subject} drifted, changed, is sorted or comes in batches, so random splits and cross-validation may be too "
+        f"optimistic. {_describe_error_rate(verdict, tests)}",
+        f"that the change occurred where the alarm was raised; {unknown}",
+    )
+
+
+def _describe_silence(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> VerdictText:
+    outcome = f"NO ALARM of {verdict.alarm}"
+    if verdict.alpha is not None:
+        outcome = f"NOT REJECTED at level {_percent(verdict.alpha)}"
+    few = ["With so few examples, enough evidence for a rejection is hardly possible."] * (verdict.n < FEW)
+    return VerdictText(
+        f"{outcome}: no convincing evidence that the order of the {verdict.n:,} examples matters.",
+        [_describe_evidence(verdict, tests, "order", name), *few],
+        f"this test found no departure from exchangeability. {describe_measure(verdict.measure)}".rstrip(),
+        "that there is none. A test can refute exchangeability, but never confirm it.",
+        verdict.guarantee if verdict.alpha is None else "",
+    )
+
+
+def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
+    """Say when the alarm was raised, and where the change may be."""
+    if len(verdict.alarms) > 1:
+        return (
+            f"The alarm was raised {len(verdict.alarms):,} times in {verdict.n:,} examples, at "
+            f"{_list_numbers(verdict.alarms)}. Before these alarms the evidence was lowest after examples "
+            f"{_list_numbers(verdict.changepoints)}: the changes occurred around there or later (estimates, without a "
+            "guarantee)."
+        )
+    raised = f"The alarm was raised at example {verdict.rejected_at:,} of {verdict.n:,}."
+    where = f"after example {verdict.changepoint:,}" if verdict.changepoint else "at the very start"
+    if len(tests) > 1:
+        return (
+            f"{raised} The evidence started to rise {where}: the change occurred around there (a quick estimate, "
+            "without a guarantee)."
+        )
+    return (
+        f"{raised} The evidence was lowest {where}: the change occurred around there or later (an estimate, without a "
+        "guarantee)."
+    )
+
+
+def _describe_evidence(verdict: Verdict, tests: Sequence[ColumnTest], what: str, name: NameFormat) -> str:
+    if len(tests) > 1 and verdict.threshold is not None:
+        return f"Evidence against a random {what}: {_describe_tests(verdict.threshold, tests, name)}."
+    since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
+    level = f"; the alarm level is {verdict.threshold:g}" if verdict.threshold is not None else ""
+    return (
+        f"Evidence against a random {what}: peak {format_evidence(verdict.log10_max)}, "
+        f"at the end {format_evidence(verdict.log10_martingale)}{since}{level}."
+    )
+
+
+def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFormat) -> str:
+    """Describe the peak of full rows, and of the columns that reach the alarm level or else the highest one."""
+    rows, *columns = tests
+    ranked = sorted(columns, key=lambda test: -test.log10_max)
+    rejecting = [test for test in ranked if test.first_reaching(math.log(threshold)) is not None]
+    listed = [f"{name(test.name)} {format_evidence(test.log10_max)}" for test in rejecting[:LISTED_ALARMS]]
+    peaks = ", ".join(listed) + _more(rejecting, LISTED_ALARMS)
+    if not rejecting:
+        peaks = f"at most {format_evidence(ranked[0].log10_max)} ({name(ranked[0].name)})"
+    count = f"{len(columns):,} column{'s' if len(columns) > 1 else ''} tested one by one"
+    each = " each" if len(columns) > 1 else ""
+    return (
+        f"peak {format_evidence(rows.log10_max)} for full rows (alarm level {threshold / rows.weight:,.6g}); "
+        f"for {count} (alarm level {threshold / columns[0].weight:,.6g}{each}): {peaks}"
+    )
+
+
+def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
+    """Say how probable a false alarm is."""
+    exchangeable = "If the examples were exchangeable (in random order, as i.i.d. data are), the probability"
+    if len(tests) > 1 and verdict.alpha is not None:
+        return f"{exchangeable} of a rejection by any of these tests would be at most {_percent(verdict.alpha)}."
+    if verdict.alpha is not None and verdict.on_alarm == "latch":
+        return f"{exchangeable} of evidence of {verdict.threshold:g} would be at most {_percent(verdict.alpha)}."
+    if verdict.period is None:
+        return verdict.guarantee
+    rate = verdict.n / verdict.period
+    if verdict.on_alarm == "restart":
+        return f"{verdict.guarantee} For {verdict.n:,} examples that is {rate:.2g}."
+    bound = f"that is {100.0 * rate:.2g} %" if rate < 1.0 else "that is no bound: a false alarm would be no surprise"
+    return f"{verdict.guarantee} For {verdict.n:,} examples {bound}."
+
+
+# --------------------------------------------------------------------------------------------------------- explanations
+
+
+def describe_change(change: Change) -> str:
+    """Say when the change occurred."""
+    where = "at the very start"
+    if change.estimate:
+        where = f"after about {change.estimate:,} example{'s' if change.estimate > 1 else ''}"
+    confidence = f"{_percent(change.confidence)} confidence, over all data, with and without an alarm"
+    if change.low is None or change.high is None:
+        return (
+            f"{where} (an estimate without a guarantee). A single change between two parts that are each exchangeable "
+            f"is rejected ({confidence}): the data drift, or there are several changes."
+        )
+    return (
+        f"{where} (an estimate without a guarantee). If there was a single change, and the examples on each side of it "
+        f"are exchangeable given the other side, it came after example {change.low:,} at the earliest and "
+        f"{change.high:,} at the latest ({confidence})."
+    )
+
+
+def describe_columns(explanation: Explanation) -> str:
+    """Say whether columns changed, without their names; empty if a single column did not."""
+    if explanation.changed:
+        return f"these columns {'differ' if explanation.compared else 'changed'}, each tested separately."
+    if len(explanation.features) > 1:
+        return "no single column gives convincing evidence; a change may lie in how the columns relate to each other."
+    return ""
+
+
+def describe_explanation(explanation: Explanation) -> str:
+    """Describe an explanation: when, which columns, labels, and extreme examples."""
+    lines = [] if explanation.change is None else [f"When: {describe_change(explanation.change)}"]
+    if columns := describe_columns(explanation):
+        lines.append(f"What: {columns}")
+    lines += [*_list_columns(explanation), f"Guarantee: {explanation.guarantee}"]
+    if explanation.shift is not None:
+        lines.append(f"Labels: {SHIFTS[explanation.shift.verdict]}")
+    if not explanation.compared:  # there the numbers are those of a shuffled order
+        lines.append(_describe_extremes(explanation))
+    return "\n".join(lines)
+
+
+def _list_columns(explanation: Explanation) -> Iterator[str]:
+    flagged = [feature for feature in explanation.features if feature.flagged]
+    for i, feature in enumerate(flagged[:LISTED_ALARMS], 1):
+        yield f"  {i}. {_describe_feature(feature, explanation.compared)}"
+    if len(flagged) > LISTED_ALARMS:
+        yield f" {_more(flagged, LISTED_ALARMS)}"
+    rest = [feature for feature in explanation.features if not feature.flagged][:3]
+    if rest and len(explanation.features) > 1:
+        peaks = ", ".join(f"{format_name(one.name)} (peak {format_evidence(one.log10_max)})" for one in rest)
+        yield f"{'Not enough evidence' if flagged else 'The most evidence'}: {peaks}."
+
+
+def _describe_feature(feature: FeatureEvidence, compared: bool) -> str:
+    where = f", at example {feature.rejected_at:,}" if feature.rejected_at is not None and not compared else ""
+    difference = f"; {feature.difference}" if feature.difference else ""
+    return f"{format_name(feature.name)}: evidence {format_evidence(feature.log10_max)}{where}{difference}"
+
+
+def _describe_extremes(explanation: Explanation) -> str:
+    strangest = ", ".join(f"{example.n:,} (p = {example.p:.2g})" for example in explanation.smallest_p)
+    typical = ", ".join(f"{example.n:,} (p = {example.p:.4g})" for example in explanation.largest_p)
+    return f"Strangest examples: {strangest}. Most typical: {typical}. {describe_smallest_p(explanation.n)}"
+
+
+def describe_smallest_p(n: int) -> str:
+    """Say how small the smallest of n p-values is without any change."""
+    return f"The smallest of {n:,} p-values is about {1.0 / n:.1g} even if nothing changes."

@@ -1,0 +1,128 @@
+"""Routes that show how streams develop: history, bets, events, and the test of all streams together."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from exchangeable.service import events, fleet, history, schemas
+from exchangeable.service.routes.replies import (
+    ERRORS,
+    READ,
+    Name,
+    documented,
+    json_response,
+    query,
+    read_stream,
+    result_of,
+)
+from exchangeable.service.stream_summary import format_time
+
+router: APIRouter = APIRouter(tags=["monitoring"])
+LAST_STEP = 2**62
+MAX_MARKS = 1000  # the newest
+EVENTS: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    200: {"content": {"text/event-stream": {}}, "description": "server-sent events, without end"},
+}
+
+
+@router.get("/v1/streams/{name}/history", dependencies=READ, responses=documented(schemas.History))
+async def get_history(
+    request: Request,
+    name: Name,
+    start: Annotated[int, Query(alias="from", ge=1, le=LAST_STEP)] = 1,
+    to: Annotated[int, Query(ge=1, le=LAST_STEP)] = LAST_STEP,
+    max_points: Annotated[int, Query(ge=history.MIN_POINTS, le=10_000)] = 1000,
+) -> Response:
+    """Return the capital between two steps, thinned to ``max_points`` such that minima and maxima are kept."""
+
+    def read(connection: sqlite3.Connection) -> dict[str, Any]:
+        id_, _, stream = read_stream(connection, name)
+        points = history.read(connection, id_, start, to, max_points)
+        marks = _marks(connection, id_, start, to)
+        return {
+            **events.point_columns(points),
+            "exact": points.exact,
+            "stop": stream["state"]["n"],
+            "marks": marks,
+        }
+
+    return json_response(await query(request, read))
+
+
+def _marks(connection: sqlite3.Connection, stream: int, start: int, to: int) -> list[dict[str, Any]]:
+    rows = connection.execute(
+        "SELECT n, kind, changepoint, time FROM marks WHERE stream = ? AND n BETWEEN ? AND ?"
+        " ORDER BY n DESC, rowid DESC LIMIT ?",
+        (stream, start - 1, to, MAX_MARKS),
+    ).fetchall()
+    return [
+        {"n": n, "kind": kind, "changepoint": changepoint, "time": format_time(time)}
+        for n, kind, changepoint, time in reversed(rows)
+    ]
+
+
+@router.get("/v1/streams/{name}/bet", dependencies=READ, responses=documented(schemas.Bet))
+async def get_bet(request: Request, name: Name) -> Response:
+    """Return the betting function for the next p-value, and a histogram of the p-values of this test."""
+    return json_response(await result_of(request.app.state.engine.bet(name)))
+
+
+@router.get("/v1/streams/{name}/events", dependencies=READ, responses=EVENTS)
+async def get_stream_events(request: Request, name: Name) -> Response:
+    """Send the events of a stream, as server-sent events; ``Last-Event-ID``, the number of a step, resumes them."""
+    header = request.headers.get("last-event-id", "")
+    last = int(header) if header.isascii() and header.isdigit() and len(header) < 19 else None
+
+    async def query_after(after: int | None) -> tuple[dict[str, Any], history.Points | None]:
+        def read(connection: sqlite3.Connection) -> tuple[dict[str, Any], history.Points | None]:
+            id_, _, stream = read_stream(connection, name)
+            if after is None:
+                return stream, None
+            return stream, history.read(connection, id_, after + 1, LAST_STEP, events.MAX_RESUMED_POINTS)
+
+        return await query(request, read)
+
+    await query_after(None)  # an unknown stream is refused before the events start
+    reader = events.StreamReader(name)
+    feed: events.Feed = request.app.state.feed
+    feed.join(reader)
+    return _event_stream(events.stream_events(feed, reader, last, query_after, _check_access(request)))
+
+
+@router.get("/v1/events", dependencies=READ, responses=EVENTS)
+async def get_events(request: Request) -> Response:
+    """Send the events of all streams, at most twice a second."""
+    reader, feed = events.AllStreamsReader(), request.app.state.feed
+    feed.join(reader)
+    return _event_stream(events.all_events(feed, reader, _check_access(request)))
+
+
+def _event_stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
+    return StreamingResponse(lines, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _check_access(request: Request) -> events.CheckAccess:
+    """Return a check for every heartbeat, since the token may have been revoked."""
+    access, authorization = request.app.state.access, request.headers.getlist("authorization")
+    return lambda: access.check(authorization, "read")
+
+
+@router.get("/v1/fleet", dependencies=READ, responses=documented(schemas.Fleet))
+async def get_fleet(
+    request: Request,
+    alpha: Annotated[float, Query(gt=0.0, lt=1.0)] = 0.05,
+    method: Literal["adjusted", "current"] = "adjusted",
+) -> Response:
+    """Return which streams have changed, with a false discovery rate of at most alpha (e-BH over all that ever joined).
+
+    A stream that restarts after alarms carries its evidence over the restarts, as the capital of one gambler. Deleted
+    streams keep their place, and the test count of a reused name continues.
+    """
+    size = request.app.state.settings.fleet_size
+    return json_response(await query(request, lambda connection: fleet.report(connection, alpha, method, size)))

@@ -1,0 +1,65 @@
+"""Routes for operators: alerts, health and metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from exchangeable.service import alerts, schemas
+from exchangeable.service.problems import Problem
+from exchangeable.service.routes.replies import (
+    ADMIN,
+    ERRORS,
+    READ,
+    Limit,
+    documented,
+    json_response,
+    query,
+    result_of,
+)
+
+router: APIRouter = APIRouter(tags=["operations"])
+
+
+@router.get("/v1/alerts", dependencies=READ, responses=documented(schemas.Alerts))
+async def list_alerts(request: Request, limit: Limit = 100) -> Response:
+    """List the alerts in the outbox: dead letters, pending ones and sent ones."""
+    return json_response(await query(request, lambda connection: alerts.listing(connection, limit)))
+
+
+@router.post("/v1/alerts/{id}/retry", dependencies=ADMIN, status_code=204, responses=ERRORS)
+async def retry_alert(request: Request, id: Annotated[int, Path(ge=1, le=2**62)]) -> Response:  # noqa: A002
+    """Send a dead letter again."""
+    await result_of(request.app.state.engine.write(lambda connection: alerts.retry(connection, id)))
+    request.app.state.sender.wake()
+    return Response(status_code=204)
+
+
+@router.get("/healthz", responses=documented(schemas.Health))
+async def check_health() -> Response:
+    """Answer if the process runs."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/readyz", responses=documented(schemas.Health))
+async def check_readiness(request: Request) -> Response:
+    """Answer if observations can be accepted: the database is open, and the last commit succeeded."""
+    engine = request.app.state.engine
+    if not engine.alive:
+        raise Problem(503, "not-ready", "the server is not ready: it is starting, stopping, or its engine has ended")
+    if engine.failing is not None:
+        await result_of(engine.probe())
+    return json_response({"status": "ok"})
+
+
+@router.get(
+    "/metrics",
+    dependencies=READ,
+    responses={**ERRORS, 200: {"content": {"text/plain": {}}, "description": "Prometheus' text format"}},
+)
+async def get_metrics(request: Request) -> Response:
+    """Return metrics for Prometheus."""
+    metrics = request.app.state.metrics
+    return Response(await run_in_threadpool(metrics.text), media_type=metrics.media_type)
