@@ -109,7 +109,7 @@ class LiveStream:
     @classmethod
     def _from_row(cls, connection: sqlite3.Connection, row: dict[str, Any]) -> LiveStream:
         """Restore all but the monitor, which is new and continues the count of steps."""
-        configuration = stored(row["configuration"])
+        configuration = load_configuration(row["configuration"])
         return cls(
             id=row["id"],
             name=row["name"],
