@@ -15,8 +15,8 @@ from hypothesis import settings
 
 from exchangeable import cli, pvalues
 
-settings.register_profile("test", max_examples=25)  # contracts.settled reads these as percent of the examples
-settings.register_profile("soak", max_examples=100)
+for profile, percent in {"test": 25, "soak": 100}.items():  # of the examples, in contracts.settled
+    settings.register_profile(profile, max_examples=percent, deadline=None, derandomize=True, database=None)
 settings.load_profile("test")
 
 
