@@ -28,16 +28,7 @@ FILES = [
     *("test_tiles.py", "test_pvalues.py", "test_keyed.py", "test_snapshot.py"),
 ]
 LONG = [  # left out: they test numbers rather than memory, or are repeated below
-    *(
-        "integrates",
-        "mpmath",
-        "fifty_digits",
-        "direct_sums",
-        "millions_of_quiet",
-        "paper",
-        "on_watchful",
-        "never_loses",
-    ),
+    *("integrates", "mpmath", "fifty_digits", "direct_sums", "paper", "on_watchful", "never_loses"),
     *("compiles", "segment_keeps", "alarms_rare", "forged_snapshots_never", "exact_ratios", "order_of", "million"),
     *("worth_having", "is_pure", "learns_apart", "martingale_extends", "monitor_extends", "stands_still"),
 ]
