@@ -191,7 +191,9 @@ def test_all_of_it_on_executors_that_are_processes(tmp_path: Path) -> None:
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), rng.integers(0, 3, 400)
-    table = pd.DataFrame({"t": np.arange(400), "a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}).sample(frac=1.0)
+    table = pd.DataFrame({"t": np.arange(400), "a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}).sample(
+        frac=1.0, random_state=1
+    )
     found: Any = pvalues(spark.createDataFrame(table), "t", ["a", "b", "c"], "y", seed=SEED, block=150).toPandas()
     expected = PValues(measures.NearestNeighbour(), seed=SEED).extend(X, y.tolist())
     assert found.sort_values("t")["p"].tolist() == expected.tolist()

@@ -437,7 +437,6 @@ def _slow(folder: str) -> Any:
 
 
 @pytest.mark.soak  # test_spark_faults.py kills an executor too
-@pytest.mark.xdist_group("spark-faults")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find the executors in")
 def test_an_executor_that_is_killed_changes_no_number(tmp_path: Path) -> None:
     """On processes of their own."""
