@@ -328,15 +328,15 @@ TEMPLATE = """\
 
 Written by `python benchmarks/invalid_recipes.py`, never by hand.
 
-The promise of this library, that the chance of ever a false alarm is at most alpha, rests on one fact: on
+The promise of this library, that the probability of ever raising a false alarm is at most alpha, rests on one fact: on
 exchangeable data the p-values are independent and uniform. Each invalid recipe below saves memory, time or trouble,
 and loses that fact.
 
 Measured: exchangeable data, {steps} steps, alarm when the capital reaches 1/alpha at alpha = {level}, {runs} runs.
 A cell is the share of runs with a false alarm, with its exact (Clopper-Pearson) 99 % interval; **bold** where even
 the lower end of the interval is more than the {level} promised. A strong bet such as `Adaptive` finds a departure in
-the data, and just as well one that a recipe has put into the p-values. A bet that stays silent proves nothing: the
-recipe has no guarantee, and the next bet or the next stream may speak.
+the data, and just as well one that a recipe has put into the p-values. A bet that finds nothing proves nothing: the
+recipe has no guarantee, and the next bet or the next stream may find something.
 
 {exact}
 
@@ -345,7 +345,7 @@ recipe has no guarantee, and the next bet or the next stream may speak.
 ## Why, and what to do instead
 
 **One frozen calibration set.** Each score is ranked among the same m scores, drawn once. Every p-value is then
-uniform by itself, but all of them share the luck of one draw: where the m scores lie too thin or too thick,
+uniform on its own, but all of them share the luck of one draw: where the m scores are too sparse or too dense,
 p-values are rare or frequent for ever, and a bet learns where. The longer the stream compared with m, the worse; a
 larger m delays it. *Instead*: keep the score frozen and let the pool grow: `measures.Frozen` ranks each score among
 all so far. Let the calibration examples be the first of the stream.
@@ -353,8 +353,8 @@ all so far. Let the calibration examples be the first of the stream.
 **Sliding windows.** Neighbouring p-values are ranked among nearly the same scores, so they depend on one another,
 and a window that lags behind or is renewed in blocks is a frozen calibration set for a while. The window just
 behind the newest score is not caught by these bets, but nothing proves that it never is; of a window of 2, a bet on
-pairs of p-values wins in every run. *Instead*: let the pool grow, and forget in the bet, where it is lawful
-(`bets.Adaptive`, or `bets.Kernel` with `forgetting`); after an alarm begin again with `Monitor(on_alarm="restart")`.
+pairs of p-values wins in every run. *Instead*: let the pool grow, and forget in the bet, where it is valid
+(`bets.Adaptive`, or `bets.Kernel` with `forgetting`); after an alarm start again with `Monitor(on_alarm="restart")`.
 
 **A reservoir.** A uniform sample of the past looks like a fair summary of it. But it hardly changes from step to
 step: it is a frozen calibration set of its own size, exchanged slowly. *Instead*: `measures.Frozen(score,
@@ -376,10 +376,10 @@ drawn from the seed and the position, so that results can be repeated.
 fades, but the martingale remembers, and a bold bet takes all of it in the first steps. *Instead*: the newest score
 is one of those that are equal to it, so that theta multiplies it too: `(#greater + theta #equal) / n`.
 
-**The best of several.** Whoever looks at {several} seeds or {several} measures and reports the highest capital has
+**The best of several.** If you look at {several} seeds or {several} measures and reports the highest capital has
 {several} chances. This holds for a seed that was changed after a look at the result, too. *Instead*: choose one
 beforehand; or give each a share of 1/{several} of the capital (compare the highest with {several}/alpha), as in the
-table of exact recipes; or mix *bets* on one sequence of p-values, which is always lawful (`bets.Blend`).
+table of exact recipes; or mix *bets* on one sequence of p-values, which is always valid (`bets.Blend`).
 
 **The average over several p-value sequences.** Each capital is a martingale in its own history. Who knows all of
 them knows more, and then the p-values of one are no longer uniform given the past of the others. The average has
@@ -394,7 +394,7 @@ an alarm.
 
 {power}
 
-*Instead*: test in the order of arrival. Shuffle only to see what the test says where there is nothing to find.
+*Instead*: test in the order of arrival. Shuffle only to see what the test does if there is nothing to find.
 
 ## Many streams: the running maximum
 

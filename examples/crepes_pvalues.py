@@ -32,7 +32,7 @@ def main() -> None:
     """Watch two streams of handwritten digits: one as it is, one with noise on the images after 500."""
     rng = np.random.default_rng(0)
     X, y = load_digits(return_X_y=True)
-    order = rng.permutation(len(y))  # the digits come sorted by writer, which is a story of its own
+    order = rng.permutation(len(y))  # the digits are sorted by writer
     X, y = X[order], y[order]
     classifier = WrapClassifier(RandomForestClassifier(100, random_state=0))
     classifier.fit(X[:500], y[:500])
@@ -50,14 +50,14 @@ def main() -> None:
         say(f"{name}, online p-values", by_p)
 
         by_score = ex.Monitor(measures.Frozen(strangeness), alarm=alarms.Ville(ALPHA), seed=0)
-        for lo in range(0, len(images), 100):  # as they come
+        for lo in range(0, len(images), 100):  # in batches, as they arrive
             by_score.extend(images[lo : lo + 100], labels[lo : lo + 100])
         say(f"{name}, scores", by_score)
     print(by_p.guarantee)
 
 
 def say(name: str, monitor: ex.Monitor) -> None:
-    """Print what came of it."""
+    """Print the results."""
     if monitor.alarm_at is None:
         print(f"{name}: not rejected")
     else:

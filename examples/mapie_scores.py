@@ -1,9 +1,9 @@
-"""Are MAPIE's prediction intervals still to be trusted? Its conformity scores, watched as they come.
+"""Are MAPIE's prediction intervals still valid? Its conformity scores, monitored as they arrive.
 
 MAPIE's intervals hold as long as new examples are exchangeable with those it was conformalized on. Its conformity score
 is fixed once the model is fitted, so `measures.Frozen` can rank the score of each new example among *all* scores of the
 stream so far. That pool grows, and the alarm keeps its promise. P-values against the conformalization set, which
-stands still, would not do: they are not independent, and there are more false alarms than promised
+is fixed, would not work: they are not independent, and there are more false alarms than promised
 (docs/invalid-recipes.md: from 7 % to 100 % at a nominal 5 %).
 
     pip install exchangeable MAPIE

@@ -29,7 +29,7 @@ def main() -> None:
     X, y = load_iris(return_X_y=True)
     nonconformity = NcFactory.create_nc(LogisticRegression(max_iter=1000), MarginErrFunc())
     nonconformity.fit(X[::2], y[::2])
-    drawn = rng.integers(0, 75, 1000) * 2 + 1  # flowers that it has not seen, drawn with replacement: ties, and lawful
+    drawn = rng.integers(0, 75, 1000) * 2 + 1  # flowers that it has not seen, drawn with replacement, so there are ties
     flowers, labels = X[drawn], y[drawn]
     wrong = (np.arange(1000) >= CHANGE) & (rng.random(1000) < 0.25)
     for name, given in (("quiet", labels), (f"wrong labels after {CHANGE}", np.where(wrong, (labels + 1) % 3, labels))):

@@ -1,4 +1,4 @@
-"""P-values of online-cp, a library of conformal prediction in the online mode, bet on as they come.
+"""P-values of online-cp, a library of conformal prediction in the online mode, tested as they arrive.
 
 Its predictors learn every example before the next one comes, and rank the newest among all so far, with ties broken at
 random. These are the p-values of Algorithm 1 of Fedorova et al. (2012): independent and uniform on exchangeable data,
@@ -23,7 +23,7 @@ ALPHA, CHANGE = 0.01, 200
 
 
 def p_values(X: np.ndarray, y: np.ndarray) -> Iterator[float]:
-    """Predict, look, learn: the p-value of each true label."""
+    """Compute the p-value of each true label, then learn the example."""
     predictor = online_cp.ConformalNearestNeighboursClassifier(k=1, label_space=np.unique(y), rnd_state=1)
     for x, label in zip(X, y, strict=True):
         p, update = predictor.compute_p_value(x, label, return_update=True)

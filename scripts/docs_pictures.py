@@ -30,25 +30,25 @@ BLUE, RED, GREEN = plots.COLOURS[:3]
 
 
 def save(ax: Axes, name: str) -> None:
-    """Draw it."""
+    """Draw and save one picture."""
     drawn = io.BytesIO()
     ax.figure.savefig(drawn, dpi=110, metadata={"Software": None})
     keep(drawn.getvalue(), name)
 
 
 def keep(png: bytes, name: str) -> None:
-    """With few colours, so that it is small."""
+    """Reduce the number of colours, so that the file is small."""
     Image.open(io.BytesIO(png)).convert("RGB").quantize(48).save(PICTURES / f"{name}.png", optimize=True)
 
 
 def stream() -> Floats:
-    """A thousand numbers whose mean moves by one standard deviation in the middle."""
+    """Return a thousand numbers whose mean rises by one standard deviation in the middle."""
     rng = np.random.default_rng(0)
     return np.concatenate([rng.normal(0, 1, 500), rng.normal(1, 1, 500)])
 
 
 def autocorrelated(n: int = 2000) -> Floats:
-    """Each value remembers 0.8 of the one before: nothing ever changes, but the order matters."""
+    """Return an autocorrelated series: nothing changes, but the order matters."""
     noise = np.random.default_rng(1).normal(size=n)
     series = np.zeros(n)
     for i in range(1, n):
@@ -57,7 +57,7 @@ def autocorrelated(n: int = 2000) -> Floats:
 
 
 def straight_line() -> None:
-    """The whole idea in three rows: numbers, p-values, capital."""
+    """Draw the idea in three rows: numbers, p-values, capital."""
     x = stream()
     path = ex.Monitor(measures.Value(), seed=0).extend(x)
     top, middle, bottom = Figure(figsize=(7.0, 6.4), layout="constrained").subplots(3, 1, sharex=True)
@@ -74,7 +74,7 @@ def straight_line() -> None:
 
 
 def histograms() -> None:
-    """P-values before the change and after it."""
+    """Draw the p-values before and after the change."""
     p = ex.PValues(measures.Value(), seed=0).extend(stream())
     figure = Figure(figsize=(7.0, 2.6), layout="constrained")
     for ax, part, title in zip(
@@ -88,7 +88,7 @@ def histograms() -> None:
 
 
 def betting() -> None:
-    """What two bets have learnt of these p-values."""
+    """Draw what two bets have learnt from these p-values."""
     p = ex.PValues(measures.Value(), seed=0).extend(stream())
     learnt = {"Plugin: remembers all": bets.Plugin(), "Kernel: forgets": bets.Kernel(8, 0.99)}
     for bet in learnt.values():
@@ -99,7 +99,7 @@ def betting() -> None:
 
 
 def digits() -> None:
-    """The order that the digits were written in, and a random one."""
+    """Draw the evidence for the digits in their original and in random order."""
     X, y = ex.research.datasets.digits()
     order = np.random.default_rng(0).permutation(len(y))
     paths = {
@@ -110,7 +110,7 @@ def digits() -> None:
 
 
 def order_matters() -> None:
-    """Autocorrelation is a departure; shuffled, the same numbers are exchangeable."""
+    """Draw the evidence for an autocorrelated series, and for the same numbers shuffled."""
     x = autocorrelated()
     shuffled = np.random.default_rng(1).permutation(x)
     paths = {
@@ -121,7 +121,7 @@ def order_matters() -> None:
 
 
 def quiet() -> None:
-    """What two hundred streams look like in which there is nothing to find."""
+    """Draw the evidence of two hundred streams without a change."""
     rng = np.random.default_rng(2)
     ax = plots.axes()
     reached = 0
@@ -137,7 +137,7 @@ def quiet() -> None:
 
 
 def report() -> None:
-    """The upper part of a report, as a browser shows it."""
+    """Take a screenshot of the upper part of a report."""
     rng = np.random.default_rng(0)
     rides = pd.DataFrame({"distance": rng.gamma(4.0, 1.2, 900), "member": rng.choice(["yes", "no"], 900)})
     rides["minutes"] = 4.0 * rides["distance"] + rng.normal(0.0, 2.0, 900)
@@ -153,7 +153,7 @@ def report() -> None:
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all pictures."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     for draw in (straight_line, histograms, betting, digits, order_matters, quiet, report):
         draw()

@@ -1,6 +1,6 @@
-"""An extension of griffe: docstrings as the house writes them, as Markdown.
+"""An extension for griffe: turns the examples in docstrings into fenced Markdown blocks.
 
-Examples (``>>>``) become fenced blocks, which Markdown would take for quotations of quotations.
+Markdown would parse ``>>>`` as nested quotations.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ EXAMPLE = re.compile(r"^( *)>>> .*\n(?:\1\S.*\n)*", re.MULTILINE)
 
 
 class Examples(griffe.Extension):
-    """Puts every example between fences."""
+    """Turn every example into a fenced block."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Called for each object that was found."""
+        """Rewrite the docstring of an object."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
 
 
 def fenced(text: str) -> str:
-    """The text with its examples, up to the next empty line, as blocks of code.
+    """Return the text with its examples, up to the next empty line, as fenced blocks.
 
     >>> print(fenced("Adds.\\n\\n>>> 1 + 1\\n2\\n\\nFast."))
     Adds.

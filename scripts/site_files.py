@@ -1,7 +1,7 @@
-"""A hook of mkdocs: files of the repository that the pages link to, but which do not lie in docs/, join the site.
+"""A hook for mkdocs: adds files outside docs/ that the pages link to.
 
-``[POWER.md](../benchmarks/POWER.md)`` works in the repository as it stands. In the site the same file is a page (or, if
-it is not Markdown, a file to download) under its own path, and the link is turned to it.
+``[POWER.md](../benchmarks/POWER.md)`` works in the repository. In the site, the same file is a page (or, if it is not
+Markdown, a download) under its own path, and the link is rewritten.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add every file that some page points at, also from the pages so added."""
+    """Add every file that a page links to, including links from the added pages."""
     found = list(files.documentation_pages())
     while found:
         page = found.pop()
@@ -32,14 +32,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
-    """Turn the links to them."""
+    """Rewrite the links to the added files."""
     here = page.file.src_uri
 
-    def turned(link: re.Match[str]) -> str:
+    def rewrite(link: re.Match[str]) -> str:
         target = _target(page.file, link[2])
         return f"{link[1]}{posixpath.relpath(target, posixpath.dirname(here) or '.')}" if target else link[0]
 
-    return LINK.sub(turned, markdown)
+    return LINK.sub(rewrite, markdown)
 
 
 def _targets(page: File, text: str) -> list[str]:
@@ -47,7 +47,7 @@ def _targets(page: File, text: str) -> list[str]:
 
 
 def _target(page: File, link: str) -> str | None:
-    """Where a link leads, from the root of the repository, if it leads out of docs/."""
+    """Return the target of a link relative to the root of the repository, or None if it is inside docs/."""
     home = Path(str(page.abs_src_path)).relative_to(ROOT).parent
     path = posixpath.normpath(posixpath.join(home.as_posix(), link))
     return None if path.startswith(("docs/", "..")) else path

@@ -1,4 +1,4 @@
-"""The code in pages of Markdown: which blocks there are, and how to run them from top to bottom.
+"""Code blocks in Markdown pages, and how to run them from top to bottom.
 
 A block is one of
 
@@ -42,19 +42,19 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command of a console, and what the page says that it prints."""
+    """A command of a console, and its expected output."""
 
     line: str
     output: str
 
 
 def pages() -> list[Path]:
-    """All pages with code in them or without."""
+    """Return all pages."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """The fenced blocks of a page, in order.
+    """Yield the fenced blocks of a page, in order.
 
     >>> list(blocks("A\\n\\n```python\\n1 + 1\\n```\\n"))
     [Block(language='python', code='1 + 1\\n', line=3, excuse=None)]
@@ -67,7 +67,7 @@ def blocks(text: str) -> Iterator[Block]:
 
 
 def commands(console: str) -> Iterator[Command]:
-    """The commands of a console, with what each is said to print.
+    """Yield the commands of a console block, each with its expected output.
 
     >>> list(commands("$ echo a\\na\\n$ true \\\\\\n    && false\\n"))
     [Command(line='echo a', output='a\\n'), Command(line='true \\\\\\n    && false', output='')]
@@ -79,7 +79,7 @@ def commands(console: str) -> Iterator[Command]:
 
 
 class Reader:
-    """Somebody who types all that a page shows, from top to bottom, into one folder."""
+    """Runs the blocks of a page from top to bottom in one folder."""
 
     def __init__(self, page: Path, folder: Path) -> None:
         self.page, self.folder = page, folder
@@ -141,8 +141,8 @@ SPAN = re.compile(r"(?<!`)`(exchangeable [a-z][^`]*)`(?!`)")
 SHELL = re.compile(r"^(?:\$ )?(?:[^#\n]*\| *)?(exchangeable (?:[^\n\\]|\\\n)*)", re.MULTILINE)
 
 
-def shown(text: str) -> list[str]:
-    """Every command of ours that a page shows: in blocks, by indentation, within a sentence."""
+def find_commands(text: str) -> list[str]:
+    """Return every `exchangeable` command on a page: in blocks, indented, or inline."""
     prose = FENCE.sub("", text)
     fenced = [block.code for block in blocks(text) if block.language in ("console", "sh")]
     found = INDENTED.findall(prose) + SPAN.findall(prose) + [line for code in fenced for line in SHELL.findall(code)]

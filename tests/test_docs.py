@@ -1,4 +1,4 @@
-"""Every page: its code runs and says what it says there, its commands exist, its links hold."""
+"""Documentation pages: the code runs and prints what the page shows, commands exist, links are valid."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_blocks_say_their_language(page: Path) -> None:
 
 @by_page
 def test_commands_have_the_options_that_are_shown(page: Path) -> None:
-    for line in pages.shown(page.read_text(encoding="utf-8")):
+    for line in pages.find_commands(page.read_text(encoding="utf-8")):
         understood(line)
 
 
@@ -88,7 +88,7 @@ def test_a_wrong_command_is_noticed(line: str) -> None:
 
 def test_commands_are_found_everywhere() -> None:
     text = "Say `exchangeable fetch usps`.\n\n    x | exchangeable watch -\n\n```console\n$ exchangeable demo\n```\n"
-    assert pages.shown(text) == ["exchangeable watch -", "exchangeable fetch usps", "exchangeable demo"]
+    assert pages.find_commands(text) == ["exchangeable watch -", "exchangeable fetch usps", "exchangeable demo"]
 
 
 @pytest.mark.parametrize("code", ["```python\n>>> 1\n2\n```\n", "```python\n1 / 0\n```\n", "```sh\nfalse\n```\n",
@@ -115,7 +115,7 @@ def test_a_right_page_is_read(tmp_path: Path) -> None:
 
 
 def built(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build the site of a repository. Not quietly: what mkdocs does not say, it does not count."""
+    """Build the site of a repository. Not with --quiet: mkdocs counts only the warnings that it prints."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     alone = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, cwd=root, env=alone, capture_output=True, text=True, check=False)
@@ -146,7 +146,7 @@ def test_a_broken_link_is_noticed(link: str, tmp_path: Path) -> None:
 
 
 class Loaded(HTMLParser):
-    """What a browser fetches when it opens a page."""
+    """Collects the addresses that a browser loads when it opens a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,19 +180,23 @@ def test_what_comes_from_other_hosts_is_noticed() -> None:
     assert not loads('<a href="https://a.example">a</a><img src="b.png">')
 
 
+def reference_pages(site: Path) -> str:
+    return "".join(page.read_text(encoding="utf-8") for page in sorted((site / "reference").glob("*.html")))
+
+
 def test_every_page_and_every_name_is_in_the_site(site: Path) -> None:
     import exchangeable as ex
 
     for page in PAGES[1:]:
         assert (site / page.relative_to(pages.ROOT / "docs")).with_suffix(".html").exists(), page.name
-    reference = (site / "reference.html").read_text(encoding="utf-8")
+    reference = reference_pages(site)
     spaces = [f"{space}.{name}" for space in ("alarms", "bets", "measures") for name in getattr(ex, space).__all__]
     for name in [*ex.__all__, *spaces]:
         assert f'id="exchangeable.{name}"' in reference or f'id="exchangeable.{name}.' in reference, name
 
 
 def test_examples_of_docstrings_are_code(site: Path) -> None:
-    reference = (site / "reference.html").read_text(encoding="utf-8")
+    reference = reference_pages(site)
     assert "<blockquote>" not in reference  # what Markdown makes of >>>
     assert reference.count('class="gp"') > 100  # prompts
 
@@ -200,7 +204,8 @@ def test_examples_of_docstrings_are_code(site: Path) -> None:
 # ------------------------------------------------------------------ figures
 
 
-MEASURED = ["README.md", *(f"benchmarks/{name}.md" for name in ("DETECTION", "POWER", "RESULTS", "VALIDITY"))]
+WRITTEN_BY_COMMANDS = ("DETECTION", "DRIFT_TOOLS", "LONG_STREAMS", "PAPER", "POWER", "RESULTS", "VALIDITY")
+MEASURED = [f"benchmarks/{name}.md" for name in WRITTEN_BY_COMMANDS]
 
 
 def numbers(cells: str) -> set[str]:
@@ -208,14 +213,14 @@ def numbers(cells: str) -> set[str]:
 
 
 def rows(text: str) -> list[str]:
-    """The rows of figures: of tables with a column aligned to the right."""
+    """Return the rows of tables that have a right-aligned column."""
     tables = re.findall(r"^\|[^\n]*\n\|[-:|]*-:[-:|]*\n((?:\|[^\n]*\n?)+)", text, re.MULTILINE)
     return [row for table in tables for row in table.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["choosing", "comparison", "paper"])
+@pytest.mark.parametrize("name", ["choosing", "coming-from", "comparison", "paper"])
 def test_figures_were_measured(name: str) -> None:
-    """All figures of a row stand in one row of a file that a command has written."""
+    """All figures of a row are in one row of a file that a command has written."""
     known = [
         numbers(line) for file in MEASURED for line in (pages.ROOT / file).read_text(encoding="utf-8").splitlines()
     ]

@@ -105,20 +105,20 @@ def test_the_report_is_kept_whatever_the_verdict() -> None:
         assert name in test["run"]
 
 
-@pytest.mark.parametrize("kind", ["quiet", "drifting", "bad", "wrong usage"])
+@pytest.mark.parametrize("kind", ["quiet", "drifting", "bad", "usage error"])
 def test_the_workflow_tells_the_exit_codes_apart(kind: str, tmp_path: Path) -> None:
     *_, step, _ = steps()
     table(tmp_path / "data.csv", drifting=kind == "drifting")
     if kind == "bad":
         (tmp_path / "data.csv").write_text("a,y\n1.0,u\nnan,v\n", encoding="utf-8")
-    if kind == "wrong usage":
+    if kind == "usage error":
         step["env"]["LABEL"] = "no such column"
     code, printed, output = carried_out(step, tmp_path)
     expected = {
         "quiet": (0, "verdict=not rejected", "NOT REJECTED at level 1 %"),
         "drifting": (1, "verdict=rejected", "::error title=exchangeable::The order of the rows of data.csv matters"),
         "bad": (3, "verdict=undecided", "::error title=exchangeable::Could not decide about data.csv"),
-        "wrong usage": (2, "verdict=failed", "::error title=exchangeable::Wrong usage (exit code 2)"),
+        "usage error": (2, "verdict=failed", "::error title=exchangeable::Usage error (exit code 2)"),
     }[kind]
     assert (code, output) == expected[:2], printed
     assert expected[2] in printed

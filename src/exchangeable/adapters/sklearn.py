@@ -19,7 +19,7 @@ from exchangeable._extras import needed
 from exchangeable.alarms import Ville
 from exchangeable.martingale import LN10, amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
-from exchangeable.measures.rounding import rounded
+from exchangeable.measures.rounding import round_outputs
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Precomputed
@@ -221,7 +221,7 @@ def _score(model: Any, unknown: str, scale: float) -> Any:
 
 def _probability_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """Return 1 - the probability of the label."""
-    table = rounded(np.asarray(model.predict_proba(X)), scale)
+    table = round_outputs(np.asarray(model.predict_proba(X)), scale)
     known, own = _class_columns(model, unknown, y, len(table))
     scores = np.ones(len(table))
     scores[known] -= table[known, own[known]]
@@ -230,7 +230,7 @@ def _probability_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) 
 
 def _margin_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """Return by how much the best decision for another class exceeds that for the label."""
-    table = rounded(np.asarray(model.decision_function(X)), scale)
+    table = round_outputs(np.asarray(model.decision_function(X)), scale)
     table = np.column_stack([-table, table]) if table.ndim == 1 else table
     if table.shape[1] != len(model.classes_):
         raise ValueError(

@@ -311,7 +311,7 @@ class Result:
             changepoints=self.verdict.changepoints,
             title=figure_title(self.table.name),
             start=self.start,
-            begin={name: math.log(test.weight) for name, test in tests.items()},
+            initial={name: math.log(test.weight) for name, test in tests.items()},
             ax=ax,
         )
 

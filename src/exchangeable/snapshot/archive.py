@@ -68,9 +68,8 @@ def write_members(members: Mapping[str, bytes]) -> bytes:
     >>> read_members(write_members({"a.txt": b"text"}))
     {'a.txt': b'text'}
     """
-    stream = io.BytesIO(
-        bytes(sum(len(body) + 1_000 for body in members.values()))
-    )  # room, so that nothing is copied twice
+    size = sum(len(body) + 1_000 for body in members.values())
+    stream = io.BytesIO(bytes(size))  # with enough room from the start, it does not have to grow, which is slow
     with zipfile.ZipFile(stream, "w") as archive:
         for name, body in members.items():
             info = zipfile.ZipInfo(name)
