@@ -28,7 +28,7 @@ from exchangeable.analysis import report
 from exchangeable.analysis.columns import ColumnTest
 from exchangeable.analysis.explain import Change, Explanation, ExtremeExample, FeatureEvidence
 from exchangeable.analysis.report import charts, svg, view
-from exchangeable.analysis.report.reproduce import reproduction
+from exchangeable.analysis.report.method import reproduction
 from exchangeable.analysis.result import Parts, Result
 from exchangeable.analysis.text import describe_verdict, format_evidence
 from exchangeable.data.table import Table, TableColumn
