@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEW = {
     "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # the optimising compiler would take longer than the tests
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # optimising takes longer than the tests
     "spark.driver.memory": "1g",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.adaptive.enabled": "false",  # not worth it for tiny frames
