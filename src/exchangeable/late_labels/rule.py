@@ -21,7 +21,7 @@ MAX_NAME = 64  # characters of a counted label
 MAX_GAP = 10 * 366 * 86_400  # seconds between two events of a stream: more is a mistake, such as milliseconds
 
 
-class Waiter(Protocol):
+class QueuedObservation(Protocol):
     """An observation in the queue."""
 
     @property
@@ -33,22 +33,22 @@ class Waiter(Protocol):
         """True if it has a label that came in time, False if it is left out, None if undecided."""
 
 
-W = TypeVar("W", bound=Waiter)
+Queued = TypeVar("Queued", bound=QueuedObservation)
 
 
-def decide(queue: Iterable[W], latest: float | None, wait: float) -> Iterator[tuple[W, bool]]:
+def decide(queue: Iterable[Queued], latest: float | None, wait: float) -> Iterator[tuple[Queued, bool]]:
     """Yield the head of a queue, up to the first observation whose label may still come, and whether each is used.
 
-    ``latest`` is the latest time so far. An observation without a label is given up only here, at the head of the
-    queue, where others wait for it.
+    ``latest`` is the latest time so far. An observation without a label expires only here, at the head of the queue,
+    where others wait for it.
     """
-    for one in queue:
-        used = one.used
-        if used is None and latest is not None and one.time is not None and latest - one.time > wait:
+    for observation in queue:
+        used, time = observation.used, observation.time
+        if used is None and latest is not None and time is not None and latest - time > wait:
             used = False
         if used is None:
             return
-        yield one, used
+        yield observation, used
 
 
 def delay(observed: float | None, labelled: float | None) -> float:
@@ -95,7 +95,7 @@ def check_near(time: float, latest: float | None) -> float:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether it is a Python or NumPy number, and not a boolean."""
+    """Return whether a value is a Python or NumPy number, and not a boolean."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 

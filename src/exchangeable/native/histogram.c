@@ -7,7 +7,7 @@ static void histogram_path(double *counts, int64_t bins, const double *p, int64_
     double B = (double)bins, n = 0.0;
     for (int64_t b = 0; b < bins; b++) n += counts[b];
     for (int64_t i = 0; i < steps; i++) {
-        double place = p[i] * B; /* no p, whatever it is, leads outside the counts */
+        double place = p[i] * B; /* any p, even an invalid one, stays within the counts */
         int64_t b = place >= B ? bins - 1 : place > 0.0 ? (int64_t)place : 0;
         out[i] = B * (counts[b] + 0.5) / (n + 0.5 * B);
         counts[b] += 1.0;
@@ -63,7 +63,7 @@ static inline double tree_log_density(TreeGain g) { return g.excess > -0.5 ? ex_
 
 static inline double tree_pseudo(int64_t d, bool smooth) { return smooth ? (double)((d + 1) * (d + 1)) : 0.5; }
 
-/* The leaf of p; no p, whatever it is, leads outside the tree. */
+/* The leaf of p; any p, even an invalid one, stays within the tree. */
 static inline int64_t tree_leaf(double p, int64_t depth) {
     int64_t bins = (int64_t)1 << depth;
     double place = p * (double)bins;

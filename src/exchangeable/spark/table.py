@@ -287,7 +287,7 @@ def _ranks(context: SparkContext, blocks: list[Broadcast[bytearray]], n: int, wi
         ):
             bounds = tiles.bounds()
             pages = [_broadcast(context, bytearray(bounds[lo : lo + rows].data), cleanup) for lo in range(0, n, rows)]
-            tiles.settle(_search_all(context, _RoundData(blocks, pages, per_page, size, width), segments, cleanup))
+            tiles.end_round(_search_all(context, _RoundData(blocks, pages, per_page, size, width), segments, cleanup))
     return tiles.ranks()
 
 
