@@ -561,7 +561,7 @@ def test_parquet_types(tmp_path: Path) -> None:
         ("stream,log_value\n", [], 3, "no data rows"),
         ("", [], 3, "empty"),
         ("stream,log_value,log_value\na,1,1\n", [], 3, "two columns"),
-        (FLEET + "pump,8\n", [], 3, "data row 4: stream 'pump' was there before"),
+        (FLEET + "pump,8\n", [], 3, "data row 4: stream 'pump' occurs twice"),
         (FLEET + "gate,\n", [], 3, "data row 4, column 'log_value'"),
         (FLEET + "gate,nan\n", [], 3, "data row 4, column 'log_value'"),
         (FLEET + "gate,inf\n", [], 3, "data row 4, column 'log_value'"),

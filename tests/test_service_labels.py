@@ -319,7 +319,7 @@ def test_a_label_that_never_comes(server: Served) -> None:
         ({"id": "a", "never": True, "y": 1}, "either y or never: true must be given, not both"),
         ({"id": "a", "never": True, "time": 1}, "time must be left out if the label will never arrive"),
         ({"id": "a", "never": "yes"}, "never must be true or false"),
-        ({"id": "a", "y": 1, "time": []}, "time must be a text or a finite number"),
+        ({"id": "a", "y": 1, "time": []}, "time must be a string or a finite number"),
     ],
 )
 def test_labels_have_a_form(server: Served, line: dict[str, Any], law: str) -> None:

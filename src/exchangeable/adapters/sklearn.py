@@ -103,7 +103,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         return np.array(self._log_values) / LN10
 
     def _update(self, X: Any, y: Any, *, reset: bool) -> Self:
-        """Test samples; if this fails, restore the estimator."""
+        """Test samples; restore the estimator if this fails."""
         before = dict(self.__dict__)
         try:
             path = self._extend(X, y, reset)
@@ -136,7 +136,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self._p, self._log_values = array("d"), array("d")
 
     def _check_kind(self, labels: NDArray[Any] | None) -> None:
-        """Reject labels of another kind, for which the entire table would have had another measure."""
+        """Reject labels of another kind, which would have led to another measure for the entire table."""
         if self._kind is None:
             return
         kind = _label_kind(labels)
@@ -177,9 +177,9 @@ def frozen(
     function only by its margin, ``highest decision for another class - decision for the label``.
 
     With ``X`` (and ``y``), samples that are not part of the stream, scores are binned into ``bins`` (1024) between the
-    quantiles of theirs: constant memory, and still exactly valid. Held-out samples are best. The training data is valid
-    too, since the bins only have to be fixed before the stream starts; but a model fits it too well, and strange
-    samples of the stream then fall into few bins.
+    quantiles of the scores of these samples: constant memory, and still exactly valid. Held-out samples are best. The
+    training data is valid too, since the bins only have to be fixed before the stream starts; but a model fits it too
+    well, and strange samples of the stream then fall into few bins.
 
     A label that the classifier has never seen is rejected; with ``unknown="strangest"`` it has the largest score: 1,
     as for probability 0, or the largest number if the score is a margin. Such a fixed score is valid too.
@@ -306,5 +306,5 @@ def _label_kind(labels: NDArray[Any] | None) -> str:
 
 def _column(X: Any, measure: Any) -> Floats:
     if X.shape[1] != 1:
-        raise ValueError(f"X must have one feature where the measure is {type(measure).__name__}, got {X.shape[1]}")
+        raise ValueError(f"X must have one feature if the measure is {type(measure).__name__}, got {X.shape[1]}")
     return np.ascontiguousarray(X[:, 0])

@@ -20,8 +20,8 @@ class Vectorised:
     """A bet or an alarm that many streams use, each with its own state.
 
     The state of a part is the content of its arrays, so any bet or alarm of exchangeable works: one object, whose
-    arrays are views of one buffer, processes the streams one after the other. A part without state processes all streams at
-    once. For the classes in ``LOOPS``, one compiled loop over all streams calls the same recursion.
+    arrays are views of one buffer, processes the streams one after the other. A part without state processes all of
+    them at once. For the classes in ``LOOPS``, one compiled loop over all streams calls the same recursion.
 
     >>> bet = Vectorised(bets.SimpleJumper())
     >>> states = np.tile(bet.fresh, (2, 1))

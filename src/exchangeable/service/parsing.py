@@ -112,7 +112,7 @@ def json_object(body: bytes, depth: int = 8) -> dict[str, Any]:
     >>> json_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ...
-    exchangeable.service.problems.Problem: the body must not have a key twice, got 'a'
+    exchangeable.service.problems.Problem: the body must not repeat a key, got 'a'
     """
     try:
         value = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)

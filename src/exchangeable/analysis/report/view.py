@@ -15,7 +15,7 @@ from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
 from exchangeable.analysis.text import (
-    FEW,
+    FEW_EXAMPLES,
     SHIFTS,
     VerdictText,
     describe_change,
@@ -237,7 +237,7 @@ def _feature_row(feature: FeatureEvidence, widest: float) -> FeatureRow:
 
 
 def _difference(text: str) -> str:
-    """Mark the name of a category in the text, or its direction might turn the numbers around."""
+    """Mark the name of a category in the text, since right-to-left names could reorder the numbers."""
     share = re.fullmatch(r"share of (.*): (\S+ %) -> (\S+ %)", text, re.DOTALL)
     if share is None:
         return clip(text, MAX_SENTENCE).replace(" -> ", " → ")
@@ -273,7 +273,7 @@ def _shift(shift: Shift | None) -> dict[str, Any] | None:
 def periods(result: Result) -> dict[str, Floats]:
     """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
     path, verdict, p = result.path, result.verdict, result.strongest.p
-    if result.split is not None or len(path.n) < FEW:
+    if result.split is not None or len(path.n) < FEW_EXAMPLES:
         return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": p}
     if not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
         cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
@@ -308,7 +308,7 @@ def _period_titles(result: Result, parts: dict[str, Floats]) -> list[str]:
 
 
 def _p_value_meaning(result: Result) -> str:
-    """Say what small and large p-values mean."""
+    """Describe what small and large p-values mean."""
     kind = result.strongest.kind
     if kind == "categories" or (kind == "label" and isinstance(result.table.y, list)):
         return "near 0 if its category comes late in the alphabet, near 1 if early"
@@ -320,7 +320,7 @@ def _p_value_meaning(result: Result) -> str:
 
 
 def _subject(result: Result) -> str:
-    """Return which of several tests the charts show; empty if there is one only."""
+    """Return which of several tests the charts show; empty if there is only one."""
     if not result.column_tests:
         return ""
     test = result.strongest
