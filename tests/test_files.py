@@ -289,13 +289,13 @@ def test_disk_error_while_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         def read1(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(tables, "_binary", lambda path: Broken())
+    monkeypatch.setattr(tables, "_open_binary", lambda path: Broken())
     assert "Input/output error" in csv_sentence(tmp_path, GOOD)
 
 
 def test_a_file_that_changes_between_the_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = iter([GOOD.encode(), b"y\nu\nv\n"])
-    monkeypatch.setattr(tables, "_binary", lambda path: io.BytesIO(next(versions)))
+    monkeypatch.setattr(tables, "_open_binary", lambda path: io.BytesIO(next(versions)))
     assert "expected 3 columns as in the header, got 1" in csv_sentence(tmp_path, GOOD)
 
 
@@ -313,7 +313,7 @@ def test_unknown_suffix(tmp_path: Path, name: str) -> None:
 
 
 def test_nul_in_the_path(tmp_path: Path) -> None:
-    assert "a\\x00b.csv: the path holds a NUL" in sentence(tmp_path / "a\0b.csv", ColumnError)
+    assert "a\\x00b.csv: the path contains a NUL" in sentence(tmp_path / "a\0b.csv", ColumnError)
 
 
 @pytest.mark.parametrize(
@@ -810,7 +810,7 @@ def test_little_of_a_large_csv_is_touched(tmp_path: Path, monkeypatch: pytest.Mo
             Endless.served += len(given)
             return given
 
-    monkeypatch.setattr(tables, "_binary", lambda path: Endless())
+    monkeypatch.setattr(tables, "_open_binary", lambda path: Endless())
     assert "more than 1000 rows" in csv_sentence(tmp_path, "x", header=False, label="2", max_rows=1000)
     assert Endless.served < 10 * tables.BATCH_CELLS
 

@@ -555,7 +555,7 @@ def test_parquet_types(tmp_path: Path) -> None:
         (FLEET, ["--stream", "steam"], 2, "did you mean 'stream'?"),
         (FLEET, ["--log-value", "value"], 2, "--log-value 'value' is not a column"),
         (FLEET, ["--log-value", "log_value", "--log10-value", "log_value"], 2, "got both"),
-        (FLEET, ["--stream", "log_value"], 2, "one use"),
+        (FLEET, ["--stream", "log_value"], 2, "use two columns"),
         (FLEET.replace("log_value", "value"), [], 2, "got neither"),
         ("stream,log_value,log10_martingale\na,1,1\n", [], 2, "got both"),
         ("stream,log_value\n", [], 3, "no data rows"),

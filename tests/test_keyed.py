@@ -637,7 +637,7 @@ def test_invalid_numbers_are_named_and_nothing_changes(measure: str, x: float, m
         ([1], [0.5, 0.5], None, None, "x must be as long as keys, 1, got 2"),
         ([1], ["0.5"], None, None, "x must be a one-dimensional array of numbers, got"),
         ([1], 0.5, None, None, "x must be a one-dimensional array of numbers, got"),
-        ([1], [0.5], [1], None, "refused must be a one-dimensional array of truth values"),
+        ([1], [0.5], [1], None, "refused must be a one-dimensional array of booleans"),
         ([1], [0.5], [True, False], None, "refused must be as long as keys"),
         ([1], [0.5], None, [0.5], "content must be a one-dimensional array of 64-bit integers"),
     ],
@@ -948,7 +948,7 @@ def test_too_many_ranges_are_refused() -> None:
         members["spans.npy"] = np.zeros(34, np.int64)
         assert used.sum() == len(spans)
 
-    with pytest.raises(ValueError, match="spans must be at most 16 ranges a key"):
+    with pytest.raises(ValueError, match="spans must be at most 16 ranges for each key"):
         Monitors(composite(), seed=9).like(forged(busy(composite).encode(), change))
 
 

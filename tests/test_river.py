@@ -636,7 +636,7 @@ def test_that_test_of_layouts_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def plain(numbers: int, room: int) -> Any:
         return numbers + room, np.arange(numbers), numbers + np.arange(room)
 
-    monkeypatch.setattr(dict_rows, "_places", plain)
+    monkeypatch.setattr(dict_rows, "_positions", plain)
     examples, distances = layouts(5, 20, 5)
     assert distances(examples) != distances(examples[::-1])
 

@@ -70,14 +70,14 @@ class Ville:
 
     def update(self, log_value: float) -> bool:
         """Return whether S_n >= 1/alpha."""
-        return _one(log_value) >= self.log_threshold
+        return _check_log_value(log_value) >= self.log_threshold
 
     def extend(self, log_values: ArrayLike) -> Bools:
         """Return the result of ``update`` for each value, one after the other."""
-        return np.asarray(_many(log_values) >= self.log_threshold)
+        return np.asarray(_check_log_values(log_values) >= self.log_threshold)
 
 
-class _Repeated(ABC):
+class _PeriodAlarm(ABC):
     """The base class of alarms for streams without end: a statistic of the increments, and a period."""
 
     _INITIAL: tuple[float, float]  # the state before the first value: the last log value, and the log statistic
@@ -106,13 +106,13 @@ class _Repeated(ABC):
 
     def update(self, log_value: float) -> bool:
         """Read the next log value; return whether the alarm is raised."""
-        statistic: float = self._log_statistic(_one(log_value), None)
+        statistic: float = self._log_statistic(_check_log_value(log_value), None)
         self.n += 1
         return statistic >= self.log_threshold
 
     def extend(self, log_values: ArrayLike) -> Bools:
         """Return the result of ``update`` for each value, one after the other."""
-        values = _many(log_values)
+        values = _check_log_values(log_values)
         statistic = np.empty(len(values))
         self._log_statistic(values, statistic)
         self.n += len(values)
@@ -135,7 +135,7 @@ class _Repeated(ABC):
         )
 
 
-class Cusum(_Repeated):
+class Cusum(_PeriodAlarm):
     """An alarm that is raised when the capital is at least ``period`` times its lowest value so far.
 
         gamma_n = max_{i<n} S_n / S_i ,   log gamma_n = g_n + max(log gamma_{n-1}, 0) ,   g_n = log S_n - log S_{n-1}
@@ -156,7 +156,7 @@ class Cusum(_Repeated):
         return native.cusum(self._state[0], log_values, out)
 
 
-class ShiryaevRoberts(_Repeated):
+class ShiryaevRoberts(_PeriodAlarm):
     """An alarm that is raised when many gamblers, one of whom starts before each example, hold ``period`` in total.
 
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
@@ -177,7 +177,7 @@ class ShiryaevRoberts(_Repeated):
         return native.shiryaev_roberts(self._state[0], log_values, out)
 
 
-def _one(log_value: Any) -> float:
+def _check_log_value(log_value: Any) -> float:
     if type(log_value) is float and not math.isnan(log_value):  # the usual case, without further checks
         return log_value
     try:
@@ -189,7 +189,7 @@ def _one(log_value: Any) -> float:
     return value
 
 
-def _many(log_values: ArrayLike) -> Floats:
+def _check_log_values(log_values: ArrayLike) -> Floats:
     try:
         values = np.asarray(log_values)
     except ValueError:  # ragged

@@ -106,7 +106,7 @@ def e_bh(
     """
     level = check_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     unit = math.log(check_interval("base", base, 1.0, 1e300, "(1, 1e300]"))
-    raw, names = _fleet(log_values, stream, log_value)
+    raw, names = _read_fleet(log_values, stream, log_value)
     with np.errstate(over="ignore"):
         values = raw * unit
     _check_values(raw, values, names)
@@ -253,7 +253,7 @@ def _check_values(raw: Floats, values: Floats, names: Names) -> None:
 # ------------------------------------------------------------------ input formats
 
 
-def _fleet(log_values: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
+def _read_fleet(log_values: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
     """Return the values, and a function that returns names, so that only the names that are needed are read."""
     if isinstance(log_values, Mapping):
         return _mapping_values(log_values), _names_from_list(list(log_values))

@@ -222,9 +222,9 @@ def _score(model: Any, unknown: str, scale: float) -> Any:
 def _probability_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """Return 1 - the probability of the label."""
     table = round_outputs(np.asarray(model.predict_proba(X)), scale)
-    known, own = _class_columns(model, unknown, y, len(table))
+    known, column = _class_columns(model, unknown, y, len(table))
     scores = np.ones(len(table))
-    scores[known] -= table[known, own[known]]
+    scores[known] -= table[known, column[known]]
     return scores
 
 
@@ -237,10 +237,10 @@ def _margin_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Fl
             "decision_function must return one column for each class (decision_function_shape='ovr'), got "
             f"{table.shape[1]} for {len(model.classes_)} classes"
         )
-    known, own = _class_columns(model, unknown, y, len(table))
+    known, column = _class_columns(model, unknown, y, len(table))
     scores = np.full(len(table), sys.float_info.max)
-    decisions = table[known, own[known]]
-    table[known, own[known]] = -math.inf
+    decisions = table[known, column[known]]
+    table[known, column[known]] = -math.inf
     scores[known] = table[known].max(axis=1) - decisions
     return scores
 
@@ -250,13 +250,13 @@ def _class_columns(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray
     labels = check_labels(y, rows)
     encode_labels(labels, {})  # rejects invalid labels
     columns: dict[Hashable, int] = {label: i for i, label in enumerate(np.asarray(model.classes_).tolist())}
-    own = np.array([columns.get(label, -1) for label in labels], np.intp)
-    if unknown == "error" and (own < 0).any():
-        at = int((own < 0).argmax())
+    column = np.array([columns.get(label, -1) for label in labels], np.intp)
+    if unknown == "error" and (column < 0).any():
+        at = int((column < 0).argmax())
         raise ValueError(
             f"y must hold labels that the classifier has learnt, got {format_value(labels[at])} at position {at}"
         )
-    return np.flatnonzero(own >= 0), own
+    return np.flatnonzero(column >= 0), column
 
 
 # ------------------------------------------------------------------ validation of samples and labels

@@ -375,7 +375,9 @@ def _list_columns(explanation: Explanation) -> Iterator[str]:
         yield f" {_more(flagged, LISTED_ALARMS)}"
     rest = [feature for feature in explanation.features if not feature.flagged][:3]
     if rest and len(explanation.features) > 1:
-        peaks = ", ".join(f"{format_name(one.name)} (peak {format_evidence(one.log10_max)})" for one in rest)
+        peaks = ", ".join(
+            f"{format_name(feature.name)} (peak {format_evidence(feature.log10_max)})" for feature in rest
+        )
         yield f"{'Not enough evidence' if flagged else 'The most evidence'}: {peaks}."
 
 

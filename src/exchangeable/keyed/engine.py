@@ -69,7 +69,7 @@ class Monitors:
     `Precomputed`. Within a call they may be in any order; they are consumed in the order of their numbers. Events that
     are duplicates, late, in conflict or ``refused`` by the caller are reported and never bet on: see `Rows`.
 
-    - Sequence numbers are ``contiguous``: 7 followed by 10 is reported as a gap of two, and betting goes on with 10.
+    - Sequence numbers are ``contiguous``: 7 followed by 10 is reported as a gap of two, and betting continues with 10.
       A key can start with any number. With ``contiguous=False`` (timestamps) nothing is ever missing. Every number
       below the latest is then late, and the latest again is a duplicate.
     - Events with the same number within a call are duplicates if they are equal, otherwise a conflict. Which of them is

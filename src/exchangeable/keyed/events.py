@@ -36,7 +36,7 @@ def validate(
 ) -> EventColumns:
     """Validate the columns of ``count`` events."""
     values = _column("x", check_numbers("x", x, "be a one-dimensional array of numbers"), "f", "numbers", count)
-    bad = np.zeros(count, np.bool_) if refused is None else _column("refused", refused, "b", "truth values", count)
+    bad = np.zeros(count, np.bool_) if refused is None else _column("refused", refused, "b", "booleans", count)
     contents = np.zeros(count, np.int64) if content is None else _integers("content", content, count)
     return EventColumns(_integers("order", order, count), values, contents, bad.astype(np.bool_))
 

@@ -180,7 +180,7 @@ def _check_spans(columns: Columns) -> None:
     """Check that the ranges of missing numbers are in order, and lie within the numbers of their stream."""
     used, spans = columns.spans.used, columns.spans.columns[0]
     if (used % 2).any() or (used > 2 * native.KEYED_SPANS).any():
-        raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges for each key, got more")
+        raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges for each key, got other lengths")
     numbers = columns.integers[np.repeat(np.arange(len(used)), used)]
     within = (numbers[:, native.KEYED_FIRST] <= spans) & (spans <= numbers[:, native.KEYED_LAST])
     if not within.all() or not _is_sorted(columns.spans, spans[:-1] <= spans[1:]):

@@ -91,7 +91,7 @@ class LateLabels:
 
     def observe(self, id: str | int, x: Any, y: Any = None, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
         """Add an example, with or without its label; return the examples that were tested as a result."""
-        id = _plain_id(id)  # noqa: A001
+        id = _check_id(id)  # noqa: A001
         if id in self._queue or id in self._expired or id in self._tested:
             raise ValueError(f"id must differ from those of other examples, got {id!r:.80} again")
         at = self._time(time, needed=y is None)
@@ -108,7 +108,7 @@ class LateLabels:
         """Add the label of an observed example; return the examples that were tested as a result."""
         if y is None:
             raise ValueError(f"y must be the label of example {id!r:.80}, got None; call never(id) if it never comes")
-        id = _plain_id(id)  # noqa: A001
+        id = _check_id(id)  # noqa: A001
         at = self._time(time, needed=True)
         if id in self._expired:
             in_time = delay(self._expired[id], at) <= self.wait
@@ -143,7 +143,7 @@ class LateLabels:
         return seconds(time) if self.wait == math.inf else check_near(seconds(time), self._latest)
 
     def _find(self, id: str | int) -> _Waiting:  # noqa: A002
-        id = _plain_id(id)  # noqa: A001
+        id = _check_id(id)  # noqa: A001
         if id not in self._queue:
             raise ValueError(f"id must be that of a waiting example, got {id!r:.80}")
         return self._queue[id]
@@ -237,17 +237,17 @@ class LateLabels:
         labels._latest = _stored_time("latest", latest, math.inf)
         for id, x, y, time in _rows("queue", queue, 4, labels.most):  # noqa: A001
             observed = _stored_time("time", time, labels.wait if y is None else math.inf)
-            labels._queue[_plain_id(id)] = _Waiting(id, x, y, observed, None if y is None else True)
+            labels._queue[_check_id(id)] = _Waiting(id, x, y, observed, None if y is None else True)
         for id, time in _rows("expired", expired, 2, labels.most):  # noqa: A001
-            labels._expired[_plain_id(id)] = _stored_time("time", time, labels.wait)
+            labels._expired[_check_id(id)] = _stored_time("time", time, labels.wait)
         if type(tested) is not list or len(tested) > labels.most:
             raise ValueError(f"tested must be a list of at most {labels.most} ids")
-        labels._tested = OrderedDict.fromkeys(map(_plain_id, tested))
+        labels._tested = OrderedDict.fromkeys(map(_check_id, tested))
         labels.left_out = _stored_counts(left_out)
         return labels
 
 
-def _plain_id(id: Any) -> str | int:  # noqa: A002
+def _check_id(id: Any) -> str | int:  # noqa: A002
     """Check an id, and return it as a plain string or integer, which can be saved."""
     if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
         raise ValueError(f"id must be a string or an integer, got {id!r:.80}")

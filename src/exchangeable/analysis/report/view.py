@@ -67,7 +67,7 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "method": method_facts(result),
         "reproduction": reproduction(result),
         "interpretation": _interpretation(result),
-        "notes": [_sentence(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
+        "notes": [_capitalise(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
         "more_notes": max(0, len(result.notes) - MAX_NOTES),
     }
 
@@ -134,9 +134,9 @@ def key_figures(result: Result) -> list[tuple[str, str]]:
 def _interpretation(result: Result) -> list[tuple[str, str]]:
     text = _verdict_text(result)
     return [
-        ("Guarantee", _sentence(text.guarantee or result.guarantee)),
-        ("Means", _sentence(text.means)),
-        ("Does not mean", _sentence(text.does_not_mean)),
+        ("Guarantee", _capitalise(text.guarantee or result.guarantee)),
+        ("Means", _capitalise(text.means)),
+        ("Does not mean", _capitalise(text.does_not_mean)),
     ]
 
 
@@ -216,7 +216,7 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
         title = "What changed"
     return {
         "title": title,
-        "sentences": [_sentence(text) for text in [*sentences, describe_columns(explanation)] if text],
+        "sentences": [_capitalise(text) for text in [*sentences, describe_columns(explanation)] if text],
         "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
         "rows": [_feature_row(feature, widest) for feature in features[:MAX_FEATURES]],
         "level": _width(level, widest),
@@ -303,7 +303,7 @@ def _period_titles(result: Result, parts: dict[str, Floats]) -> list[str]:
     elif restarted and len(parts[titles[0]]) == result.changepoint:
         prefixes = ("Before the change", "Up to the alarm", "After the restart")[: len(titles)]
     if not prefixes:
-        return [_sentence(title) for title in titles]
+        return [_capitalise(title) for title in titles]
     return [f"{prefix}: {title}" for prefix, title in zip(prefixes, titles, strict=True)]
 
 
@@ -368,5 +368,5 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.4g} %"
 
 
-def _sentence(text: str) -> str:
+def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]

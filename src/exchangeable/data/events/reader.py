@@ -58,7 +58,7 @@ class Reader:
     1, 2, ...; the features are the columns ``features``, or all columns except the label that hold a number in the
     first row. Each row is one line. Blank lines are skipped.
 
-    ``rows``: the measure takes rows of numbers, not single numbers. ``labels``: the kind of labels it takes.
+    ``rows``: the measure needs rows of numbers, not single numbers. ``labels``: the kind of labels that it needs.
     ``notify`` is called with a message that names the features, if they were not given.
 
     >>> Reader().read([b"a,b", b"1,x", b"2,y", b"three,z"], 1).x
@@ -179,6 +179,6 @@ def _as_columns(numbers: list[int], lines: list[_Line], labels: Labels) -> Batch
         numbers,
         x,
         None if labels == "none" else y,
-        ids if any(one is not None for one in ids) else None,
-        seq if any(one is not None for one in seq) else None,
+        ids if any(value is not None for value in ids) else None,
+        seq if any(value is not None for value in seq) else None,
     )

@@ -223,7 +223,7 @@ def _encode(kind: type[Any], values: dict[str, Any]) -> bytes:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 
