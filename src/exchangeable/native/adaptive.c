@@ -25,7 +25,7 @@ static const double ADAPTIVE_REACH = 2.5;
 static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
 static const double PORTFOLIO_SHARE = 1e-3; /* the part that the fixed share moves at each step */
 static const double PORTFOLIO_WEIGHTS[PORTFOLIO_PARTS] = {0.40, 0.35, 0.25};
-static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* the range of the products */
+static const double PORTFOLIO_MIN = 0x1p-300, PORTFOLIO_MAX = 0x1p300; /* the range of the products */
 
 /* ------------------------------------------------------------------ Bayes: each share grows by its own bet
  *
@@ -58,7 +58,7 @@ static void bayes_to_date(double *log_shares, int64_t count, double *total) {
 /* The density of the blend of these densities; then learn them. */
 static inline double bayes_step(double *log_shares, int64_t count, double *total, const double *densities) {
     double *linear = log_shares + count, *products = linear + count;
-    Lanes sum = lanes_fill(0.0), least = lanes_fill(PORTFOLIO_LEAST), most = lanes_fill(PORTFOLIO_MOST);
+    Lanes sum = lanes_fill(0.0), least = lanes_fill(PORTFOLIO_MIN), most = lanes_fill(PORTFOLIO_MAX);
     LanesMask outside = lanes_less(most, least); /* none */
     for (int64_t k = 0; k < count; k += LANES) {
         Lanes product = lanes_mul(lanes_load(products + k), lanes_load(densities + k));
@@ -90,7 +90,7 @@ static inline double fixed_share_step(double *shares, double *total, const doubl
     }
     double grown = lanes_sum(sum), density = stay * grown / *total;
     *total = grown;
-    if (grown < BETA_LEAST || grown > BETA_MOST) beta_rescale(shares, PORTFOLIO_PADDED, total);
+    if (grown < BETA_MIN || grown > BETA_MAX) beta_rescale(shares, PORTFOLIO_PADDED, total);
     return density;
 }
 

@@ -15,7 +15,7 @@ enum { BETA_LARGEST = 200, BETA_LANES = 16 }; /* the largest size; how many weig
 static const double BETA_LOG_CELL = -54.0 * 0.69314718055994530942; /* the log of 2^-54 */
 static const double BETA_TINY = 1e-200, BETA_UNIT = 400.0; /* below that p, densities are in units of e^400 */
 static const double BETA_FAR = -64.0; /* below that log of p or 1 - p, densities are relative to the largest */
-static const double BETA_LEAST = 0x1p-200, BETA_MOST = 0x1p200; /* the range of the sum of the weights */
+static const double BETA_MIN = 0x1p-200, BETA_MAX = 0x1p200; /* the range of the sum of the weights */
 
 static inline int64_t beta_padded(int64_t size) { return (size + BETA_LANES - 1) / BETA_LANES * BETA_LANES; }
 
@@ -99,7 +99,7 @@ static inline double beta_step(double *weights, double *total, double switching,
     }
     double sum = lanes_sum(lanes_add(low, high)), density = stay * sum / *total;
     *total = sum;
-    if (sum < BETA_LEAST || sum > BETA_MOST) beta_rescale(weights, count, total);
+    if (sum < BETA_MIN || sum > BETA_MAX) beta_rescale(weights, count, total);
     return density;
 }
 

@@ -180,14 +180,14 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_buffer views[ARGUMENTS];
     const Arg *step = NULL;
     PyObject *result = NULL;
-    int taken = 0;
-    while (taken < count && !argument(entry, taken, args[taken], letters[taken], views + taken, in + taken)) {
-        if (letters[taken] == 'o' && !views[taken].obj) step = in + taken;
-        taken++;
+    int parsed = 0;
+    while (parsed < count && !argument(entry, parsed, args[parsed], letters[parsed], views + parsed, in + parsed)) {
+        if (letters[parsed] == 'o' && !views[parsed].obj) step = in + parsed;
+        parsed++;
     }
-    if (taken == count) result = run(entry, in, step, mark ? mark + 1 : NULL);
-    while (taken-- > 0)
-        if (views[taken].obj) PyBuffer_Release(views + taken);
+    if (parsed == count) result = run(entry, in, step, mark ? mark + 1 : NULL);
+    while (parsed-- > 0)
+        if (views[parsed].obj) PyBuffer_Release(views + parsed);
     return result;
 }
 

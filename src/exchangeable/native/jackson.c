@@ -69,10 +69,10 @@ static double jackson_markov_step(double *last, double *sums, const double *weig
     for (int64_t j = 0; j < order; j++) {
         Lanes weight = lanes_fill(weights[j] * last[j]), q = lanes_fill(last[j]);
         for (int64_t k = 0; k < terms; k += LANES) {
-            double *place = sums + j * terms + k;
-            Lanes row = lanes_load(place);
+            double *target = sums + j * terms + k;
+            Lanes row = lanes_load(target);
             lanes_store(folded + k, lanes_add(lanes_load(folded + k), lanes_mul(weight, row)));
-            lanes_store(place, lanes_add(lanes_mul(keep, row), lanes_mul(q, lanes_load(cosines + k))));
+            lanes_store(target, lanes_add(lanes_mul(keep, row), lanes_mul(q, lanes_load(cosines + k))));
         }
     }
     for (int64_t k = 0; k < terms; k += LANES) {

@@ -321,9 +321,9 @@ static void comparison_survey(const Comparison *m, int64_t first, int64_t rows, 
 
 /* Prefetch row j of the columns, which is probably not in the cache. */
 static inline void comparison_prefetch(const Block *c, int64_t j) {
-    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor prefetches automatically */
+    enum { LINE = 8, LIMIT = 32 * LINE }; /* beyond it the processor prefetches automatically */
     const double *x = c->X + j * c->d;
-    for (int64_t k = 0; k < c->d && k < MOST; k += LINE) __builtin_prefetch(x + k);
+    for (int64_t k = 0; k < c->d && k < LIMIT; k += LINE) __builtin_prefetch(x + k);
 }
 
 /* Find the columns in [from, to) that may be nearer to the row than `reach`, or to which the row may be nearer than any
