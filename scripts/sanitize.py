@@ -28,7 +28,7 @@ FILES = [
     *("test_tiles.py", "test_pvalues.py", "test_keyed.py", "test_snapshot.py"),
 ]
 LONG = [  # left out: they test numbers rather than memory, or are repeated below
-    *("integrates", "mpmath", "fifty_digits", "direct_sums", "millions_of_quiet", "paper", "on_watchful", "never_loses"),
+    *("integrates", "mpmath", "fifty_digits", "direct_sums", "paper", "on_watchful", "never_loses"),
     *("compiles", "segment_keeps", "alarms_rare", "forged_snapshots_never", "exact_ratios", "order_of", "million"),
     *("worth_having", "is_pure", "learns_apart", "martingale_extends", "monitor_extends", "stands_still"),
 ]
@@ -50,7 +50,8 @@ def main(words: list[str]) -> None:
     check_probe(environment)
     begin = time.perf_counter()
     tests = [*(f"tests/{name}" for name in FILES), "-k", f"not ({' or '.join(LONG)})"]
-    run(["-m", "pytest", "-q", "-n", "2", "--capture=sys", "-p", "no:cacheprovider", *(words or tests)], environment)
+    options = ["-q", "-n", "2", "--capture=sys", "-p", "no:cacheprovider", "--hypothesis-profile", "soak"]
+    run(["-m", "pytest", *options, *(words or tests)], environment)
     if not words:
         run(["tests/fuzz_snapshot.py", SHARE], environment)
     print(f"the sanitizers found nothing in {time.perf_counter() - begin:.0f} s")

@@ -8,38 +8,44 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 
 from exchangeable import cli, pvalues
 
-settings.register_profile("test", max_examples=25)  # contracts.settled reads these as percent of the examples
-settings.register_profile("soak", max_examples=100)
+for profile, percent in {"test": 25, "soak": 100}.items():  # of the examples, in contracts.settled
+    settings.register_profile(profile, max_examples=percent, deadline=None, derandomize=True, database=None)
 settings.load_profile("test")
 
 
-GROUPS = ("spark", "spark-faults")
+WITHOUT_SPARK = ("test_spark_state.py", "test_spark_batch.py")
+KILLING = ("test_spark_faults.py", "test_a_worker_that_dies", "test_an_executor_that_is_killed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests that share a session of Spark in one process, those that kill processes in another.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give ``--dist loadgroup`` groups by the names of tests: those of xdist's marks have no effect in pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
 
-    They take longest and come first, so that another process runs all the rest meanwhile.
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid)
+
+    return ByGroup(config, log)
+
+
+def group(nodeid: str) -> str:
+    """Return what must run in one process: tests that share a session of Spark, those that kill processes, any other.
+
+    The largest group comes first, so that another process runs all the rest meanwhile.
     """
-    for item in items:
-        name = Path(item.fspath).stem
-        if name.startswith("test_spark_") and name not in ("test_spark_state", "test_spark_batch"):
-            group = "spark-faults" if name == "test_spark_faults" else "spark"
-            if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=_place)
-
-
-def _place(item: pytest.Item) -> int:
-    marker = item.get_closest_marker("xdist_group")
-    return GROUPS.index(marker.args[0]) if marker is not None else len(GROUPS)
+    if "test_spark_" not in nodeid or any(name in nodeid for name in WITHOUT_SPARK):
+        return nodeid
+    return "spark-faults" if any(name in nodeid for name in KILLING) else "spark"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,9 +1,9 @@
-"""Forged snapshots: every leaf of every state changed, checksums right. Loading them must never end the interpreter.
+"""Forged snapshots: every leaf of every state is changed, with correct checksums. Loading must never crash.
 
     python tests/fuzz_snapshot.py SHARE [NAME ..]
 
-tries this share of all changes (1: all), of the named cases only if there are names, and says how they ended: refused
-when loaded, refused later, or gone on. Anything else, a crash or a wait of a minute above all, is a failure. Under
+tries this share of all changes (1: all), of the named cases if there are names, and prints how they ended: refused
+when loaded, refused later, or continued. Anything else, above all a crash or a wait of a minute, is a failure. Under
 ``make sanitize``, reading beyond an array is a failure too.
 """
 
@@ -54,10 +54,10 @@ LEAVES: list[Any] = [
 
 
 class Case:
-    """A thing in mid-stream, and how it goes on."""
+    """An object in mid-stream, and a function that continues with it."""
 
-    def __init__(self, thing: Any, go_on: Callable[[Any], object], score: Any = None) -> None:
-        self.kind, self.data, self.go_on, self.score = type(thing), snapshot.encode(thing), go_on, score
+    def __init__(self, thing: Any, continue_with: Callable[[Any], object], score: Any = None) -> None:
+        self.kind, self.data, self.continue_with, self.score = type(thing), snapshot.encode(thing), continue_with, score
 
 
 def _bet(bet: Any) -> Case:
@@ -74,17 +74,17 @@ def _stream(case: contracts.MeasureCase, thing: Any, score: Any = None) -> Case:
     x, y = case.takes(X, Y.tolist())
     thing.extend(x, y)
 
-    def go_on(twin: Any) -> None:
+    def continue_with(twin: Any) -> None:
         twin.update(x[0], None if y is None else y[0])
         twin.extend(x, y)
         for i in range(5):
             twin.update(x[i], None if y is None else y[i])
 
-    return Case(thing, go_on, score)
+    return Case(thing, continue_with, score)
 
 
 def cases() -> dict[str, Callable[[], Case]]:
-    """Everything under contract, and some monitors."""
+    """Return everything under contract, and some monitors."""
     found: dict[str, Callable[[], Case]] = {}
     for name, bet in contracts.BETS.items():
         found[f"bet {name}"] = lambda bet=bet: _bet(bet.make())  # type: ignore[misc]
@@ -110,14 +110,14 @@ def _late(queue: LateLabels) -> Case:
         queue.observe(i, float(i), "a" if i == 7 else None, time=4 * i)
     queue.label(1, "b", time=30)
 
-    def go_on(twin: LateLabels) -> None:
+    def continue_with(twin: LateLabels) -> None:
         twin.observe("more", 0.5, time=30)
         twin.label("more", "c", time=31)
         while twin.waiting:
             twin.never(twin.waiting[0])
         assert len(twin.guarantee) > 50
 
-    return Case(queue, go_on)
+    return Case(queue, continue_with)
 
 
 def _given(monitor: Monitor) -> Case:
@@ -129,7 +129,7 @@ def _given(monitor: Monitor) -> Case:
 
 
 def changes(data: bytes, share: float, random: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Forged snapshots, and what was forged."""
+    """Yield forged snapshots, and what was forged."""
     state, arrays = archive.unpack(data)
     for path, put in _places(state):
         for leaf in LEAVES:
@@ -142,7 +142,7 @@ def changes(data: bytes, share: float, random: random.Random) -> Iterator[tuple[
 
 
 def _places(tree: Any, path: str = "") -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Every node of a tree, and a function that makes the tree with another in its place, or without a name."""
+    """Yield every node of a tree, and a function that returns the tree with another node there, or without it."""
     yield path, lambda leaf: leaf
     items: list[Any] = list(tree.items()) if isinstance(tree, dict) else []
     items = list(enumerate(tree)) if isinstance(tree, list) else items
@@ -169,7 +169,7 @@ def _without(tree: Any, key: Any) -> Any:
 
 
 def _only_used(tree: Any, arrays: list[Any]) -> tuple[Any, list[Any]]:
-    """The arrays that the tree still mentions, so that it is not refused for the others alone."""
+    """Drop the arrays that the tree no longer uses, so that it is not refused for these alone."""
     used: list[int] = []
     known = [str(i) for i in range(len(arrays))]
 
@@ -219,8 +219,8 @@ def _others(array: Any, share: float, random: random.Random) -> Iterator[tuple[s
 # ------------------------------------------------------------------ trying them
 
 
-def tried(case: Case, data: bytes) -> str:
-    """How a snapshot ends."""
+def outcome(case: Case, data: bytes) -> str:
+    """Load a snapshot, continue with it, and return how that ended."""
     try:
         twin = snapshot.decode(data, score=case.score)
     except ValueError as error:
@@ -230,15 +230,15 @@ def tried(case: Case, data: bytes) -> str:
     if type(twin) is not case.kind:
         return "another thing"
     try:
-        case.go_on(twin)
+        case.continue_with(twin)
         snapshot.encode(twin)
     except ValueError:
         return "refused later"
-    return "gone on"
+    return "continued"
 
 
 def main() -> None:
-    """Try them all; the last line of the output says which was the last."""
+    """Try all of them; the last line on stderr names the last one."""
     share, chosen = float(sys.argv[1]), sys.argv[2:]
     warnings.simplefilter("ignore")
     faulthandler.enable(2)
@@ -247,12 +247,12 @@ def main() -> None:
         if chosen and name not in chosen:
             continue
         case, ends, generator = make(), Counter[str](), random.Random(name)
-        if tried(case, case.data) != "gone on":
-            raise AssertionError(f"{name} does not go on")
+        if outcome(case, case.data) != "continued":
+            raise AssertionError(f"{name} does not continue")
         for what, data in changes(case.data, share, generator):
             faulthandler.dump_traceback_later(60, exit=True, file=2)
             try:
-                ends[tried(case, data)] += 1
+                ends[outcome(case, data)] += 1
             except Exception as error:  # noqa: BLE001 - whatever it is
                 failures += 1
                 print(f"FAILED {name}: {what}: {type(error).__name__}: {error}", flush=True)

@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, to be killed: ``python live_driver.py FOLDER``."""
+"""A streaming query in a separate process, which tests kill: ``python live_driver.py FOLDER``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ BUCKETS = 8
 
 
 def main(folder: Path) -> None:
-    """Go on from the checkpoint until the source has no more, and then write down all rows, as Spark reads them."""
+    """Continue from the checkpoint to the end of the source, then write all rows, as Spark reads them."""
     spark = session("local[1]", settings={**FEW, "spark.local.dir": str(folder / "local")})
     spark.sparkContext.setLogLevel("OFF")
     frame = spark.readStream.schema("key string, seq bigint, x double").option("maxFilesPerTrigger", 1)
-    kept = str(folder / "checkpoint")  # a seed is drawn at the first start
+    checkpoint = str(folder / "checkpoint")  # a seed is drawn at the first start
     rows = monitor_streams(
-        frame.parquet(str(folder / "in")), "key", "seq", "x", alarm=alarms.Ville(0.05), checkpoint=kept, buckets=BUCKETS
+        frame.parquet(str(folder / "in")),
+        "key",
+        "seq",
+        "x",
+        alarm=alarms.Ville(0.05),
+        checkpoint=checkpoint,
+        buckets=BUCKETS,
     )
     writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
-    query = writer.option("checkpointLocation", kept).trigger(availableNow=True).start()
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
     found: Any = spark.read.parquet(str(folder / "out")).toPandas()
     found.to_parquet(folder / "rows.parquet")

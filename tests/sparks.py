@@ -1,11 +1,11 @@
-"""Sessions of Spark for the tests: one for each process, since a start takes seconds.
+"""Spark sessions for the tests: one for each process, because a start takes seconds.
 
     @pytest.fixture
     def spark() -> SparkSession:
         return sparks.local()
 
-Only one session can run in a process: to ask for another master stops the one before. So the fixture is asked for
-again by each test, and tests on another master are few.
+Only one session can run in a process: asking for another master stops the previous one. So each test asks for the
+fixture, and few tests use another master.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 FEW = {
     "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # to compile well takes longer than the tests
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # the optimising compiler would take longer than the tests
     "spark.driver.memory": "1g",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.sql.adaptive.enabled": "false",  # plans of tiny frames are not worth the while
+    "spark.sql.adaptive.enabled": "false",  # not worth it for tiny frames
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
 }
@@ -35,7 +35,7 @@ _kept: dict[str, Any] = {}
 
 @cache
 def missing() -> str | None:
-    """Why Spark cannot run here, or None."""
+    """Return why Spark cannot run here, or None."""
     try:
         from exchangeable.spark.sessions import check_java
 
@@ -46,7 +46,7 @@ def missing() -> str | None:
 
 
 def shared(master: str, **more: str) -> SparkSession:
-    """The session of this process with this master; skips the test where Spark cannot run."""
+    """Return the session of this process with this master; skip the test if Spark cannot run."""
     reason = missing()
     if reason is not None:
         pytest.skip(reason)
@@ -63,7 +63,7 @@ def _start(master: str, more: dict[str, str]) -> SparkSession:
     elsewhere = {"spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "spark-warehouse")}
     settings = {**FEW, **elsewhere, **more}
     spark = session(master, name="tests of exchangeable", settings=settings)
-    spark.sparkContext.setLogLevel("OFF")  # what fails is looked at by the tests
+    spark.sparkContext.setLogLevel("OFF")  # the tests check what fails
     return spark
 
 
@@ -76,10 +76,10 @@ def end() -> None:
 
 
 def local() -> SparkSession:
-    """Two threads of one process."""
+    """Return a session with two threads of one process."""
     return shared("local[2]")
 
 
 def cluster() -> SparkSession:
-    """Two executors that are processes of their own."""
+    """Return a session with two executors in separate processes."""
     return shared("local-cluster[2,1,1024]", **{"spark.executor.memory": "1g"})

@@ -82,11 +82,11 @@ def standalone(folder: Path) -> Iterator[Standalone]:
         cluster.stop()
 
 
-def until(true: Callable[[], bool], said: Callable[[], Any] = lambda: "") -> None:
+def until(true: Callable[[], bool], describe: Callable[[], Any] = lambda: "") -> None:
     """Wait."""
     end = time.monotonic() + PATIENCE
     while not true():
-        assert time.monotonic() < end, f"patience: {said()}"
+        assert time.monotonic() < end, f"patience: {describe()}"
         time.sleep(0.02)
 
 

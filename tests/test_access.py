@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.testclient import TestClient
 
 from exchangeable.service import access
-from exchangeable.service.access import SCOPES, Access, Allow, Token, allow, create, exist, listing, revoke
+from exchangeable.service.access import SCOPES, Access, Allow, Token, allow, create, listing, revoke, tokens_exist
 from exchangeable.service.problems import Problem
 from exchangeable.service.store import Store, StoreError, open_database
 
@@ -91,7 +91,7 @@ def test_a_token_is_revoked_by_its_id_or_by_itself_and_once(database: sqlite3.Co
     revoke(database, by_itself, now=2.0)
     revoke(database, by_id, now=9.0)
     assert sorted(token.revoked or 0.0 for token in listing(database)) == [1.0, 2.0]
-    assert not exist(database)
+    assert not tokens_exist(database)
 
 
 def test_whom_nobody_knows_cannot_be_revoked(database: sqlite3.Connection) -> None:

@@ -108,7 +108,7 @@ def test_lawful_address(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "law"),
+    ("changed", "message"),
     [
         ({"name": ""}, "name must match"),
         ({"name": "Ops"}, "name must match"),
@@ -121,8 +121,8 @@ def test_lawful_address(url: str) -> None:
         ({"allow_private": 1}, "allow_private must be true or false"),
     ],
 )
-def test_unlawful_webhook(changed: dict[str, Any], law: str) -> None:
-    with pytest.raises(ValueError, match=law) as refusal:
+def test_invalid_webhook(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
         Webhook(**{"name": "ops", "url": "http://example.org/", **changed})
     assert "hush" not in str(refusal.value)
 
@@ -451,7 +451,7 @@ Reply = int | bytes | Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awa
 
 
 class Receiver:
-    """A receiver on 127.0.0.1 that answers as told, one reply after the other, and then 200."""
+    """A receiver on 127.0.0.1 that sends the given replies in order, and then 200."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = list(replies)
@@ -689,7 +689,7 @@ def test_name_that_does_not_resolve(box: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("header", "least", "most"),
     [
-        ("Retry-After: 0.3", 0.0, 0.9),  # not an integer: not lawful, not heeded
+        ("Retry-After: 0.3", 0.0, 0.9),  # not an integer: invalid, so ignored
         ("Retry-After: 1", 1.0, 9.0),
         ("Date: Tue, 14 Nov 2023 22:13:20 GMT\r\nRetry-After: Tue, 14 Nov 2023 22:13:21 GMT", 1.0, 9.0),
         ("Retry-After: Tue, 14 Nov 2023 22:13:21 GMT", 0.0, 0.9),  # long ago

@@ -184,9 +184,9 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("data", "options", "said"), BAD.values(), ids=BAD)
-def test_refusals_are_one_sentence(data: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as refused:
+@pytest.mark.parametrize(("data", "options", "message"), BAD.values(), ids=BAD)
+def test_refusals_are_one_sentence(data: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
         ex.test(data, **options)
     assert "\n" not in str(refused.value)
 
@@ -264,7 +264,7 @@ def test_a_fitted_model_scores_all_columns_of_a_sparse_matrix() -> None:
     assert np.array_equal(ex.test(named[50:], "x3", measure=measure(model), seed=0).path.p, expected)
 
 
-def test_what_is_left_out_is_not_looked_at() -> None:
+def test_dropped_columns_are_not_tested() -> None:
     data = pd.DataFrame({"a": [1.0, 2.0, 4.0], "when": pd.to_datetime(["2020-01-01"] * 3), "b": [1.0, math.nan, 2.0]})
     assert ex.test(data, drop=["when", "b"]).features == ["a"]
 
@@ -355,7 +355,7 @@ def test_the_plain_test_is_the_monitor() -> None:
     assert result.rejected_by == ["full rows"]
 
 
-def test_columns_have_a_say() -> None:
+def test_columns_are_tested_one_by_one() -> None:
     X = shifted()
     result = ex.test(X, alpha=0.02, seed=5)
     paths = [ex.Martingale(bets.Adaptive()).extend(result.path.p)]
@@ -375,7 +375,7 @@ def test_columns_have_a_say() -> None:
     assert result.path.alarm.tolist() == [i + 1 >= first for i in range(300)]
 
 
-def test_which_columns_have_a_say() -> None:
+def test_which_columns_are_tested() -> None:
     rng = np.random.default_rng(0)
     wide, y = rng.normal(size=(20, 65)), [0, 1] * 10
     assert len(ex.test(wide[:, :64]).column_tests) == 64
@@ -518,7 +518,7 @@ def test_a_random_split_is_a_permutation_and_bets_on_the_smaller_set() -> None:
         assert (result.changepoint, result.verdict.changepoints) == (None, [])
 
 
-def test_a_split_by_value_is_found_and_told() -> None:
+def test_a_split_by_value_is_rejected_and_described() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"a": rng.normal(size=400), "c": rng.choice(list("uv"), 400), "y": rng.choice(list("01"), 400)}

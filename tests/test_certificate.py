@@ -60,7 +60,7 @@ def test_verdicts() -> None:
 
 
 @pytest.mark.parametrize("data", simulated.DATA)
-def test_examples_are_told_by_seed_and_run(data: str) -> None:
+def test_examples_depend_on_seed_and_run(data: str) -> None:
     first, theta = simulated.simulate(data, 8, seed=3, run=5)
     again, same = simulated.simulate(data, 8, seed=3, run=5)
     assert _same(first, again)
@@ -98,12 +98,12 @@ def test_every_measure_of_the_catalogue_has_a_form(name: str) -> None:
     assert simulated.accepted_form(catalogue.MEASURES[name]) in simulated.FORMS
 
 
-def test_a_measure_that_takes_nothing_is_refused() -> None:
+def test_a_measure_that_accepts_nothing_is_rejected() -> None:
     class Nothing:
         def extend(self, X: Any, y: Any = None) -> Ranks:
             raise ValueError("X must be something else")
 
-    with pytest.raises(ValueError, match=r"^measure must take"):
+    with pytest.raises(ValueError, match=r"^measure must accept"):
         simulated.accepted_form(Nothing)  # type: ignore[arg-type]
 
 

@@ -434,7 +434,7 @@ def test_changepoints_are_upright_lines() -> None:
     assert [np.asarray(line.get_xdata())[0] for line in upright] == [1, 2]
     legend = ax.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "where a change seems to begin"]
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "estimated change point"]
     ax.figure.canvas.draw()
 
 

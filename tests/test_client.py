@@ -331,11 +331,11 @@ class Between(BaseHTTPRequestHandler):
         with closing(http.client.HTTPConnection("127.0.0.1", self.server.behind)) as connection:
             connection.request(self.command, self.path, body, dict(self.headers))
             reply = connection.getresponse()
-            said = reply.read()
+            body = reply.read()
         if chance < 1.0:
             self.server.faults += 1
             return self._lose()
-        return self._say(reply.status, {"Content-Type": "application/json"}, said)
+        return self._say(reply.status, {"Content-Type": "application/json"}, body)
 
     do_GET = do_PUT = do_DELETE = do_POST  # noqa: N815
 
@@ -477,8 +477,8 @@ def process(database: Path, port: int, end: signal.Signals = signal.SIGTERM) -> 
     running = subprocess.Popen([sys.executable, "-m", "exchangeable", *words], stderr=subprocess.PIPE)
     assert running.stderr is not None
     try:
-        said = running.stderr.readline()
-        assert said == b"exchangeable serves http://127.0.0.1:%d\n" % port, said + running.stderr.read()
+        line = running.stderr.readline()
+        assert line == b"exchangeable serves http://127.0.0.1:%d\n" % port, line + running.stderr.read()
         yield running
     finally:
         running.send_signal(end)

@@ -80,7 +80,7 @@ def test_the_cache_is_read_by_default(small: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("value", ["", None])
-def test_the_cache_is_the_users_unless_told(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_the_cache_is_that_of_the_user_by_default(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     monkeypatch.delenv("EXCHANGEABLE_DATA", raising=False)
     if value is not None:
         monkeypatch.setenv("EXCHANGEABLE_DATA", value)

@@ -39,7 +39,7 @@ def test_the_feature_that_moved_by_one_deviation_is_ranked_first() -> None:
     assert rejected >= 95
 
 
-def test_columns_that_did_not_move_are_named_as_seldom_as_promised() -> None:
+def test_unchanged_columns_are_flagged_as_rarely_as_promised() -> None:
     wrong = 0
     for seed in range(200):
         frame, which = moved(seed, n=100, d=5, by=1.5)
@@ -49,8 +49,8 @@ def test_columns_that_did_not_move_are_named_as_seldom_as_promised() -> None:
 
 
 @pytest.mark.parametrize("columns", ["none", "each"])
-def test_the_interval_holds_the_change_as_often_as_it_says(columns: str) -> None:
-    held, told = 0, 0
+def test_the_interval_covers_the_change_as_often_as_promised(columns: str) -> None:
+    covered, detected = 0, 0
     for seed in range(100):
         rng = np.random.default_rng([4, seed])
         at = int(rng.integers(60, 240))
@@ -58,10 +58,10 @@ def test_the_interval_holds_the_change_as_often_as_it_says(columns: str) -> None
         X[at:, 0] += 1.5
         change = ex.test(X, columns=columns, seed=seed).explain(confidence=0.8).change
         if change is not None:
-            told += 1
-            held += change.low is not None and change.high is not None and change.low <= at <= change.high
-    assert told >= 95
-    assert binomtest(held, told, 0.8, alternative="less").pvalue > 1e-3
+            detected += 1
+            covered += change.low is not None and change.high is not None and change.low <= at <= change.high
+    assert detected >= 95
+    assert binomtest(covered, detected, 0.8, alternative="less").pvalue > 1e-3
 
 
 def test_the_interval_is_that_of_both_directions() -> None:
@@ -178,7 +178,7 @@ def test_the_strangest_and_the_most_typical() -> None:
     assert [odd.p for odd in explanation.smallest_p] == result.path.p[order[:5]].tolist()
 
 
-def test_it_is_kept_and_said_as_data() -> None:
+def test_explanations_are_cached_and_plain_data() -> None:
     frame, which = moved(4)
     result = ex.test(frame.assign(kind=np.random.default_rng(0).choice(["u", "v"], 400)), "kind")
     asked: list[Any] = []

@@ -184,11 +184,11 @@ def test_the_core_alone_has_a_command_line_that_says_what_it_lacks() -> None:
 
 
 def test_too_old_where_the_import_fails() -> None:
-    program = without("prometheus-client", versions={"msgspec": "0.18.6"}) + CLI
+    program = without("prometheus-client", versions={"uvicorn": "0.29.0"}) + CLI
     done = run(program.replace("if name in ('prometheus-client',)", "if name in ()"), "serve")
     assert done.returncode == 3
     assert re.fullmatch(
-        r"exchangeable: msgspec is too old: needs msgspec>=[\d.]+, found 0\.18\.6; for the server: "
+        r"exchangeable: uvicorn is too old: needs uvicorn>=[\d.]+, found 0\.29\.0; for the server: "
         r"pip install 'exchangeable\[service\]'\n",
         done.stderr,
     )
@@ -259,6 +259,7 @@ def test_without_metadata_the_extra_is_named_all_the_same(monkeypatch: pytest.Mo
 
 
 SAID = {
+    "cli": ("msgspec", "from exchangeable.watch import Reader\nReader().read([b'{\"x\": 1}'], 1)", "lines of JSON"),
     "client": ("httpx2", "import exchangeable.client", "the client"),
     "files": ("pyarrow", "import numpy as np, exchangeable as ex\nex.test(np.arange(9.0)).frame()", "frames of Arrow"),
     "mlflow": ("mlflow-skinny", "from exchangeable.adapters import mlflow\nmlflow._mlflow()", "the adapter of MLflow"),
@@ -336,4 +337,4 @@ def test_versions_are_compared_as_packaging_compares_releases(one: str) -> None:
 
 def test_this_environment_has_no_faults() -> None:
     for extra in {*EXTRAS} - {"all", "spark"}:  # it may be one without Spark
-        assert _extras._unfit(extra) == []
+        assert _extras._wrong_versions(extra) == []

@@ -46,18 +46,18 @@ def sentence(path: Path, kind: type[Exception] = TableError, **options: Any) -> 
     """What the reader says, after the laws that hold for every sentence: one line, printable, the file named."""
     with pytest.raises(kind) as caught:
         read_table(path, **{"label": "y", **options})
-    said = str(caught.value)
+    message = str(caught.value)
     assert type(caught.value) is kind
     assert caught.value.__suppress_context__
-    assert said.isprintable()
-    assert len(said) < 600
-    return said
+    assert message.isprintable()
+    assert len(message) < 600
+    return message
 
 
 def csv_sentence(folder: Path, text: str | bytes, kind: type[Exception] = TableError, **options: Any) -> str:
-    said = sentence(put(folder, text), kind, **options)
-    assert said.startswith("t.csv: ")
-    return said
+    message = sentence(put(folder, text), kind, **options)
+    assert message.startswith("t.csv: ")
+    return message
 
 
 # ------------------------------------------------------------------------------------------------- what can be read
@@ -317,7 +317,7 @@ def test_nul_in_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("\n\n\n", "the file is empty"),
         ("\ufeff", "the file is empty"),
@@ -336,8 +336,8 @@ def test_nul_in_the_path(tmp_path: Path) -> None:
         ("a,b,y\n1,\0,u\n", "line 2: there is a NUL character; if this is UTF-16, try --encoding utf-16"),
     ],
 )
-def test_content_that_is_no_table(tmp_path: Path, text: str, said: str) -> None:
-    assert csv_sentence(tmp_path, text) == f"t.csv: {said}"
+def test_content_that_is_no_table(tmp_path: Path, text: str, message: str) -> None:
+    assert csv_sentence(tmp_path, text) == f"t.csv: {message}"
 
 
 def test_ragged_rows_without_header_and_far_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,8 +359,8 @@ def test_a_row_that_is_too_long(tmp_path: Path, long: str, monkeypatch: pytest.M
 
 
 def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
-    said = csv_sentence(tmp_path, "a,y\n1,u\n" + "2," * (tables.LONGEST // 2 + 9))
-    assert said == "t.csv: line 3: the row is longer than 16 million characters, the limit"
+    message = csv_sentence(tmp_path, "a,y\n1,u\n" + "2," * (tables.LONGEST // 2 + 9))
+    assert message == "t.csv: line 3: the row is longer than 16 million characters, the limit"
 
 
 # ------------------------------------------------------------------------------------------------------ encodings
@@ -375,8 +375,8 @@ def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
     ],
 )
 def test_not_utf8(tmp_path: Path, data: bytes, where: str) -> None:
-    said = csv_sentence(tmp_path, data)
-    assert f"the text is not utf-8 ({where}); name its encoding with --encoding" in said
+    message = csv_sentence(tmp_path, data)
+    assert f"the text is not utf-8 ({where}); name its encoding with --encoding" in message
 
 
 @pytest.mark.parametrize("rows", [1, 1170, 1171, 30_000])
@@ -417,17 +417,17 @@ def test_unknown_columns(tmp_path: Path) -> None:
     )
     assert "--drop 'q' is not a column; the columns" in sentence(path, ColumnError, label="label", drop=["q"])
     assert "--categorical 'B'" in sentence(path, ColumnError, label="label", categorical=["b", "B"])
-    said = sentence(path, ColumnError, label=None)
-    assert "class labels must be named with --label COLUMN (exchangeable test --measure nearest-distance" in said
-    assert said.endswith("; the columns are 'weight', 'label', 'b'")
-    said = sentence(path, ColumnError, label=None, labels="numbers")
-    assert "the column of numbers" in said
-    assert said.endswith("must be named with --label COLUMN; the columns are 'weight', 'label', 'b'")
+    message = sentence(path, ColumnError, label=None)
+    assert "class labels must be named with --label COLUMN (exchangeable test --measure nearest-distance" in message
+    assert message.endswith("; the columns are 'weight', 'label', 'b'")
+    message = sentence(path, ColumnError, label=None, labels="numbers")
+    assert "the column of numbers" in message
+    assert message.endswith("must be named with --label COLUMN; the columns are 'weight', 'label', 'b'")
 
 
 def test_a_long_list_of_columns_is_cut(tmp_path: Path) -> None:
-    said = csv_sentence(tmp_path, ",".join(f"c{i}" for i in range(500)) + "\n", ColumnError)
-    assert said.endswith("'c8', 'c9' and 490 more")
+    message = csv_sentence(tmp_path, ",".join(f"c{i}" for i in range(500)) + "\n", ColumnError)
+    assert message.endswith("'c8', 'c9' and 490 more")
 
 
 @pytest.mark.parametrize("options", [{"categorical": ["y"]}, {"drop": ["y"]}, {"categorical": ["a"], "drop": ["a"]}])
@@ -485,25 +485,25 @@ def test_a_remedy_can_be_typed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["", " ", "NA", "n/a", "nan", "NaN", "-nan", "null", "None", '""'])
 def test_missing_numbers(tmp_path: Path, word: str) -> None:
-    said = csv_sentence(tmp_path, f"a,b,y\n1,2,u\n3,{word},v\n5,6,u\n")
-    assert said.startswith("t.csv: data row 2, column 'b': the value is missing (")
-    assert repr(word.strip('"')) in said
+    message = csv_sentence(tmp_path, f"a,b,y\n1,2,u\n3,{word},v\n5,6,u\n")
+    assert message.startswith("t.csv: data row 2, column 'b': the value is missing (")
+    assert repr(word.strip('"')) in message
 
 
 @pytest.mark.parametrize("word", ["inf", "-inf", "Infinity", "1e999", "9" * 400])
 @pytest.mark.parametrize("also", ["6", "x"])
 def test_infinite_numbers(tmp_path: Path, word: str, also: str) -> None:
-    said = csv_sentence(tmp_path, f"a,b,y\n1,2,u\n3,{word},v\n5,{also},u\n")
+    message = csv_sentence(tmp_path, f"a,b,y\n1,2,u\n3,{word},v\n5,{also},u\n")
     if also == "6":
-        assert f"data row 2, column 'b': {tables._format(word)} is " in said
-    assert "is not finite" in said or "beyond 1e+150" in said or "data row 3" in said
+        assert f"data row 2, column 'b': {tables._format(word)} is " in message
+    assert "is not finite" in message or "beyond 1e+150" in message or "data row 3" in message
 
 
 @pytest.mark.parametrize("word", ["red", "1,5", "0x10", "1_000", "1e", "--1", "1 2", "٣", "True", "1d5", "2020-01-01"])
 def test_text_among_numbers(tmp_path: Path, word: str) -> None:
-    said = csv_sentence(tmp_path, f'a,b,y\n1,2,u\n3,"{word}",v\n5,x,u\n')
-    assert said.startswith(f"t.csv: data row 2, column 'b': {word!r} is not a number; ")
-    assert "--categorical b" in said
+    message = csv_sentence(tmp_path, f'a,b,y\n1,2,u\n3,"{word}",v\n5,x,u\n')
+    assert message.startswith(f"t.csv: data row 2, column 'b': {word!r} is not a number; ")
+    assert "--categorical b" in message
 
 
 def test_text_first_and_numbers_later(tmp_path: Path) -> None:
@@ -541,9 +541,9 @@ def test_too_many_categories(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "word", ["9007199254740993", "-9007199254740993", " +12345678901234567890 ", "0" * 5000 + "9" * 17]
 )
-def test_whole_numbers_beyond_float64(tmp_path: Path, word: str) -> None:
-    said = csv_sentence(tmp_path, f"a,y\n1,u\n{word},v\n3,u\n")
-    assert f"data row 2, column 'a': {tables._format(word)} is beyond 2**53" in said
+def test_integers_beyond_float64(tmp_path: Path, word: str) -> None:
+    message = csv_sentence(tmp_path, f"a,y\n1,u\n{word},v\n3,u\n")
+    assert f"data row 2, column 'a': {tables._format(word)} is beyond 2**53" in message
 
 
 def test_numbers_that_float64_can_hold(tmp_path: Path) -> None:
@@ -553,23 +553,25 @@ def test_numbers_that_float64_can_hold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", ["1.1e150", "-1e200", "1" + "0" * 200])
 def test_numbers_whose_square_overflows(tmp_path: Path, word: str) -> None:
-    said = csv_sentence(tmp_path, f"a,y\n1,u\n{word},v\n3,u\n")
-    assert f"data row 2, column 'a': {tables._format(word)} is beyond 1e+150, where squared distances overflow" in said
+    message = csv_sentence(tmp_path, f"a,y\n1,u\n{word},v\n3,u\n")
+    assert (
+        f"data row 2, column 'a': {tables._format(word)} is beyond 1e+150, where squared distances overflow" in message
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- labels
 
 
 def test_one_class(tmp_path: Path) -> None:
-    said = csv_sentence(tmp_path, "a,y\n1,u\n2,u\n3,u\n")
-    assert "label column 'y' holds one class only ('u'); classes are compared, so at least two are needed" in said
-    assert "(exchangeable test --measure nearest-distance needs no labels)" in said
+    message = csv_sentence(tmp_path, "a,y\n1,u\n2,u\n3,u\n")
+    assert "label column 'y' holds one class only ('u'); classes are compared, so at least two are needed" in message
+    assert "(exchangeable test --measure nearest-distance needs no labels)" in message
 
 
 def test_every_label_distinct(tmp_path: Path) -> None:
-    said = csv_sentence(tmp_path, "a,y\n1,0.5\n2,0.6\n3,0.7\n")
-    assert "'y' holds 3 different values in 3 rows; it looks like a continuous number or an identifier" in said
-    assert said.endswith("(for numbers there is exchangeable test --measure nearest-residual)")
+    message = csv_sentence(tmp_path, "a,y\n1,0.5\n2,0.6\n3,0.7\n")
+    assert "'y' holds 3 different values in 3 rows; it looks like a continuous number or an identifier" in message
+    assert message.endswith("(for numbers there is exchangeable test --measure nearest-residual)")
 
 
 @pytest.mark.parametrize(
@@ -624,7 +626,7 @@ def test_any_numbers_may_be_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "message"),
     [
         (["1", "x", "2"], "data row 2, column 'y': 'x' is not a number; correct it, or if the column is text, choose"),
         (["u", "v", "u"], "column 'y' holds text ('u' in data row 1); choose another --label that holds numbers, or"),
@@ -635,10 +637,10 @@ def test_any_numbers_may_be_labels(tmp_path: Path) -> None:
         (["1", "9007199254740993", "2"], "is beyond 2**53, where float64 loses digits; rescale the column, or choose"),
     ],
 )
-def test_labels_that_are_no_numbers(tmp_path: Path, column: list[str], said: str) -> None:
+def test_labels_that_are_no_numbers(tmp_path: Path, column: list[str], message: str) -> None:
     text = "a,y\n" + "".join(f"{i},{word}\n" for i, word in enumerate(column))
     found = csv_sentence(tmp_path, text, labels="numbers")
-    assert said in found
+    assert message in found
     assert "--drop" not in found
     assert "--categorical" not in found
 
@@ -649,12 +651,12 @@ def test_typed_labels_that_are_no_numbers(tmp_path: Path) -> None:
     dates = sentence(parquet_file(tmp_path, a=[1, 2], y=[dt.date(2020, 1, 1)] * 2), labels="numbers")
     assert "is of type 'date32[day]'; only numbers, booleans and text" in dates
     assert dates.endswith("choose another --label")
-    for values, said in {
+    for values, message in {
         (1, None, 3): "data row 2, column 'y': the value is missing (None)",
         (1.0, float("inf"), 3.0): "data row 2, column 'y': inf is not finite",
         (1, 2**53 + 1, 3): "is beyond 2**53, where float64 loses digits; rescale the column, or choose another --label",
     }.items():
-        assert said in sentence(parquet_file(tmp_path, a=[1, 2, 3], y=values), labels="numbers")
+        assert message in sentence(parquet_file(tmp_path, a=[1, 2, 3], y=values), labels="numbers")
     archive = put(tmp_path, npz(X=np.eye(3), y=np.array(["u", "v", "u"])), "t.npz")
     assert "array 'y' must be 1-D and hold numbers or booleans, got 1-D of str" in sentence(archive, labels="numbers")
 
@@ -696,8 +698,8 @@ def test_npz_without_labels_needs_features_only(tmp_path: Path) -> None:
 
 def test_a_given_width(tmp_path: Path) -> None:
     one: dict[str, Any] = {"label": None, "labels": "none", "width": 1}
-    said = csv_sentence(tmp_path, "a,b,c\n1,2,3\n", ColumnError, **one)
-    assert said == (
+    message = csv_sentence(tmp_path, "a,b,c\n1,2,3\n", ColumnError, **one)
+    assert message == (
         "t.csv: there are 3 feature columns ('a', 'b', 'c'); the measure takes exactly 1, so leave the others out with "
         "--drop"
     )
@@ -720,13 +722,13 @@ def test_one_column_of_an_npz_may_be_one_dimensional(tmp_path: Path, arrays: dic
 
 def test_one_column_of_an_npz_refused(tmp_path: Path) -> None:
     one: dict[str, Any] = {"label": None, "labels": "none", "width": 1}
-    for arrays, said in (
+    for arrays, message in (
         ({"a": [1.0], "b": [2.0]}, "one 1-D or 2-D array of features is needed, best named X; the arrays are 'a', 'b'"),
         ({"X": np.ones((2, 2, 2))}, "array 'X' must be 1-D or 2-D and hold numbers or booleans, got 3-D"),
         ({"X": np.array(["u", "v"])}, "array 'X' must be 1-D or 2-D and hold numbers or booleans, got 1-D of str"),
         ({"X": [1.0, np.nan]}, "data row 2, column '1': the value is missing (nan)"),
     ):
-        assert said in sentence(put(tmp_path, npz(**arrays), "t.npz"), **one)
+        assert message in sentence(put(tmp_path, npz(**arrays), "t.npz"), **one)
     assert "there are 2 feature columns" in sentence(put(tmp_path, npz(X=NUMBERS), "t.npz"), ColumnError, **one)
 
 
@@ -744,8 +746,10 @@ def test_the_limit_of_rows(tmp_path: Path, suffix: str) -> None:
     else:
         np.savez(path, X=X, y=y)
     assert read_table(path, label="y", max_rows=20).X.tolist() == X.tolist()
-    said = sentence(path, max_rows=19)
-    assert "more than 19 rows, the limit; --max-rows N raises it (the time of nearest-neighbour measures grows" in said
+    message = sentence(path, max_rows=19)
+    assert (
+        "more than 19 rows, the limit; --max-rows N raises it (the time of nearest-neighbour measures grows" in message
+    )
     assert read_table(path, label="y", labels="none", max_rows=20).X.tolist() == X.tolist()
     assert "more than 19 rows" in sentence(path, labels="none", max_rows=19)
 
@@ -758,13 +762,13 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     tables.read_table(sys.argv[1], label="y", max_rows=1000)
 except tables.TableError as error:
-    said = str(error)
-print(json.dumps([said, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
+    message = str(error)
+print(json.dumps([message, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024]))
 """
 
 
 def measured(path: Path) -> tuple[str, int]:
-    """What was said and the growth of the peak memory, in bytes, in a process of its own."""
+    """What was message and the growth of the peak memory, in bytes, in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(Path(tables.__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(path)],
@@ -775,8 +779,8 @@ def measured(path: Path) -> tuple[str, int]:
         check=True,
     )
     assert done.stderr == ""
-    said, grown = json.loads(done.stdout)
-    return said, grown
+    message, grown = json.loads(done.stdout)
+    return message, grown
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is measured in kilobytes on Linux only")
@@ -789,9 +793,9 @@ def test_a_large_csv_is_not_read_to_its_end(tmp_path: Path, packed: bool) -> Non
         file.write(b"a,b,y\n")
         for _ in range(size // len(rows)):
             file.write(rows)
-    said, grown = measured(path)
+    message, grown = measured(path)
     path.unlink()
-    assert "more than 1000 rows" in said
+    assert "more than 1000 rows" in message
     assert grown < size / 2
 
 
@@ -890,7 +894,7 @@ def test_parquet_categories(tmp_path: Path, values: Any, names: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (["1", "2", "3"], "holds text ('1' in data row 1); name it with --categorical c"),
         (pa.array(["r", "g", "r"]).dictionary_encode(), "holds text ('r' in data row 1); name it with --categorical c"),
@@ -902,18 +906,18 @@ def test_parquet_categories(tmp_path: Path, values: Any, names: list[str]) -> No
         ([b"a", b"b", b"a"], "is of type 'binary'"),
     ],
 )
-def test_parquet_types_that_are_refused(tmp_path: Path, values: Any, said: str) -> None:
+def test_parquet_types_that_are_refused(tmp_path: Path, values: Any, message: str) -> None:
     path = parquet_file(tmp_path, a=[1, 2, 3], c=values, y=["u", "v", "u"])
     complaint = sentence(path)
-    assert f"column 'c' {said}" in complaint
+    assert f"column 'c' {message}" in complaint
     assert "leave it out with --drop c" in complaint
-    if "is of type" in said:
+    if "is of type" in message:
         assert "convert it, or choose another --label" in sentence(path, label="c", drop=["y"])
     assert read_table(path, label="y", drop=["c"]).features == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ([1, None, 3], "the value is missing (None)"),
         ([1.5, None, float("nan")], "the value is missing (None)"),
@@ -926,9 +930,9 @@ def test_parquet_types_that_are_refused(tmp_path: Path, values: Any, said: str) 
         ([True, None, False], "the value is missing (None)"),
     ],
 )
-def test_parquet_values_that_are_refused(tmp_path: Path, values: Any, said: str) -> None:
+def test_parquet_values_that_are_refused(tmp_path: Path, values: Any, message: str) -> None:
     path = parquet_file(tmp_path, c=values, y=["u", "v", "u"])
-    assert sentence(path).startswith(f"t.parquet: data row 2, column 'c': {said}")
+    assert sentence(path).startswith(f"t.parquet: data row 2, column 'c': {message}")
 
 
 @pytest.mark.parametrize("values", [[1, None, 1], ["u", None, "u"], [1.0, float("nan"), 1.0], [True, None, True]])
@@ -967,8 +971,10 @@ def test_parquet_without_rows_or_names(tmp_path: Path) -> None:
 def test_damaged_parquet(tmp_path: Path) -> None:
     whole = parquet_file(tmp_path, a=list(range(3000)), y=[1, 2, 3] * 1000).read_bytes()
     for data in (b"PAR1", b"junk" * 50, GOOD.encode(), whole[: len(whole) // 2], whole[:-1], whole[100:]):
-        said = sentence(put(tmp_path, data, "t.parquet"))
-        assert said == "t.parquet: this is not a Parquet file that can be read: truncated, damaged or of another type"
+        message = sentence(put(tmp_path, data, "t.parquet"))
+        assert (
+            message == "t.parquet: this is not a Parquet file that can be read: truncated, damaged or of another type"
+        )
 
 
 def test_parquet_with_text_that_is_not_utf8(tmp_path: Path) -> None:
@@ -990,12 +996,12 @@ def test_damage_anywhere_gives_a_sentence(tmp_path: Path, data: st.DataObject) -
     bytes_ = bytearray(whole[name])
     for _ in range(data.draw(st.integers(1, 4))):
         bytes_[data.draw(st.integers(0, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
-    said = ""
+    message = ""
     try:
         assert np.isfinite(read_table(put(tmp_path, bytes(bytes_), name), label="y").X).all()
     except (TableError, ColumnError) as error:
-        said = str(error)
-    assert said.isprintable()
+        message = str(error)
+    assert message.isprintable()
 
 
 # -------------------------------------------------------------------------------------------------------------- NPZ
@@ -1033,7 +1039,7 @@ def test_compressed_npz(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         (
             {"X": np.array([[1, None]] * 3), "y": [1, 2, 1]},
@@ -1059,15 +1065,15 @@ def test_compressed_npz(tmp_path: Path) -> None:
         ({"X": np.eye(1), "y": [1]}, "only one data row"),
     ],
 )
-def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], said: str) -> None:
-    assert said in sentence(put(tmp_path, npz(**arrays), "t.npz"), label=None)
+def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    assert message in sentence(put(tmp_path, npz(**arrays), "t.npz"), label=None)
 
 
 def test_npz_without_labels(tmp_path: Path) -> None:
     path = put(tmp_path, npz(X=np.eye(3)), "t.npz")
-    said = sentence(path, ColumnError, label=None)
-    assert "there is no array 'y' of labels (exchangeable test --measure nearest-distance needs no labels)" in said
-    assert said.endswith("--label may name any of 'X'")
+    message = sentence(path, ColumnError, label=None)
+    assert "there is no array 'y' of labels (exchangeable test --measure nearest-distance needs no labels)" in message
+    assert message.endswith("--label may name any of 'X'")
     for labels in ("classes", "numbers", "none"):
         assert "there is no array 'q'" in sentence(path, ColumnError, label="q", labels=labels)
 
@@ -1076,8 +1082,8 @@ def test_damaged_npz(tmp_path: Path) -> None:
     whole = npz(X=np.eye(30), y=np.arange(30))
     broken_header = whole.replace(b"'descr'", b"'dEscr'")
     for data in (b"PK\x03\x04", b"junk" * 50, whole[: len(whole) // 2], whole[:-10], broken_header):
-        said = sentence(put(tmp_path, data, "t.npz"))
-        assert said == "t.npz: this is not an NPZ file that can be read: truncated, damaged or of another type"
+        message = sentence(put(tmp_path, data, "t.npz"))
+        assert message == "t.npz: this is not an NPZ file that can be read: truncated, damaged or of another type"
 
 
 def test_npz_with_less_data_than_its_header_promises(tmp_path: Path) -> None:

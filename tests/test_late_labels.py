@@ -170,7 +170,7 @@ def test_a_label_that_never_comes() -> None:
     assert waits.left_out == LeftOut(never=2)
     assert waits.guarantee == f"{PROMISE} This holds if whether a label never comes depends on its own example only."
     for name in ("a", "b", "c"):
-        with pytest.raises(ValueError, match="id must be that of an example that waits"):
+        with pytest.raises(ValueError, match="id must be that of a waiting example"):
             waits.never(name)
 
 
@@ -179,7 +179,7 @@ def test_a_full_queue_refuses_new_ones_and_keeps_the_old() -> None:
     waits.observe("a", 1.0, time=0.0)
     waits.observe("b", 2.0, "y", time=0.0)
     before = snapshot.encode(waits)
-    with pytest.raises(ValueError, match=r"the queue must hold at most 2 examples .* observe 'c' again"):
+    with pytest.raises(ValueError, match=r"the queue must hold at most 2 waiting examples.* observe 'c' again"):
         waits.observe("c", 3.0, "y", time=9.0)
     assert snapshot.encode(waits) == before
     assert [name for name, _ in waits.observe("c", 3.0, "y", time=11.0)] == ["b", "c"]  # by then "a" is given up
@@ -268,7 +268,7 @@ def test_bad_ids_and_labels() -> None:
     for known in ("a", 3):
         with pytest.raises(ValueError, match="id must differ from those of other examples"):
             waits.observe(known, 1.0)
-    with pytest.raises(ValueError, match="id must be that of an example that waits, got 'b'"):
+    with pytest.raises(ValueError, match="id must be that of a waiting example, got 'b'"):
         waits.label("b", "y")
     with pytest.raises(ValueError, match="y must be the label of example 'a', got None"):
         waits.label("a", None)
@@ -328,7 +328,7 @@ def test_memory_of_expired_ones_is_bounded() -> None:
         waits.observe(i, 1.0, time=2.0 * i)
     assert waits.left_out.expired == 49
     assert len(waits._expired) == 5
-    with pytest.raises(ValueError, match="id must be that of an example that waits, got 3"):
+    with pytest.raises(ValueError, match="id must be that of a waiting example, got 3"):
         waits.label(3, "y", time=100.0)
     waits.label(48, "y", time=100.0)
     assert waits.left_out.classes == {"y": 1}
@@ -406,20 +406,12 @@ def counts(**change: Any) -> dict[str, Any]:
         {"monitor": {"class": "bets.Idle", "with": {}}},
         {"wait": 0.0},
         {"wait": "forever"},
-        {"wait": {"float": "inf"}},
         {"wait": {"float": "nan"}},
         {"most": 1},
         {"most": -1},
-        {"latest": None},
-        {"latest": 4.0},
         {"latest": {"float": "nan"}},
         {"latest": "11"},
-        {"queue": rows(["b", 2.0, None, 5.0], ["b", 3.0, "y", 11.0])},
-        {"queue": rows(["a", 2.0, None, 5.0])},
-        {"queue": rows(["b", 2.0, "y", 5.0])},
-        {"queue": rows(["b", 2.0, None, 0.5])},
         {"queue": rows(["b", 2.0, None, None])},
-        {"queue": rows(["b", 2.0, None, 12.0])},
         {"queue": rows(["b", 2.0, None, {"float": "inf"}])},
         {"queue": rows(["b", 2.0, None])},
         {"queue": rows([2.5, 2.0, None, 5.0])},
@@ -427,14 +419,9 @@ def counts(**change: Any) -> dict[str, Any]:
         {"queue": rows([True, 2.0, None, 5.0])},
         {"queue": {"dict": []}},
         {"queue": [["b", 2.0, None, 5.0]]},
-        {"expired": rows(["a", 0.0], ["d", 0.0])},
         {"expired": rows(["a", None])},
-        {"expired": rows(["a", 12.0])},
         {"left_out": counts(expired=-1)},
-        {"left_out": counts(expired=0)},
         {"left_out": counts(expired=0.5)},
-        {"left_out": counts(undelivered=2)},
-        {"left_out": counts(classes={"dict": [["y", 2]]})},
         {"left_out": counts(classes={"dict": [[1, 1]]})},
         {"left_out": counts(classes=[])},
         {"left_out": counts(expired=99, classes={"dict": [[f"{k}", 1] for k in range(12)]})},

@@ -130,14 +130,14 @@ def ask(
     waiting: list[dict[str, Any]] = [{"type": "http.request", "body": one, "more_body": True} for one in body or [b""]]
     waiting[-1]["more_body"] = leave
     waiting.append({"type": "http.disconnect"})
-    said: list[dict[str, Any]] = []
+    sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
         await asyncio.sleep(pause)
         return waiting.pop(0)
 
     async def send(message: Any) -> None:
-        said.append(message)
+        sent.append(message)
 
     scope = {
         "type": "http",
@@ -154,7 +154,7 @@ def ask(
         "server": ("127.0.0.1", 80),
     }
     asyncio.run((app or make())(scope, receive, send))
-    start, *rest = said or [{"status": 0, "headers": []}]
+    start, *rest = sent or [{"status": 0, "headers": []}]
     pairs = [(name.decode(), value.decode()) for name, value in start["headers"]]
     return Reply(start["status"], pairs, b"".join(message.get("body", b"") for message in rest))
 
@@ -164,9 +164,9 @@ def refused(reply: Reply, status: int, code: str) -> str:
     assert reply.header("content-type") == "application/json"
     assert reply.header("content-length") == str(len(reply.body))
     protected(reply)
-    said = reply.json()
-    assert said["error"] == code
-    message = said["message"]
+    body = reply.json()
+    assert body["error"] == code
+    message = body["message"]
     assert isinstance(message, str)
     assert "\n" not in message
     return message
@@ -473,17 +473,17 @@ def test_a_client_that_leaves_in_the_middle_is_no_incident(caplog: pytest.LogCap
 
 
 def test_websockets_are_closed() -> None:
-    said: list[Any] = []
+    sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
         return {"type": "websocket.connect"}
 
     async def send(message: Any) -> None:
-        said.append(message)
+        sent.append(message)
 
     scope = {"type": "websocket", "path": "/v1/hello", "headers": [(b"host", b"localhost")]}
     asyncio.run(make()(scope, receive, send))
-    assert said == [{"type": "websocket.close", "code": 1008}]
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 # ------------------------------------------------------------------ responses
@@ -671,13 +671,13 @@ def test_a_slow_body_is_given_up(port: int) -> None:
 def test_events_stream_through_the_doors(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
         line.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        said, pieces, began = b"", 0, time.monotonic()
-        while b"data: 60\n" not in said:  # longer than the patience with bodies
-            said += line.recv(65_536)
+        received, pieces, began = b"", 0, time.monotonic()
+        while b"data: 60\n" not in received:  # longer than the patience with bodies
+            received += line.recv(65_536)
             pieces += 1
         assert pieces > 20  # as they come, not all at once
         assert time.monotonic() - began > 1.1
-        assert b"cache-control: no-store\r\n" in said
+        assert b"cache-control: no-store\r\n" in received
 
 
 def test_a_response_that_breaks_is_broken_off(port: int, caplog: pytest.LogCaptureFixture) -> None:

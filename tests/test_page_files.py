@@ -111,10 +111,10 @@ def npm(tree: Path, script: str) -> None:
 
 
 def test_without_npm_the_build_warns_once_and_goes_on(tree: Path) -> None:
-    code, said = build(tree)
+    code, output = build(tree)
     assert code == 1
-    assert said.count("\n") == 1
-    assert "npm is not installed" in said
+    assert output.count("\n") == 1
+    assert "npm is not installed" in output
     assert not runpy.run_path(str(tree / "scripts/build_page.py"))["fresh"]()
 
 
@@ -133,6 +133,6 @@ def test_the_build_copies_what_the_page_uses_and_is_idle_while_the_lock_fits(tre
     assert build(tree) == (0, "")  # not called
     lock = tree / "package-lock.json"
     lock.write_text(lock.read_text() + "\n")
-    code, said = build(tree)
+    code, output = build(tree)
     assert code == 1
-    assert "npm failed: broken" in said
+    assert "npm failed: broken" in output

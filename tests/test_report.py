@@ -28,7 +28,7 @@ from exchangeable.analysis import report
 from exchangeable.analysis.columns import ColumnTest
 from exchangeable.analysis.explain import Change, Explanation, ExtremeExample, FeatureEvidence
 from exchangeable.analysis.report import charts, svg, view
-from exchangeable.analysis.report.reproduce import reproduction
+from exchangeable.analysis.report.method import reproduction
 from exchangeable.analysis.result import Parts, Result
 from exchangeable.analysis.text import describe_verdict, format_evidence
 from exchangeable.data.table import Table, TableColumn
@@ -170,8 +170,8 @@ def wide() -> Result:
     return ex.test(X, bet=bets.SimpleMixture())
 
 
-def told(path: pr.Path, monitor: ex.Monitor, bet: pr.Bet | None = None, name: str = "the data") -> Result:
-    """A result of a path that is given."""
+def result_of(path: pr.Path, monitor: ex.Monitor, bet: pr.Bet | None = None, name: str = "the data") -> Result:
+    """Return a result with this path."""
     X = rng().normal(size=(len(path.n), 1))
     table = Table(X, None, ["x0"], name, [TableColumn("x0", 0, 1, False)])
     return Result(table, X, X[:, 0], path, monitor, Parts(measures.Value(), bet or bets.SimpleMixture()))
@@ -189,20 +189,20 @@ def a_path(log_value: Any, alarm: pr.Alarm | None = None) -> pr.Path:
 @cache
 def bankrupt() -> Result:
     values = np.concatenate([np.linspace(0.0, 5.0, 60), np.full(60, -math.inf)])
-    return told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
+    return result_of(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
 
 
 @cache
 def enormous() -> Result:
     values = np.linspace(0.0, 1300.0 * LN10, 200)
-    return told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
+    return result_of(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
 
 
 @cache
 def cusum() -> Result:
     monitor = ex.Monitor(measures.Value(), bets.SimpleMixture(), alarms.Cusum(1000))
     X = moved()[:, 1]
-    return told(monitor.extend(X), monitor)
+    return result_of(monitor.extend(X), monitor)
 
 
 @cache
@@ -210,7 +210,7 @@ def restarts() -> Result:
     X = np.concatenate([rng().normal(3.0 * (i % 2), 1.0, 120) for i in range(4)])
     parts = measures.Value(), bets.SimpleMixture(), alarms.Ville(0.05)
     monitor = ex.Monitor(*parts, on_alarm="restart")
-    return told(monitor.extend(X), monitor)
+    return result_of(monitor.extend(X), monitor)
 
 
 @pytest.mark.parametrize("name", ["p_value", "e_value"])
@@ -225,7 +225,7 @@ def restarted_last() -> Result:
     found = restarts()
     at = found.verdict.alarms[0]
     monitor = ex.Monitor(measures.Value(), bets.SimpleMixture(), alarms.Ville(0.05), on_alarm="restart")
-    return told(
+    return result_of(
         monitor.extend(np.concatenate([rng().normal(0.0, 1.0, 120), rng().normal(3.0, 1.0, 360)])[:at]), monitor
     )
 
@@ -338,7 +338,7 @@ def test_the_figures_are_those_of_the_result(case: str) -> None:
         assert key["final evidence"] == format_evidence(found.log10_martingale)
 
 
-def test_a_change_is_told_with_its_interval() -> None:
+def test_a_change_is_described_with_its_interval() -> None:
     found = column()
     change = found.explain().change
     assert change is not None
@@ -376,7 +376,7 @@ def test_at_most_fifty_features_are_listed() -> None:
     assert text.count("<tr>") == 50 + 2  # two heads
 
 
-def test_odd_examples_are_named_with_their_labels() -> None:
+def test_extreme_examples_are_listed_with_their_labels() -> None:
     found = rejected()
     smallest = found.explain().smallest_p[0]
     assert smallest.p == found.path.p.min()
@@ -389,7 +389,7 @@ def test_odd_examples_are_named_with_their_labels() -> None:
     assert f'<td class="num">{int(two.split.rows[first.n - 241])}</td>' in written("split")
 
 
-def test_a_lost_capital_is_said_and_drawn() -> None:
+def test_a_lost_capital_is_described_and_drawn() -> None:
     text = check(written("bankrupt")).text
     assert "The capital was lost at example 61 and is 0 from there on." in text
     assert "<dt>final evidence</dt><dd>0</dd>" in written("bankrupt")
@@ -403,7 +403,7 @@ def test_an_alarm_without_a_level_draws_none() -> None:
     assert "After each alarm the test starts again with a capital of 1." in check(written("restarts")).text
 
 
-def test_what_repeats_a_result_does() -> None:
+def test_the_reproduction_gives_the_same_result() -> None:
     X = moved()
     given = {"data": X, "exchangeable": ex, "bets": bets, "measures": measures, "train": X[:240], "test": X[240:]}
     found = [
@@ -490,7 +490,7 @@ def test_thousands_of_alarms_stay_small() -> None:
     n = 60_000
     values = np.tile(np.linspace(0.0, 5.0, 10), n // 10)
     path = a_path(values)._replace(alarm=values == 5.0, lowest=np.arange(n) // 10 * 10)
-    found = told(path, ex.Monitor(measures.Value(), bets.SimpleMixture(), on_alarm="restart"))
+    found = result_of(path, ex.Monitor(measures.Value(), bets.SimpleMixture(), on_alarm="restart"))
     assert len(found.verdict.alarms) == 6000
     text = check(report.document(found, quiet().explain())).text
     assert "6,000 alarms, the first at example 10" in text
@@ -522,7 +522,7 @@ def test_thinning_keeps_every_extreme(seed: int) -> None:
 def test_a_spike_of_one_example_in_a_long_path_is_drawn() -> None:
     values = np.zeros(90_000)
     values[54_321] = 300.0 * LN10
-    found = told(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
+    found = result_of(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
     drawn = charts.evidence_chart(found)
     line = next(path for path in re.findall(r'd="([^"]*)"', drawn) if len(path) > 5000)
     heights = [float(number) for number in re.findall(r"[ML] [\d.]+ ([\d.]+)", line)]

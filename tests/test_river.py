@@ -27,7 +27,9 @@ pytest.importorskip("river")
 from river import base, checks, compose, drift, evaluate, forest, linear_model, metrics, preprocessing, stats, tree
 from river.datasets import synth
 
+from exchangeable.adapters import dict_rows
 from exchangeable.adapters import river as adapter
+from exchangeable.adapters.dict_rows import DictMeasure
 from exchangeable.adapters.river import ExchangeabilityDetector, LabelledDetector, MultivariateDetector
 
 Example = dict[Any, Any]
@@ -165,7 +167,7 @@ def test_warnings_are_a_capital_too(parameters: dict[str, Any], lowest: float) -
     assert drifts
 
 
-def test_warnings_of_a_period_are_the_alarm_of_another_period_and_begin_anew_with_each_drift() -> None:
+def test_warnings_of_a_period_are_the_alarm_of_another_period_and_restart_with_each_drift() -> None:
     detector = ExchangeabilityDetector(period=1000.0, warning=20.0, seed=3)
     monitor = ex.Monitor(measures.Value(), bets.Watchful(), alarms.ShiryaevRoberts(1000.0), seed=3, on_alarm="restart")
     warner, warned, drifts = alarms.ShiryaevRoberts(20.0), 0, 0
@@ -271,7 +273,7 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: Any) -> None:
 
 @pytest.mark.parametrize("kind", DETECTORS)
 @pytest.mark.parametrize(
-    ("parameters", "law"),
+    ("parameters", "message"),
     [
         ({"alpha": 2}, "alpha must lie in (0, 1), got 2"),
         ({"alpha": 0.1, "period": 100}, "alpha must be None where period is given, got 0.1"),
@@ -285,10 +287,10 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: Any) -> None:
         ({"measure": "value"}, "measure must be a measure (with update and extend of examples), got 'value'"),
     ],
 )
-def test_parameters_are_checked(kind: Callable[..., Any], parameters: dict[str, Any], law: str) -> None:
+def test_parameters_are_checked(kind: Callable[..., Any], parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as refusal:  # noqa: PT011
         kind(**parameters)
-    assert str(refusal.value) == law
+    assert str(refusal.value) == message
 
 
 @pytest.mark.parametrize("kind", [MultivariateDetector, LabelledDetector])
@@ -300,7 +302,7 @@ def test_a_measure_must_be_fresh(kind: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "law"),
+    ("x", "message"),
     [
         ({"a": math.nan, "b": "red"}, "got nan for 'a'"),
         ({"a": math.inf}, "got inf for 'a'"),
@@ -314,25 +316,25 @@ def test_a_measure_must_be_fresh(kind: Callable[..., Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("started", [False, True])
-def test_what_is_no_example_is_refused_and_changes_nothing(x: Any, law: str, started: bool) -> None:
+def test_what_is_no_example_is_refused_and_changes_nothing(x: Any, message: str, started: bool) -> None:
     detector = LabelledDetector(seed=0)
     for i in range(20 if started else 0):
         detector.learn_one({"a": i / 7, "b": "red" if i % 3 else "blue"}, i % 2)
     before = pickle.dumps(detector)
     with pytest.raises(ValueError) as refusal:  # noqa: PT011
         detector.learn_one(x, 1)
-    assert law in str(refusal.value)
+    assert message in str(refusal.value)
     assert pickle.dumps(detector) == before
     detector.learn_one({"a": 1}, 1)
 
 
-@pytest.mark.parametrize(("y", "law"), [(None, "got None"), (0.5, "got 0.5"), ([1], r"got \[1\]")])
-def test_a_refused_label_changes_nothing_even_where_the_table_would_have_grown(y: Any, law: str) -> None:
+@pytest.mark.parametrize(("y", "message"), [(None, "got None"), (0.5, "got 0.5"), ([1], r"got \[1\]")])
+def test_a_refused_label_changes_nothing_even_where_the_table_would_have_grown(y: Any, message: str) -> None:
     detector = LabelledDetector(seed=0)
     for i in range(20):
         detector.learn_one({"a": i / 7, "b": "red" if i % 3 else "blue"}, i % 2)
     before = pickle.dumps(detector)
-    with pytest.raises(ValueError, match=rf"^y must .*{law}"):
+    with pytest.raises(ValueError, match=rf"^y must .*{message}"):
         detector.learn_one({"a": 1.0, "c": 2.0, "b": "green", "d": "e"}, y)
     assert pickle.dumps(detector) == before
 
@@ -581,13 +583,13 @@ def naive_rank(examples: Sequence[Example]) -> tuple[int, int, int]:
 
 coarse = st.one_of(st.sampled_from(["red", "blue", "green", "x", "y", "z"]), st.integers(-8, 8).map(lambda k: k / 4))
 dicts = st.dictionaries(st.sampled_from([*"abcd", 1, 2]), st.one_of(coarse, coarse, st.none()), min_size=1, max_size=4)
-lawful = dicts.filter(lambda x: any(value is not None for value in x.values()))
+valid_dicts = dicts.filter(lambda x: any(value is not None for value in x.values()))
 
 
 @settled(60)
-@given(st.lists(lawful, min_size=1, max_size=12))
+@given(st.lists(valid_dicts, min_size=1, max_size=12))
 def test_ranks_are_those_of_the_definition(examples: list[Example]) -> None:
-    measure = adapter._Rows(measures.NearestDistance())
+    measure = DictMeasure(measures.NearestDistance())
     for n, x in enumerate(examples, start=1):
         assert tuple(measure.update(x)) == naive_rank(examples[:n])
 
@@ -600,7 +602,7 @@ fine = st.one_of(st.sampled_from(["red", "blue", "green", "x", "y", "z"]), st.fl
 def test_the_order_of_earlier_examples_does_not_matter(examples: list[Example], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(examples) - 1)))
     shuffled = [*(examples[i] for i in order), examples[-1]]
-    ranks = [adapter._Rows(measures.NearestDistance()).extend(stream) for stream in (examples, shuffled)]
+    ranks = [DictMeasure(measures.NearestDistance()).extend(stream) for stream in (examples, shuffled)]
     assert [column[-1] for column in ranks[0]] == [column[-1] for column in ranks[1]]
 
 
@@ -614,9 +616,9 @@ def layouts(numbers: int, texts: int, seed: int) -> tuple[list[Example], Callabl
     ]
 
     def distances(stream: Sequence[Example]) -> dict[tuple[str, str], float]:
-        measure = adapter._Rows(measures.NearestDistance())
+        measure = DictMeasure(measures.NearestDistance())
         measure.extend(stream)
-        rows = {x["t"]: measure._columns.row(read) for x, read in zip(stream, measure._examples, strict=True)}
+        rows = {x["t"]: measure._layout.row(read) for x, read in zip(stream, measure._examples, strict=True)}
         return {(a, b): float(((rows[a] - rows[b]) ** 2).sum()) for a in words for b in words}
 
     return examples, distances
@@ -634,21 +636,21 @@ def test_that_test_of_layouts_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def plain(numbers: int, room: int) -> Any:
         return numbers + room, np.arange(numbers), numbers + np.arange(room)
 
-    monkeypatch.setattr(adapter, "_places", plain)
+    monkeypatch.setattr(dict_rows, "_places", plain)
     examples, distances = layouts(5, 20, 5)
     assert distances(examples) != distances(examples[::-1])
 
 
 def test_the_table_is_widened_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     widened = []
-    again = adapter._Rows._again
+    again = DictMeasure._rebuild
 
-    def noted(self: adapter._Rows, columns: adapter._Columns) -> Any:
+    def noted(self: DictMeasure, columns: dict_rows._Layout) -> Any:
         widened.append(self.n)
         return again(self, columns)
 
-    monkeypatch.setattr(adapter._Rows, "_again", noted)
-    measure = adapter._Rows(measures.NearestDistance())
+    monkeypatch.setattr(DictMeasure, "_rebuild", noted)
+    measure = DictMeasure(measures.NearestDistance())
     for i in range(100):
         measure.update({"a": i / 3, "b": f"text {i}"})
     assert widened == [0, 4, 8, 16, 32, 64]
@@ -656,7 +658,7 @@ def test_the_table_is_widened_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_examples_are_the_same_as_one_by_one_and_all_or_none() -> None:
     stream = [{**x, "shape": "abc"[x["shape"]]} for x, _ in stagger(30)]
-    one, many = adapter._Rows(measures.NearestDistance()), adapter._Rows(measures.NearestDistance())
+    one, many = DictMeasure(measures.NearestDistance()), DictMeasure(measures.NearestDistance())
     ranks = np.array([one.update(x) for x in stream])
     assert np.array_equal(np.array(many.extend(stream)).T, ranks)
     before = pickle.dumps(many)
@@ -669,7 +671,7 @@ def test_many_examples_are_the_same_as_one_by_one_and_all_or_none() -> None:
 
 
 def test_labels_too_may_come_many_at_a_time() -> None:
-    one, many = adapter._ByLabel(), adapter._ByLabel()
+    one, many = adapter._MeasureByLabel(), adapter._MeasureByLabel()
     X, y = np.array(gaussian(30, 1)).reshape(-1, 1), [i % 3 for i in range(30)]
     assert [len(column) for column in many.extend(np.empty((0, 1)), [])] == [0, 0, 0]
     assert copy.deepcopy(many).extend(X, [0.5] * 30).n[-1] == 30  # none has decided yet

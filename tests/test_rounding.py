@@ -20,7 +20,7 @@ from contracts import ranked_in_pieces, same_bits, settled
 from exchangeable import Monitor, alarms, bets, snapshot
 from exchangeable.measures import Conditional, Frozen
 from exchangeable.measures import frozen as module
-from exchangeable.measures.rounding import rounded
+from exchangeable.measures.rounding import round_outputs
 
 sklearn = pytest.importorskip("sklearn")
 from sklearn.decomposition import PCA  # noqa: E402
@@ -59,28 +59,28 @@ EXTREME = st.sampled_from([0.0, -0.0, 5e-324, -1e-310, 2.0**-1022, 1.79769313486
 @settled(300)
 @given(values=st.lists(st.one_of(ANY, EXTREME), max_size=12), scale=st.sampled_from([1.0, 5e-324, 1e-9, 3.0, 1e300]))
 def test_rounding_is_its_definition_number_by_number(values: list[float], scale: float) -> None:
-    found = rounded(np.array(values), scale)
+    found = round_outputs(np.array(values), scale)
     assert found.tolist() == [naive.rounded(value, scale) for value in values]
-    assert same_bits(rounded(found, scale), found)
-    assert (np.diff(rounded(np.sort(values), scale)) >= 0.0).all()
-    alone = [rounded(np.array([value]), scale)[0] for value in values]
+    assert same_bits(round_outputs(found, scale), found)
+    assert (np.diff(round_outputs(np.sort(values), scale)) >= 0.0).all()
+    alone = [round_outputs(np.array([value]), scale)[0] for value in values]
     assert same_bits(alone, found)
 
 
 @settled(100)
 @given(values=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=12))
 def test_rounding_of_single_precision_keeps_12_bits(values: list[float]) -> None:
-    found = rounded(np.array(values, np.float32))
+    found = round_outputs(np.array(values, np.float32))
     assert found.tolist() == [naive.rounded(value, bits=12) for value in values]
 
 
 def test_rounding_by_hand() -> None:
-    assert rounded(np.array([0.1, 1.5, 2.0**-40])).tolist() == [429496730 / 2**32, 1.5, 0.0]
-    assert rounded(np.array([2.0**-40]), 2.0**-40).tolist() == [2.0**-40]
-    assert rounded(np.arange(2**32 - 9, 2**32 + 1)).tolist() == list(range(2**32 - 9, 2**32 + 1))  # integers
-    assert rounded(np.array([1 / 3], np.float16)).tolist() == [21 / 64]
+    assert round_outputs(np.array([0.1, 1.5, 2.0**-40])).tolist() == [429496730 / 2**32, 1.5, 0.0]
+    assert round_outputs(np.array([2.0**-40]), 2.0**-40).tolist() == [2.0**-40]
+    assert round_outputs(np.arange(2**32 - 9, 2**32 + 1)).tolist() == list(range(2**32 - 9, 2**32 + 1))  # integers
+    assert round_outputs(np.array([1 / 3], np.float16)).tolist() == [21 / 64]
     numbers = np.array([math.nan, math.inf, -math.inf])
-    assert same_bits(rounded(numbers), numbers)  # refused elsewhere
+    assert same_bits(round_outputs(numbers), numbers)  # refused elsewhere
 
 
 # ------------------------------------------------------------------ models in batches of all sizes
@@ -224,8 +224,8 @@ def test_unsteady_models_are_steadied(name: str, monkeypatch: pytest.MonkeyPatch
     expected = ranked_in_pieces(Frozen(model), X, y, [N])
     for cuts in SPLITS:
         assert ranked_in_pieces(Frozen(model), X, y, cuts) == expected
-    monkeypatch.setattr(module, "rounded", lambda values, scale: np.asarray(values, np.float64))
-    with pytest.warns(UserWarning, match="other outputs alone than among others"):
+    monkeypatch.setattr(module, "round_outputs", lambda values, scale: np.asarray(values, np.float64))
+    with pytest.warns(UserWarning, match="single rows and batches different outputs"):
         assert ranked_in_pieces(Frozen(model), X, y, [3, 64, 0]) != expected  # or else this would test nothing
 
 
@@ -411,7 +411,7 @@ def test_the_scale_is_stored_shown_and_saved() -> None:
 
 def test_outputs_far_below_the_scale_are_warned_of() -> None:
     small = ROWS * 1e-11
-    with pytest.warns(UserWarning, match=r"to a few multiples of 2.3e-10: give Frozen a scale below 1 if their"):
+    with pytest.warns(UserWarning, match=r"to a few multiples of 2.3e-10: use a scale below 1 if their"):
         assert set(Frozen(product).scores(small)) != set(Frozen(product, scale=1e-11).scores(small))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -36,9 +36,9 @@ def serving(place: Path, *words: object) -> Iterator[tuple[subprocess.Popen[str]
     with subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert said.startswith("exchangeable serves http://"), said + process.stderr.read()
-            address = said.removeprefix("exchangeable serves ").strip().replace("0.0.0.0", "127.0.0.1")
+            line = process.stderr.readline()
+            assert line.startswith("exchangeable serves http://"), line + process.stderr.read()
+            address = line.removeprefix("exchangeable serves ").strip().replace("0.0.0.0", "127.0.0.1")
             with httpx2.Client(base_url=address, trust_env=False, timeout=30.0) as http:
                 yield process, http
         finally:
@@ -151,14 +151,14 @@ def test_help_is_light(words: list[str]) -> None:
 )
 def test_a_missing_extra_is_named(tmp_path: Path, words: list[str], missing: str) -> None:
     end = absent.run(f"{absent.without(missing)}\nfrom exchangeable import cli\ncli.main()", *words, folder=tmp_path)
-    said = f"exchangeable: {missing} is not installed; for the server: pip install 'exchangeable[service]'\n"
-    assert (end.returncode, end.stdout, end.stderr) == (3, "", said)
+    message = f"exchangeable: {missing} is not installed; for the server: pip install 'exchangeable[service]'\n"
+    assert (end.returncode, end.stdout, end.stderr) == (3, "", message)
 
 
 def test_the_extra_of_the_client_is_named() -> None:
     end = absent.run(f"{absent.without('httpx2')}\nimport exchangeable.client")
-    said = "ImportError: httpx2 is not installed; for the client: pip install 'exchangeable[client]'\n"
-    assert end.stderr.endswith(said)
+    message = "ImportError: httpx2 is not installed; for the client: pip install 'exchangeable[client]'\n"
+    assert end.stderr.endswith(message)
     end = absent.run(f"{absent.without(versions={'httpx2': '2.4.0'})}\nimport exchangeable.client")
     assert "ImportError: httpx2 is too old: needs httpx2>=2.5, found 2.4.0; for the client: " in end.stderr
 

@@ -23,7 +23,7 @@ from contracts import settled
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.client import Client, ClientError
 from exchangeable.service.alerts import Webhook
-from exchangeable.service.late_labels import server_clock
+from exchangeable.service.clock import server_clock
 from exchangeable.service.server_config import Settings
 from late_server import Place
 from serving import Served, numbered, served
@@ -257,7 +257,7 @@ def test_stamps_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "s.db"
     stamps: list[float] = []
     for back in (0.0, 1e9, 2e9):
-        monkeypatch.setattr("exchangeable.service.late_labels.system.time", lambda back=back: 1.8e9 - back)
+        monkeypatch.setattr("exchangeable.service.clock.time.time", lambda back=back: 1.8e9 - back)
         with served(path) as server:
             made(server, wait=1e6, clock="server")
             observe(server, len(stamps) + 1, f"i{len(stamps)}")

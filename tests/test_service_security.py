@@ -155,12 +155,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def refusal(reply: Reply, *statuses: int) -> str:
     """A refusal in the agreed form: never a 5xx, one sentence."""
     assert reply.status in (statuses or range(400, 500)), reply
-    said = reply.json()
-    assert re.fullmatch(r"[a-z0-9-]+", said["error"])
-    assert said["message"]
-    assert "\n" not in said["message"]
+    body = reply.json()
+    assert re.fullmatch(r"[a-z0-9-]+", body["error"])
+    assert body["message"]
+    assert "\n" not in body["message"]
     assert "Traceback" not in reply.body.decode()
-    return str(said["error"])
+    return str(body["error"])
 
 
 # ------------------------------------------------------------------ every route, every token
@@ -197,13 +197,13 @@ def test_every_route_depends_on_its_scope_and_on_no_other(service: Service) -> N
 
 def test_openapi_says_which_routes_need_a_token(service: Service) -> None:
     schema = service.ask("GET", "/openapi.json").json()
-    said = {
+    documented = {
         (method.upper(), path): "security" in operation
         for path, item in schema["paths"].items()
         for method, operation in item.items()
     }
     shown = {place: scope is not None for place, scope in SCOPES.items() if place[1] != "/openapi.json"}
-    assert said == shown
+    assert documented == shown
 
 
 @pytest.mark.parametrize(("method", "path"), SCOPES)
@@ -347,13 +347,13 @@ def listen(service: Service, path: str, token: str) -> socket.socket:
 
 def drained(line: socket.socket, seconds: float) -> bool:
     """Whether the server ends the events in time: by the last chunk, or by hanging up."""
-    end, said = time.monotonic() + seconds, b""
+    end, received = time.monotonic() + seconds, b""
     line.settimeout(0.2)
     while time.monotonic() < end:
         try:
             piece = line.recv(65_536)
-            said = (said + piece)[-7:]
-            if not piece or said == b"\r\n0\r\n\r\n":
+            received = (received + piece)[-7:]
+            if not piece or received == b"\r\n0\r\n\r\n":
                 return True
         except TimeoutError:
             continue
@@ -1134,7 +1134,7 @@ def _slowly(body: bytes, many: bool) -> list[dict[str, Any]]:
     return found
 
 
-def lawful(problem: Problem) -> None:
+def check_problem(problem: Problem) -> None:
     """The client's fault, in words that can be sent."""
     assert 400 <= problem.status < 500
     problem.message.encode("utf-8")
@@ -1147,7 +1147,7 @@ def test_the_parser_refuses_or_agrees_with_another(body: bytes, many: bool) -> N
     try:
         batch = parsing.observations(body, many=many, batch=3, width=5, text=4)
     except Problem as problem:
-        lawful(problem)
+        check_problem(problem)
         return
     lines = _slowly(body, many)
     assert 1 <= len(lines) == len(batch) <= 3
@@ -1173,7 +1173,7 @@ def test_the_parser_of_labels_refuses_or_agrees(body: bytes) -> None:
     try:
         (label,) = parsing.labels(body, many=False)
     except Problem as problem:
-        lawful(problem)
+        check_problem(problem)
         return
     assert json.loads(body) == {"id": label.id, "y": label.y}
 
@@ -1190,7 +1190,7 @@ def test_the_parser_of_objects_refuses_or_agrees(body: bytes) -> None:
     try:
         value = parsing.json_object(body, 4)
     except Problem as problem:
-        lawful(problem)
+        check_problem(problem)
         return
     assert value == json.loads(body)
 
@@ -1224,15 +1224,15 @@ def test_no_body_breaks_the_server_and_what_is_refused_changes_nothing(service: 
     @given(tails() | st.binary(max_size=40).map(lambda body: lambda _: body), st.sampled_from([NDJSON, JSON]))
     def attempt(make: Callable[[int], bytes], media: str) -> None:
         _, before = ask("GET", "/v1/streams/fuzzed")
-        status, said = ask("POST", "/v1/streams/fuzzed/observations", make(before["next_seq"]), media)
+        status, body = ask("POST", "/v1/streams/fuzzed/observations", make(before["next_seq"]), media)
         _, after = ask("GET", "/v1/streams/fuzzed")
-        assert status == 200 or 400 <= status < 500, said
+        assert status == 200 or 400 <= status < 500, body
         if status == 200:
-            taken.append(said["accepted"])
-            assert after["next_seq"] == said["next_seq"] == before["next_seq"] + said["accepted"]
-            assert after["state"] == said["state"]
+            taken.append(body["accepted"])
+            assert after["next_seq"] == body["next_seq"] == before["next_seq"] + body["accepted"]
+            assert after["state"] == body["state"]
         else:
-            assert {"error", "message"} <= set(said)
+            assert {"error", "message"} <= set(body)
             assert after == before
 
     attempt()
@@ -1263,14 +1263,14 @@ UNASKED = [negative_data_rejection, positive_data_acceptance]  # unknown questio
 def test_the_server_keeps_to_its_schema(
     service: Service, schema: Any, method: str, path: str, mode: schemathesis.GenerationMode
 ) -> None:
-    """Lawful requests about a stream that is there, and unlawful ones: no 5xx, and nothing but what the schema says."""
+    """Valid and invalid requests about an existing stream: no 5xx, and only replies that the schema allows."""
     service.stream("described", measure={"kind": "nearest-neighbour", "cap": 100})
     assert (
         service.observe("described", b'{"seq": 1, "x": [1, 2], "y": 1}\n{"seq": 2, "x": [1, 3], "id": "a"}').status
         == 200
     )
-    lawful = mode == schemathesis.GenerationMode.POSITIVE
-    names = {"name": "described"} if lawful and "{name}" in path else None
+    valid = mode == schemathesis.GenerationMode.POSITIVE
+    names = {"name": "described"} if valid and "{name}" in path else None
 
     @settled(15)
     @given(schema[path][method].as_strategy(generation_mode=mode, path_parameters=names))

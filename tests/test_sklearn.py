@@ -101,7 +101,7 @@ def test_it_is_the_monitor_by_the_kind_of_labels(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_it_is_the_one_call_without_what_needs_the_whole_table(kind: str) -> None:
+def test_it_equals_the_one_call_without_columns_and_scaling(kind: str) -> None:
     rows, y, _ = LABELS[kind]
     found, result = ExchangeabilityTest(seed=3).fit(rows, y), one_call(rows, y, columns="none", scale="none", seed=3)
     assert contracts.same_bits(found.p_values_, result.path.p)
@@ -112,7 +112,7 @@ def test_it_is_the_one_call_without_what_needs_the_whole_table(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", LABELS)
 @pytest.mark.parametrize("cuts", [[1, 2, 3, 390], [200], list(range(380, 400))])
-def test_pieces_give_the_numbers_of_the_whole(kind: str, cuts: list[int]) -> None:
+def test_batches_give_the_numbers_of_one_fit(kind: str, cuts: list[int]) -> None:
     rows, y, _ = LABELS[kind]
     test = ExchangeabilityTest()
     for part, labels in zip(np.split(rows, cuts), np.split(rows[:, 0] if y is None else y, cuts), strict=True):
@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "nan": (np.where(X > 2, math.nan, X), CLASSES, "NaN"),
     "huge": (X * 1e160, CLASSES, "magnitude at most 1e\\+150"),
     "no labels": (X, None, "y must hold classes like the samples before, got no labels"),
-    "real numbers": (X, NUMBERS, "y must hold classes like the samples before, got real numbers: give the estimator"),
+    "real numbers": (X, NUMBERS, "y must hold classes like the samples before, got real numbers: set the measure"),
     "short": (X, CLASSES[:-1], "inconsistent numbers of samples"),
     "two labels": (X, np.column_stack([CLASSES, CLASSES]), "1d array"),
     "objects": (X, np.array([object()] * N), "Unknown label type: y must hold one class or one real number"),
@@ -221,7 +221,7 @@ def test_a_refused_fit_changes_nothing() -> None:
     assert not hasattr(test, "feature_names_in_")
 
 
-def test_whole_numbers_may_follow_real_ones() -> None:
+def test_integers_may_follow_real_numbers() -> None:
     y = np.round(NUMBERS, 1)
     y[200:] = np.round(y[200:])
     test = ExchangeabilityTest().partial_fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
@@ -251,7 +251,7 @@ def test_sparse_tables_are_refused() -> None:
         ExchangeabilityTest().fit(sparse.csr_array(X))
 
 
-def test_p_values_brought_along() -> None:
+def test_precomputed_p_values() -> None:
     p = 1.0 - RNG.random(50)
     assert ExchangeabilityTest(Precomputed()).fit(p[:, np.newaxis]).p_values_.tolist() == p.tolist()
 
@@ -270,7 +270,7 @@ def test_names_of_columns() -> None:
 
 
 def test_at_the_end_of_a_pipeline() -> None:
-    """Scaling by the whole table is blind to the order, and lawful."""
+    """Scaling by the entire table does not depend on the order, so it is valid."""
     units = X * [1.0, 1e-3, 1e3]
     pipeline = make_pipeline(StandardScaler(), ExchangeabilityTest()).fit(units, WORDS)
     assert results(pipeline[-1]) == results(ExchangeabilityTest().fit(StandardScaler().fit_transform(units), WORDS))
@@ -407,9 +407,9 @@ def test_a_new_class_in_the_stream_raises_the_alarm() -> None:
     [
         ((LogisticRegression(), {}), "fitted"),
         ((RidgeClassifier(), {}), "fitted"),
-        ((split_model(LinearRegression(), NUMBERS), {"unknown": "strangest"}), "unknown must be 'refuse' where"),
-        ((split_model(IsolationForest(n_estimators=5)), {"unknown": "strangest"}), "unknown must be 'refuse' where"),
-        ((split_model(LogisticRegression()), {"unknown": "ignore"}), "unknown must be 'refuse' or 'strangest'"),
+        ((split_model(LinearRegression(), NUMBERS), {"unknown": "strangest"}), "unknown must be 'error' if"),
+        ((split_model(IsolationForest(n_estimators=5)), {"unknown": "strangest"}), "unknown must be 'error' if"),
+        ((split_model(LogisticRegression()), {"unknown": "ignore"}), "unknown must be 'error' or 'strangest'"),
         ((split_model(LogisticRegression()), {"bins": 8}), "reference must be given together with bins"),
         ((split_model(LinearRegression(), NUMBERS), {"residual": "both"}), "residual must be"),
     ],

@@ -293,11 +293,11 @@ def test_disorder_is_reported_and_never_bet_on(seed: int) -> None:
         taken, counts = naive(own)
         refused = counts["bad"] + counts["conflict"]
         assert found == summary(tested, key, np.array([event.x for event in taken]), refused=refused)
-        told = Counter[str]()
+        reported = Counter[str]()
         for row in rows:
             if row["k"] == key:
-                told[row["kind"]] += row["count"]
-        assert +told - Counter({"gap": told["gap"]}) == +counts + Counter({"step": len(taken)})
+                reported[row["kind"]] += row["count"]
+        assert +reported - Counter({"gap": reported["gap"]}) == +counts + Counter({"step": len(taken)})
         _check_gaps(key, own, rows)
 
 
@@ -347,10 +347,10 @@ def test_a_row_of_another_width_is_refused() -> None:
             summary(tested, "a", X, refused=1),
             summary(tested, "b", np.arange(8.0)[:, np.newaxis], refused=1),
         ]
-    told = [
+    reported = [
         row for row in rows_of(recipe(measure=measures.NearestDistance(), steps=True), events) if row["kind"] == "bad"
     ]
-    assert [(row["k"], row["o"], row["detail"]) for row in told] == [
+    assert [(row["k"], row["o"], row["detail"]) for row in reported] == [
         ("a", 4, "x must hold 2 numbers, as many as the first row of its stream, got 3"),
         ("b", 8, "x must hold 1 numbers, as many as the first row of its stream, got 2"),
     ]
@@ -423,8 +423,8 @@ def test_repeats_do_not_fail_the_job() -> None:
 @pytest.mark.parametrize("size", [1, 10])
 def test_rows_that_are_not_sorted_are_an_internal_error(columns: dict[str, Any], size: int) -> None:
     rows = len(next(iter(columns.values())))
-    whole = {"key": ["a"] * rows, "order": list(range(rows)), "x": [1.0] * rows, "bad": pa.nulls(rows, pa.string())}
-    table = pa.table({**whole, **columns})
+    valid = {"key": ["a"] * rows, "order": list(range(rows)), "x": [1.0] * rows, "bad": pa.nulls(rows, pa.string())}
+    table = pa.table({**valid, **columns})
     with pytest.raises(RuntimeError, match="must be sorted"):
         list(run_partition(recipe(), table.to_batches(max_chunksize=size)))
 

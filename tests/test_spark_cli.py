@@ -182,7 +182,7 @@ def test_a_bet_follows_the_alarm_and_another_is_noted(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("readings.csv", "--output", "out", "--key", "nobody"), 2, "nobody"),
         (("readings.csv", "--output", "taken"), 3, "taken"),
@@ -195,7 +195,7 @@ def test_a_bet_follows_the_alarm_and_another_is_noted(
     ],
 )
 def test_failures_are_one_sentence(
-    spark: SparkSession, here: Run, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+    spark: SparkSession, here: Run, tmp_path: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
     write_csv(tmp_path / "readings.csv", rows(3))
     write_csv(tmp_path / "bad.csv", [("a", 1, 0.5), ("a", 2, "half"), ("a", 3, 1.0)])
@@ -205,7 +205,7 @@ def test_failures_are_one_sentence(
     given = ("--key", "device") if "--key" not in words else ()
     done = here("spark", "test", *words, *given, "--order", "seq", "--features", "reading")
     assert done.code == code, done.err
-    assert said in done.err
+    assert message in done.err
     sentence = [line for line in done.err.splitlines() if line.startswith("exchangeable: ")]
     assert len(sentence) == 1
     assert len(sentence[0]) < 500

@@ -91,8 +91,8 @@ def test_text_is_a_number_only_if_it_is_written_as_one(spark: SparkSession) -> N
     rows = collect(frame(spark, "string", [*good, *bad, None, "1e999"]))
     assert [row.x for row in rows[: len(good)]] == [float(text) for text in good]
     assert all(row.bad is None for row in rows[: len(good)])
-    shown = [text.replace("\n", " ") for text in bad]
-    assert [row.bad for row in rows[len(good) : -2]] == [NUMBER.format(f"'{text}'") for text in shown]
+    displayed = [text.replace("\n", " ") for text in bad]
+    assert [row.bad for row in rows[len(good) : -2]] == [NUMBER.format(f"'{text}'") for text in displayed]
     assert [row.bad for row in rows[-2:]] == [NUMBER.format("null"), NUMBER.format("'1e999'")]
 
 
@@ -216,9 +216,9 @@ def test_orders_keep_their_type_or_are_counted(spark: SparkSession) -> None:
     for kind, (value, _, count) in ORDERS.items():
         select = f"select k, cast(o as {kind}) as o, 1.0D as x from values ('a', '{value}'), ('b', null) as t(k, o)"
         df = spark.sql(select)
-        door = validate(df, **ROLES)
-        assert door.schema["order"].dataType == df.schema["o"].dataType
-        own.append(door.select(F.col("order").cast("string"), "bad"))
+        validated = validate(df, **ROLES)
+        assert validated.schema["order"].dataType == df.schema["o"].dataType
+        own.append(validated.select(F.col("order").cast("string"), "bad"))
         if count is None:
             with pytest.raises(ValueError, match=r"^order must be a column of integers, dates or timestamps"):
                 validate(df, **ROLES, sequence=True)
@@ -264,8 +264,8 @@ def test_the_sentence_tells_what_is_a_placeholder(spark: SparkSession) -> None:
     data = [(None, None, NAN), ("a", None, NAN), (None, 5, NAN), ("b", 6, NAN)]
     frame = validate(spark.createDataFrame(data, "k string, o int, x double"), **ROLES)
     rows = frame.withColumn("no_key", lacks_key()).withColumn("no_order", lacks_order()).collect()
-    told = {(row.key, row.order): (row.no_key, row.no_order) for row in rows}
-    assert told == {("", 0): (True, True), ("a", 0): (False, True), ("", 5): (True, False), ("b", 6): (False, False)}
+    lacking = {(row.key, row.order): (row.no_key, row.no_order) for row in rows}
+    assert lacking == {("", 0): (True, True), ("a", 0): (False, True), ("", 5): (True, False), ("b", 6): (False, False)}
     assert all(row.x == 0.0 for row in rows)
 
 

@@ -65,21 +65,21 @@ def test_a_driver_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Pat
 
     for moment in moments[:kills]:
         before = committed()
-        driver = begun(tmp_path)
+        driver = start_driver(tmp_path)
         until(lambda: committed() > before or driver.poll() is not None)  # noqa: B023
         time.sleep(moment)
         assert driver.poll() is None, "the driver ended before it was killed"
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     assert before < committed() < BATCHES
-    assert begun(tmp_path).wait(120) == 0
+    assert start_driver(tmp_path).wait(120) == 0
     rows = pd.read_parquet(tmp_path / "rows.parquet")
     assert set(rows["kind"]) == {"step"}, moments
     (seed,) = rows["seed"].unique()
     feeds.assert_steps(rows, recipe, int(seed), data)
 
 
-def begun(folder: Path) -> subprocess.Popen[bytes]:
+def start_driver(folder: Path) -> subprocess.Popen[bytes]:
     """A driver, with its Java in one group of processes."""
     with (folder / "driver.log").open("ab") as log:
         command = [sys.executable, live_driver.__file__, str(folder)]
@@ -191,7 +191,9 @@ def test_all_of_it_on_executors_that_are_processes(tmp_path: Path) -> None:
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), rng.integers(0, 3, 400)
-    table = pd.DataFrame({"t": np.arange(400), "a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}).sample(frac=1.0)
+    table = pd.DataFrame({"t": np.arange(400), "a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "y": y}).sample(
+        frac=1.0, random_state=1
+    )
     found: Any = pvalues(spark.createDataFrame(table), "t", ["a", "b", "c"], "y", seed=SEED, block=150).toPandas()
     expected = PValues(measures.NearestNeighbour(), seed=SEED).extend(X, y.tolist())
     assert found.sort_values("t")["p"].tolist() == expected.tolist()

@@ -1,4 +1,4 @@
-"""A session of Spark: what is missing is said in one sentence, and what runs already is left as it is."""
+"""Spark sessions: a missing part is reported in one sentence, and an active session is left unchanged."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_settings_that_matter(spark: SparkSession) -> None:
     assert conf.get("spark.driver.bindAddress") == conf.get("spark.driver.host") == "127.0.0.1"
     assert os.environ["PYSPARK_PYTHON"]
 
-    def told(batches: Any) -> Any:
+    def environment(batches: Any) -> Any:
         import os
         import sys
 
@@ -113,7 +113,7 @@ def test_the_settings_that_matter(spark: SparkSession) -> None:
         list(batches)
         yield pa.RecordBatch.from_pylist([{"v": " ".join([sys.executable, *(os.environ[name] for name in names)])}])
 
-    rows = spark.range(1).coalesce(1).mapInArrow(told, "v string").collect()
+    rows = spark.range(1).coalesce(1).mapInArrow(environment, "v string").collect()
     assert rows[0].v.split() == [sys.executable, "1", "1", "1"]
 
 

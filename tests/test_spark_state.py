@@ -81,8 +81,8 @@ class Query:
                 packed.setdefault(row["bucket"], []).append(Row(**row))
         found = []
         for bucket, rows in packed.items():
-            told = pa.array([row.rows for row in self.states.test(bucket, rows)], pa.binary())
-            for batch in self.unpacker.unpack([pa.record_batch({"rows": told})]):
+            packed_rows = pa.array([row.rows for row in self.states.test(bucket, rows)], pa.binary())
+            for batch in self.unpacker.unpack([pa.record_batch({"rows": packed_rows})]):
                 assert batch.schema == self.unpacker.schema
                 batch.validate(full=True)
                 found += batch.to_pylist()
@@ -224,8 +224,8 @@ def test_a_row_that_the_score_refuses_is_bad_and_only_that() -> None:
     events[30] = events[30]._replace(x=[1.0, 2.0, 3.0])  # of another width, which this function takes
     events[31] = events[31]._replace(x=[13.0])
     rows = Query(monitor(frozen())).run(events)
-    told = "score must return one finite number for each example, but raised ValueError: thirteen"
-    assert [(row["order"], row["detail"]) for row in rows if row["kind"] == "bad"] == [(17, told), (31, told)]
+    expected = "score must return one finite number for each example, but raised ValueError: thirteen"
+    assert [(row["order"], row["detail"]) for row in rows if row["kind"] == "bad"] == [(17, expected), (31, expected)]
     scored = frozen()
     bins = [scored.scores(np.array([event.x]), ["a"])[0] for i, event in enumerate(events) if i not in (17, 31)]
     assert [row["n"] for row in rows if row["kind"] == "step"] == list(range(1, 49))
@@ -255,9 +255,9 @@ def test_a_row_of_another_width_than_the_model_was_fitted_on_is_bad() -> None:
     measure = measures.Frozen(Fitted(), bins=4, reference=(rng.normal(size=(50, 2)), rng.normal(size=50)))
     query = Query(monitor(measure))
     rows = query.run([Event("k", 1, [1.0, 2.0], y=0.5), Event("k", 2, [1.0], y=0.5), Event("k", 3, [1.0, 3.0], y=0.5)])
-    told = "x must hold 2 numbers, as many as the score was fitted on, got 1"
+    expected = "x must hold 2 numbers, as many as the score was fitted on, got 1"
     assert [(row["order"], row["kind"], row["detail"]) for row in rows] == [
-        (1, "step", None), (2, "bad", told), (3, "step", None),
+        (1, "step", None), (2, "bad", expected), (3, "step", None),
     ]  # fmt: skip
 
 
@@ -303,14 +303,14 @@ def test_duplicates_gaps_late_events_and_conflicts_over_batches() -> None:
 def test_rows_without_key_or_order_are_told_and_touch_no_stream() -> None:
     query = Query(monitor())
     rows = query.run([Event("", 5, 0.0, NO_KEY), Event("", 0, 0.0, NEITHER), Event("a", 0, 0.0, NO_ORDER)])
-    told = [(row["key"], row["order"], row["kind"], row["count"], row["detail"]) for row in rows]
-    assert told == [("a", None, "bad", 1, NO_ORDER), (None, 5, "bad", 1, NO_KEY), (None, None, "bad", 1, NEITHER)]
+    reported = [(row["key"], row["order"], row["kind"], row["count"], row["detail"]) for row in rows]
+    assert reported == [("a", None, "bad", 1, NO_ORDER), (None, 5, "bad", 1, NO_KEY), (None, None, "bad", 1, NEITHER)]
     assert all(row[name] is None for row in rows for name in ("n", "p", "log10_martingale", "alarm", "changepoint"))
     assert steps(query.run([Event("a", 1, 0.5), Event("", 1, 0.5)]), "") == library(monitor, "", [0.5])
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "expected"),
     [
         (Event("it's", 17, 0.0, NAN), f'key "it\'s", order 17: {NAN}'),
         (Event("", 17, 0.0, NO_KEY), f"{NO_KEY} (order 17)"),
@@ -322,10 +322,10 @@ def test_rows_without_key_or_order_are_told_and_touch_no_stream() -> None:
         ),
     ],
 )
-def test_a_query_that_shall_fail_fails_with_one_sentence(event: Event, told: str) -> None:
+def test_a_query_that_shall_fail_fails_with_one_sentence(event: Event, expected: str) -> None:
     with pytest.raises(RefusedError) as failure:
         Query(monitor(), fail=True).run([Event("a", 1, 0.5), event, Event("b", 1, 0.5, NAN)][: 3 if event.bad else 2])
-    assert str(failure.value) == told
+    assert str(failure.value) == expected
 
 
 def test_times_are_told_as_times() -> None:
@@ -353,7 +353,7 @@ def test_a_full_pool_ends_the_test_of_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "more", "told"),
+    ("recipe", "more", "expected"),
     [
         (monitor(), {"extra": "8 buckets"}, "4 buckets, got 8 buckets"),
         (monitor(), {"most": 5}, "most must be .* 4096, got 5"),
@@ -363,15 +363,15 @@ def test_a_full_pool_ends_the_test_of_its_key() -> None:
         (monitor(), {"contiguous": False}, "contiguous must be .* True, got False"),
     ],
 )
-def test_a_state_of_another_query_is_refused(recipe: Monitor, more: dict[str, Any], told: str) -> None:
+def test_a_state_of_another_query_is_refused(recipe: Monitor, more: dict[str, Any], expected: str) -> None:
     first = Query(monitor(), extra="4 buckets")
     first.run([Event("a", 1, 0.5)])
     second = Query(recipe, **{"extra": "4 buckets", **more})
     second.states.handle.value_states = first.states.handle.value_states
     second.states.processor.init(second.states.handle)
-    law = "a checkpoint can be used only by the query that started it"
+    message = "a checkpoint can be used only by the query that started it"
     for key in ("a", "a key of a bucket that has no state yet"):
-        with pytest.raises(RefusedError, match=f"^{law}: .*{told}.* needs its own checkpoint"):
+        with pytest.raises(RefusedError, match=f"^{message}: .*{expected}.* needs its own checkpoint"):
             second.run([Event(key, 2, 0.5)])
 
 
@@ -379,8 +379,8 @@ def test_a_state_that_is_too_large_is_refused_before_spark_breaks(monkeypatch: p
     monkeypatch.setattr(state, "LARGEST_STATE", 1 << 20)
     query = Query(monitor(measures.Frozen(bins=1000, reference=np.arange(2000.0))))
     assert len(query.run([Event(f"key {i}", 1, 0.5) for i in range(1000)])) == 1000
-    law = "the state of a bucket must be at most 1 MiB, got 1 MiB for [0-9]+ keys in bucket [0-3]"
-    with pytest.raises(RefusedError, match=f"^{law}: start a new checkpoint with more buckets"):
+    message = "the state of a bucket must be at most 1 MiB, got 1 MiB for [0-9]+ keys in bucket [0-3]"
+    with pytest.raises(RefusedError, match=f"^{message}: start a new checkpoint with more buckets"):
         query.run([Event(f"other {i}", 1, 0.5) for i in range(4000)])
 
 

@@ -150,9 +150,9 @@ def test_a_model_labels_times_small_keys_and_restarts(spark: SparkSession, tmp_p
     assert [field.dataType for field in rows.schema.fields[:2]] == [T.ShortType(), T.TimestampType()]
     assert rows.columns == ["the key", "when?", "kind", *feeds.NUMBERS, "count", "detail", "test", "seed"]
     found = run(rows, tmp_path)
-    told = feeds.steps(found)
+    steps = feeds.steps(found)
     for key, (x, y) in streams.items():
-        pd.testing.assert_frame_equal(told[key], feeds.library(again, SEED, key, x, y.tolist()), check_exact=True)
+        pd.testing.assert_frame_equal(steps[key], feeds.library(again, SEED, key, x, y.tolist()), check_exact=True)
     assert found["test"].max() > 1
     assert found["when?"].min() == noon.replace(tzinfo=None)  # the session is in UTC
 
@@ -234,16 +234,16 @@ def test_a_checkpoint_takes_no_other_seed(spark: SparkSession, tmp_path: Path) -
     drawing(spark, tmp_path, seed=7)
     drawing(spark, tmp_path)
     assert stored_seed(tmp_path) == 7
-    told = r"^seed must be 7, with which checkpoint '.*' was started, got 8: another seed needs a new checkpoint$"
-    with pytest.raises(ValueError, match=told):
+    expected = r"^seed must be 7, with which checkpoint '.*' was started, got 8: another seed needs a new checkpoint$"
+    with pytest.raises(ValueError, match=expected):
         drawing(spark, tmp_path, seed=8)
     with pytest.raises(ValueError, match=r"^seed must be an integer"):
         drawing(spark, tmp_path, seed=7.0)
     add(tmp_path, 0, ("a", 1, 0.1))
     assert set(run(drawing(spark, tmp_path), tmp_path)["seed"]) == {7}
     add(tmp_path, 1, ("a", 2, 0.1))
-    law = "a checkpoint can be used only by the query that started it: seed must be what it was when the state"
-    assert str(failure(watched(spark, tmp_path, seed=8), tmp_path)).startswith(f"{law} was stored, 7, got 8")
+    message = "a checkpoint can be used only by the query that started it: seed must be what it was when the state"
+    assert str(failure(watched(spark, tmp_path, seed=8), tmp_path)).startswith(f"{message} was stored, 7, got 8")
 
 
 def test_a_checkpoint_that_was_begun_with_a_seed_of_its_own_needs_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -368,14 +368,14 @@ def test_a_query_fails_with_one_sentence_and_a_checkpoint_takes_no_other_query(
     add(tmp_path, 0, ("a", 1, 0.1), ("b", 1, 0.1))
     run(watched(spark, tmp_path), tmp_path)
     add(tmp_path, 1, ("b", 2, 0.1), ("it's", 17, np.inf))
-    law = "a checkpoint can be used only by the query that started it: "
-    told = failure(watched(spark, tmp_path, buckets=9, bad="report"), tmp_path)
-    assert told is not None
-    assert told.startswith(f"{law}extra must be")
-    assert "8 buckets of keys of text" in told
-    assert ", got 9 buckets of" in told
-    told = failure(watched(spark, tmp_path), tmp_path)
-    assert told == "key \"it's\", order 17: x must be a finite number, got Infinity in column 'x'"
+    message = "a checkpoint can be used only by the query that started it: "
+    reported = failure(watched(spark, tmp_path, buckets=9, bad="report"), tmp_path)
+    assert reported is not None
+    assert reported.startswith(f"{message}extra must be")
+    assert "8 buckets of keys of text" in reported
+    assert ", got 9 buckets of" in reported
+    reported = failure(watched(spark, tmp_path), tmp_path)
+    assert reported == "key \"it's\", order 17: x must be a finite number, got Infinity in column 'x'"
     rows = run(watched(spark, tmp_path, bad="report"), tmp_path)  # what failed is tried again
     feeds.assert_steps(rows, recipe, SEED, {"a": [0.1], "b": [0.1, 0.1]})
 
@@ -410,7 +410,7 @@ def test_twenty_thousand_streams_in_flat_memory(spark: SparkSession, tmp_path: P
     feeds.assert_steps(some, lambda: Monitor(measure(), bets.CompositeJumper(), alarms.Ville(0.05)), SEED, data)
 
 
-# ------------------------------------------------------------------ at the door
+# ------------------------------------------------------------------ validation
 
 
 @pytest.mark.parametrize("text", ["2025-11-02 01:30:00.123456", "2025-03-09 02:30:00.123456"])
@@ -430,8 +430,8 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
         columns = [f"CAST('{value}' AS {kind}) AS `{kind}`" for kind, value in kinds.items()]
         frame = spark.range(1).selectExpr("id AS key", "id AS x", *columns)
         for kind in kinds:
-            door = validate(frame, key="key", order=kind, features="x", label=None, sequence=True)
-            found = door.select(_from_long(F.col("order"), frame.schema[kind].dataType).alias("order"))
+            validated = validate(frame, key="key", order=kind, features="x", label=None, sequence=True)
+            found = validated.select(_from_long(F.col("order"), frame.schema[kind].dataType).alias("order"))
             assert found.schema["order"].dataType == frame.schema[kind].dataType
             assert found.first() == frame.select(F.col(kind).alias("order")).first()
     finally:
@@ -439,7 +439,7 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "expected"),
     [
         ({"bad": "drop"}, "bad must be 'fail' or 'report', got 'drop'"),
         ({"buckets": 0}, "buckets must be an integer from 1 to 32768, got 0"),
@@ -465,13 +465,13 @@ def test_an_order_of_any_type_comes_out_as_it_was(spark: SparkSession, zone: str
     ],
 )
 def test_what_cannot_be_monitored_is_refused_at_once(
-    spark: SparkSession, tmp_path: Path, more: dict[str, Any], told: str
+    spark: SparkSession, tmp_path: Path, more: dict[str, Any], expected: str
 ) -> None:
     columns = (
         "key string, seq bigint, x double, n string, Count bigint, P string, p bigint, a string, A bigint, Seed string"
     )
     frame = source(spark, tmp_path, columns)
-    with pytest.raises(ValueError, match=f"^{told}"):
+    with pytest.raises(ValueError, match=f"^{expected}"):
         monitor_streams(frame, **{"key": "key", "order": "seq", "features": "x", "seed": SEED, **more})
 
 

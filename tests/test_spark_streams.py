@@ -273,9 +273,9 @@ def test_disorder_is_reported_and_never_bet_on(spark: SparkSession) -> None:
     assert tuple(summary["b"]) == ("b", 0, 0.0, 0.0, False, None, None, 1, 0)
     assert tuple(summary[None]) == (None, 0, None, None, None, None, None, 2, 0)
     steps = seeded(disorder(spark), "k", "o", "x", bad="report", steps=True).where("kind <> 'step'")
-    told = sorted((str(row.k), str(row.o), row.kind, row["count"], row.detail) for row in steps.collect())
+    reported = sorted((str(row.k), str(row.o), row.kind, row["count"], row.detail) for row in steps.collect())
     null = "must not be null, got null in column"
-    assert told == [
+    assert reported == [
         ("None", "1", "bad", 1, f"key {null} 'k'"),
         ("None", "None", "bad", 1, f"key and order {null} 'o'"),
         ("a", "2", "duplicate", 1, "1 repeated event, the first with order 2: dropped"),
@@ -307,7 +307,7 @@ def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:
     assert seeded(empty, "k", "o", "x", steps=True).collect() == []
 
 
-# ------------------------------------------------------------------ at the door
+# ------------------------------------------------------------------ validation
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,6 @@ def _slow(folder: str) -> Any:
 
 
 @pytest.mark.soak  # test_spark_faults.py kills an executor too
-@pytest.mark.xdist_group("spark-faults")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc to find the executors in")
 def test_an_executor_that_is_killed_changes_no_number(tmp_path: Path) -> None:
     """On processes of their own."""

@@ -206,12 +206,12 @@ def test_nothing_is_left_behind(spark: SparkSession) -> None:
 def test_invalid_rows(spark: SparkSession) -> None:
     X, y = examples(60, 2)
     X[41, 1], X[17, 0] = math.inf, math.nan
-    law = "x must be finite numbers of magnitude at most 1e+150"
-    refused(rows(spark, X, y), f"order 17: {law}, got NaN at position 0 in column 'x'")
+    message = "x must be finite numbers of magnitude at most 1e+150"
+    refused(rows(spark, X, y), f"order 17: {message}, got NaN at position 0 in column 'x'")
     X[17, 0] = 0.0
-    refused(rows(spark, X, y), f"order 41: {law}, got Infinity at position 1 in column 'x'")
+    refused(rows(spark, X, y), f"order 41: {message}, got Infinity at position 1 in column 'x'")
     X[41, 1] = 1e151
-    refused(rows(spark, X, y), f"order 41: {law}, got 1.0E151 at position 1 in column 'x'")
+    refused(rows(spark, X, y), f"order 41: {message}, got 1.0E151 at position 1 in column 'x'")
     X[41, 1] = 0.0
     refused(rows(spark, X, [*y[:59], None]), "order 59: y must not be null, got null in column 'y'")
     times = [None if i == 30 else i for i in range(60)]
@@ -220,9 +220,9 @@ def test_invalid_rows(spark: SparkSession) -> None:
 
 def test_rows_of_other_widths(spark: SparkSession) -> None:
     X, y = examples(60, 2)
-    law = "x must hold 2 numbers, as many as the first row"
-    refused(rows(spark, [*X[:33].tolist(), [1.0], *X[34:].tolist()], y), f"order 33: {law}, got 1")
-    refused(rows(spark, [*X[:59].tolist(), [1.0, 2.0, 3.0]], y), f"order 59: {law}, got 3")
+    message = "x must hold 2 numbers, as many as the first row"
+    refused(rows(spark, [*X[:33].tolist(), [1.0], *X[34:].tolist()], y), f"order 33: {message}, got 1")
+    refused(rows(spark, [*X[:59].tolist(), [1.0, 2.0, 3.0]], y), f"order 59: {message}, got 3")
     none = "x must hold at least one number, got none in column 'x'"
     refused(rows(spark, [[] for _ in X], y), f"order 0: {none}")
 
@@ -249,8 +249,8 @@ def test_arguments(spark: SparkSession) -> None:
         (("t", "x", "y"), {"block": 0}, "block must be an integer from 1"),
         (("t", "x", "y"), {"block": 2.5}, "block must be an integer from 1"),
     ]
-    for arguments, options, law in refusals:
-        with pytest.raises(ValueError, match=f"^{law}"):
+    for arguments, options, message in refusals:
+        with pytest.raises(ValueError, match=f"^{message}"):
             pvalues(frame, *arguments, **options)
     with pytest.raises(ValueError, match=r"^df must be a batch frame, got a streaming frame"):
         pvalues(spark.readStream.format("rate").load(), "timestamp", "value", "value")
@@ -299,7 +299,6 @@ def test_labels_are_numbered_in_order_of_appearance() -> None:
 # ------------------------------------------------------------------ processes of their own, that die
 
 
-@pytest.mark.xdist_group("spark-faults")
 def test_a_worker_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     spark, honest = sparks.cluster(), tables._search
 

@@ -393,16 +393,16 @@ def test_a_line_is_answered_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "message"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_signals_save_the_state(tmp_path: Path, number: signal.Signals, code: int, said: str) -> None:
+def test_signals_save_the_state(tmp_path: Path, number: signal.Signals, code: int, message: str) -> None:
     x = stream(30)
     with live("--state", "s", "--save-every", 1000, cwd=tmp_path) as process:
         process.say("".join(f"{value!r}\n" for value in x[:20]) + "0.12")
         first = process.hear(20)
         process.process.send_signal(number)
         assert process.process.wait(60) == code
-        assert process.end() == (code, [], f"exchangeable: {said}\n")
+        assert process.end() == (code, [], f"exchangeable: {message}\n")
     _, out, _ = piped("".join(f"{value!r}\n" for value in x[20:]), "--state", "s", cwd=tmp_path)
     monitor = ex.Monitor(measures.Value(), seed=saved_seed(tmp_path / "s"))
     assert first + records(out) == expected(monitor.extend(x), monitor)

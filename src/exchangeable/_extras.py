@@ -27,8 +27,8 @@ class Requirement(NamedTuple):
         bounds = [f">={self.least}"] * bool(self.least) + [f"<{self.below}"] * bool(self.below)
         return self.name + ",".join(bounds)
 
-    def found(self) -> str | None:
-        """The installed version; None if the package is not installed."""
+    def installed(self) -> str | None:
+        """Return the installed version; None if the package is not installed."""
         from importlib.metadata import PackageNotFoundError, version
 
         try:
@@ -36,43 +36,43 @@ class Requirement(NamedTuple):
         except PackageNotFoundError:
             return None
 
-    def fault(self, found: str) -> str | None:
-        """What is wrong with this version; None if nothing is.
+    def fault(self, version: str) -> str | None:
+        """Describe what is wrong with this version; None if nothing is.
 
         >>> Requirement("typer", "0.16").fault("0.12.5")
         'typer is too old: needs typer>=0.16, found 0.12.5'
         >>> Requirement("typer", "0.16").fault("0.16")
         """
-        if self.least is not None and _before(found, self.least):
-            return f"{self.name} is too old: needs {self}, found {found}"
-        if self.below is not None and not _before(found, self.below):
-            return f"{self.name} is too new: needs {self}, found {found}"
+        if self.least is not None and _before(version, self.least):
+            return f"{self.name} is too old: needs {self}, found {version}"
+        if self.below is not None and not _before(version, self.below):
+            return f"{self.name} is too new: needs {self}, found {version}"
         return None
 
 
 @contextmanager
 def needed(extra: str, purpose: str) -> Iterator[None]:
-    """Import optional packages inside this block: a failure then becomes one sentence that says what to install."""
+    """Import optional packages inside this block: if that fails, the error message says what to install."""
     try:
         yield
     except Exception as error:
         module = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
-        faults = [] if module == "exchangeable" else _absent(extra) + _unfit(extra)
+        faults = [] if module == "exchangeable" else _missing(extra) + _wrong_versions(extra)
         if not faults and module not in ("", "exchangeable"):
             faults = [f"{module} cannot be used ({' '.join(str(error).split())})"]  # it is installed, but broken
         if not faults:
             raise
-        raise ImportError(_sentence(faults, extra, purpose)) from error
+        raise ImportError(_message(faults, extra, purpose)) from error
 
 
 def check(extra: str, purpose: str) -> None:
-    """Reject packages of an extra that are too old or too new, where importing them might not reveal it."""
-    if faults := _unfit(extra):
-        raise ImportError(_sentence(faults, extra, purpose))
+    """Reject packages of an extra that are too old or too new, even if they can be imported."""
+    if faults := _wrong_versions(extra):
+        raise ImportError(_message(faults, extra, purpose))
 
 
 def requirements(extra: str) -> list[Requirement]:
-    """What an extra installs, according to the metadata of this package; nothing if it has no metadata.
+    """Return what an extra installs, according to the metadata of this package; nothing if it has no metadata.
 
     >>> [requirement.name for requirement in requirements("plots")]
     ['matplotlib']
@@ -83,35 +83,37 @@ def requirements(extra: str) -> list[Requirement]:
         lines = requires("exchangeable") or []
     except PackageNotFoundError:  # not installed: the source folder is on the path
         return []
-    found = [match.groups() for line in lines if (match := _REQUIREMENT.fullmatch(line))]
-    return [_parsed(name, bounds) for name, bounds, owner in found if owner == extra]
+    matches = [match.groups() for line in lines if (match := _REQUIREMENT.fullmatch(line))]
+    return [_parse(name, bounds) for name, bounds, owner in matches if owner == extra]
 
 
-def _parsed(name: str, text: str) -> Requirement:
+def _parse(name: str, text: str) -> Requirement:
     bounds = dict(_BOUND.findall(text))
     return Requirement(name, bounds.get(">="), bounds.get("<"))
 
 
-def _absent(extra: str) -> list[str]:
-    names = [requirement.name for requirement in requirements(extra) if requirement.found() is None]
+def _missing(extra: str) -> list[str]:
+    names = [requirement.name for requirement in requirements(extra) if requirement.installed() is None]
     listed = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
     return [f"{listed} {'are' if len(names) > 1 else 'is'} not installed"] if names else []
 
 
-def _unfit(extra: str) -> list[str]:
-    """What is wrong with the installed versions of the packages of an extra."""
+def _wrong_versions(extra: str) -> list[str]:
+    """Describe what is wrong with the installed versions of the packages of an extra."""
     faults = [
-        requirement.fault(found) for requirement in requirements(extra) if (found := requirement.found()) is not None
+        requirement.fault(found)
+        for requirement in requirements(extra)
+        if (found := requirement.installed()) is not None
     ]
     return [fault for fault in faults if fault is not None]
 
 
-def _sentence(faults: list[str], extra: str, purpose: str) -> str:
+def _message(faults: list[str], extra: str, purpose: str) -> str:
     return f"{', and '.join(faults)}; for {purpose}: pip install 'exchangeable[{extra}]'"
 
 
 def _before(version: str, bound: str) -> bool:
-    """Whether a version comes before another, by their numbers alone: 2.0rc1 counts as 2.0.
+    """Return whether a version comes before another, by their numbers alone: 2.0rc1 counts as 2.0.
 
     >>> _before("0.9.5", "0.16"), _before("1.0.0", "1.0"), _before("2.0rc1", "2.0")
     (True, False, False)

@@ -24,7 +24,7 @@ Bools = NDArray[np.bool_]
 
 
 class Ville:
-    """Is raised whenever the capital is 1/alpha or more.
+    """An alarm that is raised whenever the capital is at least 1/alpha.
 
     The promise: on exchangeable data the probability that it is *ever* raised, however long one watches, is at most
     alpha (Ville's inequality: P(S_n >= c for some n) <= 1/c for a nonnegative martingale with S_0 = 1).
@@ -80,17 +80,20 @@ class Ville:
 class _Repeated(ABC):
     """What alarms for streams without end have in common: a statistic of the increments, and a period."""
 
-    _state: tuple[Floats, ...]
+    _INITIAL: tuple[float, float]  # the state before the first value: the last log value, and the log statistic
     n: int = 0  # values read
-    period: float
+
+    def __init__(self, period: float = 10_000.0) -> None:
+        self.period: float = check_interval("period", period, 1.0, 1e300, "(1, 1e300]")
+        self._state: tuple[Floats] = (np.array(self._INITIAL),)
 
     def __repr__(self) -> str:
         return call_repr(self)
 
     @property
-    @abstractmethod
     def threshold(self) -> float:
-        """The value of the statistic that raises the alarm."""
+        """The value of the statistic that raises the alarm: the period."""
+        return self.period
 
     @property
     def log_threshold(self) -> float:
@@ -133,7 +136,7 @@ class _Repeated(ABC):
 
 
 class Cusum(_Repeated):
-    """Is raised when the capital is at least ``period`` times its lowest value so far.
+    """An alarm that is raised when the capital is at least ``period`` times its lowest value so far.
 
         gamma_n = max_{i<n} S_n / S_i ,   log gamma_n = g_n + max(log gamma_{n-1}, 0) ,   g_n = log S_n - log S_{n-1}
 
@@ -147,26 +150,19 @@ class Cusum(_Repeated):
     Reference: Page (1954); Volkhonskiy et al. (2017); Vovk, Gammerman, Shafer (2022), section 8.3.
     """
 
-    def __init__(self, period: float = 10_000.0) -> None:
-        self.period: float = _period(period)
-        self._state = (np.zeros(2),)
-
-    @property
-    def threshold(self) -> float:
-        """The value of gamma that raises the alarm, the period."""
-        return self.period
+    _INITIAL = (0.0, 0.0)
 
     def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> float | None:
         return native.cusum(self._state[0], log_values, out)
 
 
 class ShiryaevRoberts(_Repeated):
-    """Is raised when the total capital of many gamblers, one of whom starts before each example, reaches ``period``.
+    """An alarm that is raised when many gamblers, one of whom starts before each example, have ``period`` in total.
 
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
 
     The promise: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
-    ``period`` examples. Is raised no later than `Cusum`; soonest with the bet `Watchful`. O(1) time and memory.
+    ``period`` examples. It is raised no later than `Cusum`, and soonest with the bet `Watchful`. O(1) time and memory.
 
     >>> alarm = ShiryaevRoberts(period=100)
     >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]
@@ -175,21 +171,10 @@ class ShiryaevRoberts(_Repeated):
     Reference: Shiryaev (1963), Roberts (1966); Vovk, Gammerman, Shafer (2022), section 8.3.
     """
 
-    def __init__(self, period: float = 10_000.0) -> None:
-        self.period: float = _period(period)
-        self._state = (np.array([0.0, -math.inf]),)  # psi_0 = 0
-
-    @property
-    def threshold(self) -> float:
-        """The value of psi that raises the alarm, the period."""
-        return self.period
+    _INITIAL = (0.0, -math.inf)  # psi_0 = 0
 
     def _log_statistic(self, log_values: Floats | float, out: Floats | None) -> float | None:
         return native.shiryaev_roberts(self._state[0], log_values, out)
-
-
-def _period(period: float) -> float:
-    return check_interval("period", period, 1.0, 1e300, "(1, 1e300]")
 
 
 def _one(log_value: Any) -> float:

@@ -1,7 +1,7 @@
-"""Names of measures, bets and alarms: where the command line, the certificate and others turn them into objects.
+"""The names of measures, bets and alarms, for the command line and other text interfaces.
 
-Each name stands for a function that makes a fresh object with its default parameters. Measures that need something from
-the user, such as a score, are not here.
+Each name maps to a function that returns a new object with default parameters. Measures that need something from the
+user, such as a score, are not included.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from exchangeable import alarms, bets, measures, monitor
 from exchangeable.protocols import Alarm, Bet, Measure
 
 
-def _few() -> list[Bet]:
+def _three_bets() -> list[Bet]:
     return [bets.SimpleMixture(), bets.CompositeJumper(), bets.Tree()]
 
 
@@ -43,8 +43,8 @@ BETS: Mapping[str, Callable[[], Bet]] = MappingProxyType(
         "kernel": bets.Kernel,
         "markov": bets.Markov,
         "beta": bets.Beta,
-        "blend": lambda: bets.Blend(_few()),
-        "switching": lambda: bets.Switching(_few()),
+        "blend": lambda: bets.Blend(_three_bets()),
+        "switching": lambda: bets.Switching(_three_bets()),
         "cautious": lambda: bets.Cautious(bets.SimpleMixture(), factor=2.0),
         "idle": bets.Idle,
     }
@@ -59,7 +59,7 @@ ALARMS: Mapping[str, Callable[[], Alarm]] = MappingProxyType(
 
 
 def default_bet(alarm: str) -> str:
-    """The name of the default bet for this alarm.
+    """Return the name of the default bet for this alarm.
 
     >>> default_bet("ville"), default_bet("cusum")
     ('adaptive', 'watchful')

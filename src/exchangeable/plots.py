@@ -1,4 +1,4 @@
-"""Pictures. Each function draws on the Axes it is given (or on new ones) and returns them."""
+"""Plots. Each function draws on the given Axes (or on new ones) and returns them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS = ("#0b6e99", "#c0392b", "#2e7d32", "#8e5ea2", "#b8860b", "#555555")
 
 
 def axes(width: float = 7.0, height: float = 4.2) -> Axes:
-    """New axes that need no screen; a clear error where matplotlib is missing."""
+    """Return new axes that need no display; a clear error if matplotlib is missing."""
     with needed("plots", "plots"):
         from matplotlib.figure import Figure
     ax = Figure(figsize=(width, height), layout="constrained", dpi=150).add_subplot()
@@ -36,13 +36,13 @@ def growth(
     changepoints: Sequence[int] = (),
     title: str = "",
     start: int = 0,
-    begin: Mapping[str, float] | None = None,
+    initial: Mapping[str, float] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Capital against the number of examples, on a log scale, with the thresholds drawn; ``paths`` holds log S.
+    """Plot the capital against the number of examples, on a log scale, with the thresholds; ``paths`` holds log S.
 
-    A thin upright line marks each of the ``changepoints``, numbers of examples before a change. ``start`` is how many
-    examples came before the first bet, and ``begin`` the log of what was there before it, 0 where it is not named.
+    A vertical line marks each of the ``changepoints``, which are numbers of examples before a change. ``start`` is the
+    number of examples before the first bet, and ``initial`` the log capital of each path before it, 0 by default.
 
     >>> ax = growth({"a quiet stream": [0.1, -0.2, 0.3]}, title="Evidence against exchangeability")
     >>> ax.get_xlabel()
@@ -50,10 +50,10 @@ def growth(
     """
     ax = ax or axes()
     for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
-        values = np.concatenate([[(begin or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / LN10
+        values = np.concatenate([[(initial or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / LN10
         ax.plot(start + np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
     for i, changepoint in enumerate(changepoints):
-        name = "_" if i else "where a change seems to begin"  # one entry of the legend for all
+        name = "_" if i else "estimated change point"  # one entry of the legend for all
         ax.axvline(changepoint, color="#888888", linewidth=0.8, linestyle=":", zorder=0, label=name)
     _thresholds(ax, thresholds)
     _decades(ax)
@@ -64,7 +64,7 @@ def growth(
 
 
 def _thresholds(ax: Axes, thresholds: Sequence[float]) -> None:
-    """Dashed lines with their values at the right (one text for all where they would overlap), and a line at 1."""
+    """Draw dashed lines with their values at the right (one text for all if they would overlap), and a line at 1."""
     ax.axhline(0.0, color="#cccccc", linewidth=0.8, zorder=0)
     for threshold in thresholds:
         ax.axhline(math.log10(threshold), color="#888888", linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
@@ -92,7 +92,7 @@ def _decades(ax: Axes) -> None:
 
 
 def betting(bets: Mapping[str, Bet], *, p: ArrayLike | None = None, title: str = "", ax: Axes | None = None) -> Axes:
-    """Betting functions as they stand now; with ``p``, a histogram of those p-values behind them.
+    """Plot the current betting functions; with ``p``, also a histogram of those p-values.
 
     >>> from exchangeable.bets import Power
     >>> betting({"power 0.5": Power(0.5)}).get_ylabel()
@@ -101,7 +101,7 @@ def betting(bets: Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =
     ax = ax or axes()
     if p is not None:
         ax.hist(np.asarray(p), bins=40, range=(0.0, 1.0), density=True, color="#dddddd", label="p-values")
-    grid = np.linspace(0.002, 0.998, 499)  # at the very ends a density may have no bound
+    grid = np.linspace(0.002, 0.998, 499)  # at the very ends a density may be unbounded
     for (name, bet), colour in zip(bets.items(), COLOURS * (1 + len(bets) // len(COLOURS)), strict=False):
         ax.plot(grid, density(bet, grid), label=name, color=colour, linewidth=1.8)
     ax.axhline(1.0, color="#888888", linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
@@ -112,7 +112,7 @@ def betting(bets: Mapping[str, Bet], *, p: ArrayLike | None = None, title: str =
 
 
 def density(bet: Bet, grid: ArrayLike) -> Floats:
-    """The betting function on a grid of p-values.
+    """Return the betting function on a grid of p-values.
 
     >>> from exchangeable.bets import Power
     >>> density(Power(0.5), [0.25, 1.0])

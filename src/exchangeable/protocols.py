@@ -16,7 +16,7 @@ Integers = NDArray[np.int64]
 
 
 class Rank(NamedTuple):
-    """Where the newest score stands among all ``n`` scores, itself included (so ``equal >= 1``)."""
+    """The rank of the newest score among all ``n`` scores, itself included (so ``equal >= 1``)."""
 
     greater: int
     equal: int
@@ -32,7 +32,7 @@ class Ranks(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One example seen: its number (from 1), p-value, log capital, and whether the alarm sounds."""
+    """One example seen: its number (from 1), p-value, log capital, and whether the alarm is raised."""
 
     n: int
     p: float
@@ -41,11 +41,11 @@ class Step(NamedTuple):
 
 
 class Path(NamedTuple):
-    """Many steps as columns, and what the alarm promises.
+    """Many steps as columns, and the guarantee of the alarm.
 
-    ``lowest`` is the number of examples after which the capital, up to the step before, stood lowest since the start or
-    restart: ``argmin_{i<n} S_i``, the last if there are several. Once an alarm has latched it stays. ``test`` is the
-    number of the test that a step belongs to: 1, and one more after each restart.
+    ``lowest`` is the number of examples after which the capital, up to the step before, was lowest since the start or
+    restart: ``argmin_{i<n} S_i``, the last if there are several. It does not change once an alarm has latched. ``test``
+    is the number of the test that a step belongs to: 1, and one more after each restart.
     """
 
     n: Integers
@@ -57,15 +57,15 @@ class Path(NamedTuple):
     guarantee: str
 
     def changepoint(self) -> int | None:
-        """Where the change began: the number of examples before it, judged at the first alarm; None without an alarm.
+        """Return the number of examples before the change, estimated at the first alarm; None without an alarm.
 
-        So ``X[changepoint:]`` came after the change. With restarts, ``lowest[alarm]`` gives it for every alarm.
+        So ``X[changepoint:]`` came after the change. With restarts, ``lowest[alarm]`` holds it for every alarm.
         """
         return int(self.lowest[self.alarm.argmax()]) if self.alarm.any() else None
 
     @staticmethod
     def join(parts: Sequence[Path]) -> Path:
-        """One path from consecutive ones (at least one)."""
+        """Concatenate consecutive paths (at least one)."""
         return Path(
             n=np.concatenate([part.n for part in parts]),
             p=np.concatenate([part.p for part in parts]),
@@ -77,7 +77,7 @@ class Path(NamedTuple):
         )
 
     def first(self, steps: int) -> Path:
-        """The first so many steps."""
+        """Return the path of the first ``steps`` steps."""
         n, p, log_value, alarm, lowest, test, guarantee = self
         return Path(n[:steps], p[:steps], log_value[:steps], alarm[:steps], lowest[:steps], test[:steps], guarantee)
 
@@ -87,11 +87,11 @@ class Measure(Protocol):
     """Turns examples into ranks. The rank of the newest must not depend on the order of the earlier ones."""
 
     def update(self, x: Any, y: Any = None) -> Rank:
-        """Take one example and rank its score among all scores so far."""
+        """Add one example and rank its score among all scores so far."""
         ...
 
     def extend(self, X: Any, y: Any = None) -> Ranks:
-        """Take many examples, the same as one by one."""
+        """Add many examples: the same ranks as one by one."""
         ...
 
 
@@ -100,7 +100,7 @@ class Bet(Protocol):
     """A density on (0, 1] that may depend on the past p-values and on nothing else."""
 
     def log_density(self, p: float) -> float:
-        """Log of the betting function at p; changes nothing."""
+        """Return the log of the betting function at p; nothing is learnt."""
         ...
 
     def update(self, p: float) -> None:
@@ -108,7 +108,7 @@ class Bet(Protocol):
         ...
 
     def extend(self, p: ArrayLike) -> Floats:
-        """Log f_i(p_i), each bet placed before its p is learnt."""
+        """Return log f_i(p_i), each bet placed before its p is learnt."""
         ...
 
 
@@ -117,7 +117,7 @@ class Alarm(Protocol):
     """Reads the log martingale, one value after the other."""
 
     def update(self, log_value: float) -> bool:
-        """Take the next log value; does the alarm sound?"""
+        """Read the next log value; return whether the alarm is raised."""
         ...
 
 
@@ -129,7 +129,7 @@ METHODS: dict[Any, tuple[str, ...]] = {
 
 
 def has_role(thing: object, role: Any) -> bool:
-    """Whether it is an object with the methods of `Measure`, `Bet` or `Alarm`.
+    """Return whether it is an object with the methods of `Measure`, `Bet` or `Alarm`.
 
     >>> from exchangeable import bets
     >>> has_role(bets.Idle(), Bet), has_role(bets.Idle, Bet)
@@ -139,34 +139,34 @@ def has_role(thing: object, role: Any) -> bool:
 
 
 def is_measure(thing: object) -> bool:
-    """Whether it is a measure: bets and alarms too have ``update`` and ``extend``, but take no labels.
+    """Return whether it is a measure. Bets and alarms have ``update`` and ``extend`` too, but without labels.
 
     >>> is_measure("a measure")
     False
     """
     measure = has_role(thing, Measure) and not has_role(thing, Bet)
-    return measure and _takes(thing.update, 2)  # type: ignore[attr-defined]
+    return measure and _accepts_arguments(thing.update, 2)  # type: ignore[attr-defined]
 
 
 def is_alarm(thing: object) -> bool:
-    """Whether it is an alarm, and not a bet or a measure.
+    """Return whether it is an alarm, and not a bet or a measure.
 
     >>> is_alarm("an alarm")
     False
     """
     alarm = has_role(thing, Alarm) and not has_role(thing, Bet)
-    return alarm and _takes(thing.update, 1) and not _takes(thing.update, 2)  # type: ignore[attr-defined]
+    return alarm and _accepts_arguments(thing.update, 1) and not _accepts_arguments(thing.update, 2)  # type: ignore[attr-defined]
 
 
-def _takes(method: Callable[..., object], arguments: int) -> bool:
-    """Whether a method can be called with so many arguments."""
-    if isinstance(method, MethodType):  # known for the class, once it has been found out
-        return _accepts(method.__func__, arguments + 1)
-    return _accepts.__wrapped__(method, arguments)
+def _accepts_arguments(method: Callable[..., object], arguments: int) -> bool:
+    """Return whether a method can be called with this many arguments."""
+    if isinstance(method, MethodType):  # cached for its class
+        return _can_bind(method.__func__, arguments + 1)
+    return _can_bind.__wrapped__(method, arguments)
 
 
 @lru_cache(maxsize=1024)
-def _accepts(function: Callable[..., object], arguments: int) -> bool:
+def _can_bind(function: Callable[..., object], arguments: int) -> bool:
     try:
         signature(function).bind(*range(arguments))
     except TypeError:

@@ -1,4 +1,4 @@
-"""Label shift and concept shift told apart."""
+"""A test that distinguishes label shift from concept shift."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from exchangeable.martingale import Martingale
 from exchangeable.measures import Conditional, NearestNeighbour, Value
 from exchangeable.protocols import Bet, Floats, Measure
 from exchangeable.pvalues import PValues, draw_seed
+from exchangeable.validation import check_labels
 
 CONCEPT, LABEL = 0, 1  # streams of tie-breaking numbers
 
 
 class Evidence(NamedTuple):
-    """One martingale: p-values, log capital after each example, and the example (from 1) that raised it to 1/alpha."""
+    """One martingale: p-values, log capital after each example, and the example (from 1) that took it to 1/alpha."""
 
     p: Floats
     log_value: Floats
@@ -28,12 +29,12 @@ class Evidence(NamedTuple):
 
     @property
     def rejected(self) -> bool:
-        """Whether it ever stood at 1/alpha."""
+        """Whether the capital reached 1/alpha."""
         return self.alarm_at is not None
 
 
 class Shift(NamedTuple):
-    """What `shift_test` finds."""
+    """The result of `shift_test`."""
 
     label: Evidence
     concept: Evidence
@@ -42,13 +43,13 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """In words: "label shift", "concept shift", "both" or "neither found"."""
+        """The result in words: "label shift", "concept shift", "both" or "neither found"."""
         words = {(True, True): "both", (True, False): "label shift", (False, True): "concept shift"}
         return words.get((self.label.rejected, self.concept.rejected), "neither found")
 
     @property
     def guarantee(self) -> str:
-        """What is promised, in words."""
+        """The guarantee in words."""
         return (
             f"If the labels are exchangeable, the chance that label shift is reported is at most {self.alpha:g}; "
             "if the examples given their labels are exchangeable, whatever the labels do, the chance that concept "
@@ -65,20 +66,20 @@ def shift_test(
     alpha: float = 0.01,
     seed: int | None = None,
 ) -> Shift:
-    """Did the labels change their frequencies, or the examples their meaning, or both?
+    """Test whether the label frequencies have changed, or the examples given their labels, or both.
 
-    Two sequences of p-values, which are independent and uniform together if the examples are exchangeable:
+    There are two sequences of p-values, which are jointly independent and uniform if the examples are exchangeable:
 
-    - of the labels: each ranked among all labels so far, in the order of numbers or of the alphabet;
-    - of the examples given their labels: each ranked among those of its own label, ``Conditional(measure)``.
+    - for the labels: each is ranked among all labels so far, in numerical or alphabetical order;
+    - for the examples given their labels: each is ranked among those of its own label, ``Conditional(measure)``.
 
-    Each is bet on by a copy of ``bet`` and rejected when the capital reaches 1/alpha, which has probability at most
-    alpha on data without that shift, however many examples there are. A change of frequencies leaves the ranks within
-    labels alone, so it is not mistaken for a change of concept.
+    A copy of ``bet`` bets on each sequence. A shift is reported when the capital reaches 1/alpha, which has probability
+    at most alpha on data without that shift, however many examples there are. A change of frequencies does not affect
+    the ranks within labels, so it is not mistaken for concept shift.
 
-    ``seed`` is for the tie-breaking: None draws a seed from the operating system, which is in ``Shift.seed``; an
-    integer makes a run repeatable. Labels are numbers or text. By default the measure is `NearestNeighbour` and the bet
-    `Adaptive`, whose time and memory are those of the test.
+    ``seed`` is for random tie-breaking. An integer makes a run repeatable; None draws a seed from the operating system,
+    which is returned as ``Shift.seed``. Labels are numbers or text. By default the measure is `NearestNeighbour` and
+    the bet `Adaptive`; time and memory are theirs.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)
@@ -92,29 +93,26 @@ def shift_test(
     of_labels, of_examples = Martingale(copy.deepcopy(bet)), Martingale(copy.deepcopy(bet))
     labels = _labels(y)
     concept = PValues(_conditional(measure), seed=seed, stream=CONCEPT).extend(X, labels)
-    label = PValues(Value(), seed=seed, stream=LABEL).extend(_places(labels))
+    label = PValues(Value(), seed=seed, stream=LABEL).extend(_positions(labels))
     return Shift(_evidence(label, of_labels, alarm), _evidence(concept, of_examples, alarm), alarm.alpha, int(seed))
 
 
 def _conditional(measure: Measure | None) -> Conditional:
-    """A fresh one; what was given is not changed."""
-    given = NearestNeighbour() if measure is None else copy.deepcopy(measure)
-    if isinstance(given, Conditional) and given.n:
-        raise ValueError(f"measure must be fresh, got one that has seen {given.n} examples")
-    return given if isinstance(given, Conditional) else Conditional(given)
+    """Return a fresh conditional measure; the argument is copied."""
+    own = NearestNeighbour() if measure is None else copy.deepcopy(measure)
+    if isinstance(own, Conditional) and own.n:
+        raise ValueError(f"measure must be fresh, got one that has seen {own.n} examples")
+    return own if isinstance(own, Conditional) else Conditional(own)
 
 
 def _evidence(p: Floats, martingale: Martingale, alarm: Ville) -> Evidence:
     log_value = martingale.extend(p)
-    sounds = alarm.extend(log_value)
-    return Evidence(p, log_value, int(sounds.argmax()) + 1 if sounds.any() else None)
+    raised = alarm.extend(log_value)
+    return Evidence(p, log_value, int(raised.argmax()) + 1 if raised.any() else None)
 
 
 def _labels(y: Any) -> list[Any]:
-    try:
-        labels = list(y.tolist() if hasattr(y, "tolist") else y)
-    except TypeError:
-        raise ValueError(f"y must hold one label for each row of X, got {y!r}") from None
+    labels = check_labels(y.tolist() if hasattr(y, "tolist") else y)
     for i, label in enumerate(labels):
         if not isinstance(label, (Real, np.bool_, str)) or isinstance(label, str) != isinstance(labels[0], str):
             raise ValueError(f"y must hold labels that are all numbers or all text, got {label!r} at position {i}")
@@ -123,7 +121,7 @@ def _labels(y: Any) -> list[Any]:
     return labels
 
 
-def _places(labels: list[Any]) -> list[int]:
-    """Where each stands among the labels in order: ranks among those so far are the same as the labels' own."""
+def _positions(labels: list[Any]) -> list[int]:
+    """Return the position of each label in sorted order, which has the same ranks as the labels."""
     order = {label: i for i, label in enumerate(sorted(set(labels)))}
     return [order[label] for label in labels]

@@ -1,4 +1,4 @@
-"""For the tests of a project: a check that data is still exchangeable, next to the other assertions."""
+"""Assertions for test suites: is this data still exchangeable?"""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def assert_exchangeable(
     columns: str = "auto",
     max_rows: int = 100_000,
 ) -> Result:
-    """Fail, with the verdict in words, where the order of these examples matters; or else return the result.
+    """Raise AssertionError, with the verdict in words, if the order of these examples matters; else return the result.
 
-    Arguments are those of `exchangeable.test`. It passes or fails the same way each time for the same data;
-    of exchangeable data sets, at most the part ``alpha`` fails. Passing proves nothing: a test can refute
-    exchangeability, never confirm it. Data that cannot be tested raises ValueError, not AssertionError.
+    The arguments are those of `exchangeable.test`. The same data gives the same outcome each time. At most a share of
+    ``alpha`` of exchangeable data sets fails. Passing is no proof: a test can refute exchangeability, never confirm
+    it. Data that cannot be tested raises ValueError, not AssertionError.
 
     >>> assert_exchangeable([3.0, 1.0, 2.0, 5.0, 4.0]).n
     5
@@ -40,7 +40,7 @@ def assert_exchangeable(
     ...
     AssertionError: REJECTED at level 1 %: the order of these examples matters...
     """
-    __tracebackhide__ = True  # pytest then points at the line that called
+    __tracebackhide__ = True  # pytest then points at the line of the caller
     result = test(
         data,
         label,
@@ -55,11 +55,11 @@ def assert_exchangeable(
         max_rows=max_rows,
     )
     if result.rejected:
-        raise AssertionError(_said(result))
+        raise AssertionError(_message(result))
     return result
 
 
-def _said(result: Result) -> str:
-    """The words of the result, the verdict first, since summaries of tests show the beginning only."""
+def _message(result: Result) -> str:
+    """Return the text of the result, the verdict first, since summaries of tests show only the first line."""
     table = describe_table(result.table)
     return str(result).removeprefix(f"{table}\n") + f"\nTested: {table}."

@@ -1,4 +1,4 @@
-"""MLflow: a result in the experiment tracker, next to the model that it speaks of."""
+"""MLflow: log a result to the experiment tracker, next to the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from exchangeable.martingale import LN10
 if TYPE_CHECKING:
     from exchangeable.analysis import Result
 
-POINTS = 1000  # of the path, at most: MLflow takes as many at a time
+POINTS = 1000  # of the path, at most: the limit of one request to MLflow
 
 
 def log_result(
@@ -25,14 +25,14 @@ def log_result(
 ) -> None:
     """Log a result of `exchangeable.test` or `compare` to the active run of MLflow.
 
-    - parameters and metrics as ``settings`` and ``figures`` have them, each as ``prefix/name``;
-    - artifacts in the folder ``prefix``: ``verdict.txt``; with ``figure`` the picture ``growth.png``; with ``report``
-      ``result.json`` and ``report.html``, which tells what changed and may take as long as some tests more;
-    - with ``path`` the log10 of the capital as the metric ``prefix/log10_path``, its step the number of examples,
-      thinned evenly to 1000 points at most (the last one is there).
+    - the parameters of `parameters` and the metrics of `metrics`, each as ``prefix/name``;
+    - artifacts in the folder ``prefix``: ``verdict.txt``; with ``figure`` the chart ``growth.png``; with ``report``
+      ``result.json`` and ``report.html``, which explains what changed and may take as long as a few tests;
+    - with ``path`` the log10 of the capital as the metric ``prefix/log10_path``, with the number of examples as its
+      step, thinned evenly to at most 1000 points including the last.
 
-    Everything is made before anything is logged. Two results in one run need two prefixes: MLflow's parameters cannot
-    be changed.
+    All files are written before anything is logged. Two results in one run need two prefixes, since parameters of
+    MLflow cannot be changed.
 
     >>> import exchangeable as ex
     >>> result = ex.test([3.0, 1.0, 2.0, 5.0, 4.0])
@@ -46,18 +46,18 @@ def log_result(
         raise ValueError("a run of MLflow must be active (with mlflow.start_run(): ...), got none")
     with tempfile.TemporaryDirectory() as folder:
         _write(result, Path(folder), figure, report)
-        mlflow.log_params({f"{prefix}/{name}": value for name, value in settings(result).items()})
-        mlflow.log_metrics({f"{prefix}/{name}": value for name, value in figures(result).items()})
+        mlflow.log_params({f"{prefix}/{name}": value for name, value in parameters(result).items()})
+        mlflow.log_metrics({f"{prefix}/{name}": value for name, value in metrics(result).items()})
         if path:
             mlflow.MlflowClient().log_batch(run.info.run_id, metrics=_steps(mlflow, result, f"{prefix}/log10_path"))
         mlflow.log_artifacts(folder, prefix)
 
 
-def settings(result: Result) -> dict[str, Any]:
-    """What was tested, and how: the parameters of the run.
+def parameters(result: Result) -> dict[str, Any]:
+    """Return the parameters of the run: what was tested, and how.
 
     >>> import exchangeable as ex
-    >>> settings(ex.test([3.0, 1.0, 2.0, 5.0, 4.0], seed=0))  # doctest: +NORMALIZE_WHITESPACE
+    >>> parameters(ex.test([3.0, 1.0, 2.0, 5.0, 4.0], seed=0))  # doctest: +NORMALIZE_WHITESPACE
     {'measure': 'value', 'bet': 'adaptive', 'alpha': 0.01, 'seed': 0, 'scale': 'none', 'n': 5, 'n_features': 1,
      'columns_tested': 0}
     """
@@ -65,22 +65,22 @@ def settings(result: Result) -> dict[str, Any]:
     return {**{name: getattr(result, name) for name in names}, "columns_tested": len(result.column_tests)}
 
 
-def figures(result: Result) -> dict[str, float]:
-    """What was found: the metrics of the run.
+def metrics(result: Result) -> dict[str, float]:
+    """Return the metrics of the run: what was found.
 
-    ``log10_p_value`` is that of the verdict, at most log10 of alpha if it is a rejection; ``log10_martingale`` and
-    ``log10_max`` are those of whole examples. What is missing or infinite is left out, since MLflow may change it.
+    ``log10_p_value`` is that of the verdict, at most log10 of alpha for a rejection; ``log10_martingale`` and
+    ``log10_max`` are those of full rows. Missing and infinite values are left out, since MLflow may change them.
 
     >>> import exchangeable as ex
-    >>> list(figures(ex.test([3.0, 1.0, 2.0, 5.0, 4.0])))
+    >>> list(metrics(ex.test([3.0, 1.0, 2.0, 5.0, 4.0])))
     ['rejected', 'log10_martingale', 'log10_max', 'log10_p_value']
-    >>> figures(ex.test([float(i) for i in range(50)], seed=0))["rejected_at"]
+    >>> metrics(ex.test([float(i) for i in range(50)], seed=0))["rejected_at"]
     10.0
     """
     names = ("rejected", "log10_martingale", "log10_max", "rejected_at", "changepoint")
-    found = {name: getattr(result, name) for name in names}
-    found["log10_p_value"] = float(Decimal(result.p_value).log10())
-    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+    values = {name: getattr(result, name) for name in names}
+    values["log10_p_value"] = float(Decimal(result.p_value).log10())
+    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
 
 
 def _write(result: Result, folder: Path, figure: bool, report: bool) -> None:
@@ -93,7 +93,7 @@ def _write(result: Result, folder: Path, figure: bool, report: bool) -> None:
 
 
 def _steps(mlflow: Any, result: Result, name: str) -> list[Any]:
-    """Points of the path as MLflow's metrics; those at minus infinity (bankruptcy) are left out."""
+    """Return points of the path as metrics of MLflow; those at minus infinity (bankruptcy) are left out."""
     steps, log10 = result.path.n, result.path.log_value / LN10
     chosen = np.unique(np.linspace(0, len(steps) - 1, min(POINTS, len(steps))).astype(np.int64))
     now = int(time.time() * 1000)

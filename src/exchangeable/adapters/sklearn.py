@@ -19,7 +19,7 @@ from exchangeable._extras import needed
 from exchangeable.alarms import Ville
 from exchangeable.martingale import LN10, amount
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
-from exchangeable.measures.rounding import rounded
+from exchangeable.measures.rounding import round_outputs
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Precomputed
@@ -36,28 +36,28 @@ KINDS = {"binary": "classes", "multiclass": "classes", "continuous": "real numbe
 
 
 class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
-    """Does the order of the samples matter? The test of `Monitor` as an estimator.
+    """Test whether the order of the samples matters: `Monitor` as an estimator.
 
-    ``fit`` tests the samples in the order given; ``partial_fit`` goes on with those that came next, and gives the same
-    numbers bit for bit: those of `exchangeable.test` with the same measure, ``columns="none"`` and ``scale="none"``
-    (columns and scales need the whole table). On exchangeable data the chance of ever rejecting is at most ``alpha``,
-    however often one looks.
+    ``fit`` tests the samples in their order; ``partial_fit`` continues with the next samples, and gives the same
+    numbers bit for bit. They are those of `exchangeable.test` with the same measure, ``columns="none"`` and
+    ``scale="none"`` (columns and scales need the entire table). On exchangeable data the probability of ever rejecting
+    is at most ``alpha``, however often the result is read.
 
-    Without a ``measure`` the first labels choose one: none -> `NearestDistance` (one feature: `Value`), classes ->
-    `NearestNeighbour`, real numbers -> `NearestResidual`; numbers that are all whole are classes, so give
-    ``measure=NearestResidual()`` for counts. Distances take the features as they are: scale them by constants, or by
-    the whole table, never by the samples so far. ``measure=frozen(model)`` watches a fitted model, which gets X as it
-    was given, names and text included. ``bet`` is `Adaptive` if left out. Measure and bet are copied, never changed.
-    ``seed`` (scikit-learn's random_state) is for the random tie-breaking. An integer makes a run repeatable; None draws
-    a seed from the operating system at each fit (``monitor_.seed``).
+    Without a ``measure`` the first labels determine it: none -> `NearestDistance` (one feature: `Value`), classes ->
+    `NearestNeighbour`, real numbers -> `NearestResidual`. Integers are classes, so use ``measure=NearestResidual()``
+    for counts. Features are not scaled: scale them by constants, or by the entire table, never by the samples so far.
+    ``measure=frozen(model)`` monitors a fitted model, which receives X unchanged, names and text included. ``bet`` is
+    `Adaptive` by default. Measure and bet are copied. ``seed`` (scikit-learn's random_state) is the seed for random
+    tie-breaking: an integer makes a run reproducible; None draws a seed from the operating system at each fit
+    (``monitor_.seed``).
 
-    After a fit: ``rejected_``; ``rejected_at_`` and ``changepoint_`` (numbers of samples, or None: ``X[changepoint_:]``
-    came after the change); ``log10_martingale_``, ``log10_max_``, and the same as ``e_value_`` (capital at the end) and
-    ``anytime_p_`` (1 / highest capital), floats, or `Decimal` where float64 cannot hold them; ``p_values_`` and
-    ``log10_path_``, one number a sample; ``monitor_``, ``n_samples_seen_``, ``n_features_in_``, and
-    ``feature_names_in_`` where X has names of columns. A batch that is refused changes nothing.
+    Attributes after a fit: ``rejected_``; ``rejected_at_`` and ``changepoint_`` (numbers of samples, or None:
+    ``X[changepoint_:]`` came after the change); ``log10_martingale_`` and ``log10_max_``; ``e_value_`` (the final
+    capital) and ``anytime_p_`` (1 / the highest capital), floats, or `Decimal` where float64 cannot hold them;
+    ``p_values_`` and ``log10_path_``, one number for each sample; ``monitor_``, ``n_samples_seen_``,
+    ``n_features_in_``, and ``feature_names_in_`` if X has column names. A batch that is rejected changes nothing.
 
-    Time and memory are the measure's, and 16 bytes a sample.
+    Time and memory are those of the measure, and 16 bytes for each sample.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
@@ -83,12 +83,12 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Test these samples, and forget those of before."""
-        return self._take(X, y, afresh=True)
+        """Test these samples, and discard earlier ones."""
+        return self._update(X, y, reset=True)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with the samples that came next."""
-        return self._take(X, y, afresh=not hasattr(self, "monitor_"))
+        """Continue with the next samples."""
+        return self._update(X, y, reset=not hasattr(self, "monitor_"))
 
     @property
     def p_values_(self) -> Floats:
@@ -102,47 +102,51 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "monitor_")
         return np.array(self._log_values) / LN10
 
-    def _take(self, X: Any, y: Any, *, afresh: bool) -> Self:
+    def _update(self, X: Any, y: Any, *, reset: bool) -> Self:
+        """Test samples; if this fails, restore the estimator."""
         before = dict(self.__dict__)
         try:
-            path = self._tested(X, y, afresh)
+            path = self._extend(X, y, reset)
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        self._note(path)
+        self._store(path)
         return self
 
-    def _tested(self, X: Any, y: Any, afresh: bool) -> Path:
-        X = _checked(self, X, afresh, as_given=_wants(self.measure if afresh else self.monitor_.measure) == "anything")
+    def _extend(self, X: Any, y: Any, reset: bool) -> Path:
+        input_kind = _input_kind(self.measure if reset else self.monitor_.measure)
+        X = _validate(self, X, reset, as_given=input_kind == "anything")
         labels = None if y is None else column_or_1d(y, warn=True)
         check_consistent_length(X, labels)
-        if afresh:
-            self._begin(labels)
+        if reset:
+            self._start(labels)
         else:
             self._check_kind(labels)
-        if _wants(self.monitor_.measure) == "column":
+        if _input_kind(self.monitor_.measure) == "column":
             X = _column(X, self.monitor_.measure)
         return self.monitor_.extend(X, labels)
 
-    def _begin(self, labels: NDArray[Any] | None) -> None:
+    def _start(self, labels: NDArray[Any] | None) -> None:
         measure, bet = copy.deepcopy((self.measure, self.bet))
-        self._kind = None if measure is not None else _kind(labels)
+        self._kind = None if measure is not None else _label_kind(labels)
         if self._kind is not None:
-            measure = _by_labels(self._kind, self.n_features_in_)
+            measure = _default_measure(self._kind, self.n_features_in_)
         self.monitor_: Monitor = Monitor(measure, bet, Ville(self.alpha), seed=self.seed)
         self._p, self._log_values = array("d"), array("d")
 
     def _check_kind(self, labels: NDArray[Any] | None) -> None:
-        """Refuse labels of which the whole table would have been given another measure."""
+        """Reject labels of another kind, for which the entire table would have had another measure."""
         if self._kind is None:
             return
-        kind = _kind(labels)
-        if kind != self._kind and (self._kind, kind) != ("real numbers", "classes"):  # real numbers may be whole
-            law = f"y must hold {self._kind} like the samples before"
-            raise ValueError(f"{law}, got {kind}: give the estimator a measure if it should have others")
+        kind = _label_kind(labels)
+        if kind != self._kind and (self._kind, kind) != ("real numbers", "classes"):  # real numbers may be integers
+            raise ValueError(
+                f"y must hold {self._kind} like the samples before, got {kind}: set the measure of the estimator to "
+                "allow others"
+            )
 
-    def _note(self, path: Path) -> None:
+    def _store(self, path: Path) -> None:
         monitor = self.monitor_
         self._p.frombytes(path.p.tobytes())
         self._log_values.frombytes(path.log_value.tobytes())
@@ -163,25 +167,25 @@ def frozen(
     *,
     bins: int | None = None,
     residual: str = "absolute",
-    unknown: str = "refuse",
+    unknown: str = "error",
     scale: float = 1.0,
 ) -> Frozen:
-    """A fitted model as a measure: how badly does it do on the newest sample, among all so far?
+    """Turn a fitted model into a measure: the rank of its error on the newest sample among all so far.
 
-    The model is a pipeline or an estimator that the stream cannot change: an outlier detector or a regressor, scored as
-    `Frozen` does; a classifier with probabilities, ``1 - probability of the label``; or one with a decision function
-    only, by its margin, ``highest decision for another class - decision for the label``.
+    The model is a pipeline or an estimator that the stream does not change. Outlier detectors and regressors are scored
+    as in `Frozen`; a classifier with probabilities by ``1 - probability of the label``; a classifier with a decision
+    function only by its margin, ``highest decision for another class - decision for the label``.
 
-    With ``X`` (and ``y``), samples that are no part of the stream, scores are put into ``bins`` (1024) between the
-    quantiles of theirs: constant memory, still exactly valid. Held-out samples serve best. The training data is lawful
-    too, since the bins only have to be fixed before the stream begins; but a model knows it too well, and what is
-    strange in the stream then falls into few bins.
+    With ``X`` (and ``y``), samples that are not part of the stream, scores are binned into ``bins`` (1024) between the
+    quantiles of theirs: constant memory, and still exactly valid. Held-out samples are best. The training data is valid
+    too, since the bins only have to be fixed before the stream starts; but a model fits it too well, and strange
+    samples of the stream then fall into few bins.
 
-    A label that the classifier has never seen is refused, or with ``unknown="strangest"`` has the largest score: 1,
-    as for probability 0, or the largest number where the score is a margin. A fixed score is as lawful as any other.
+    A label that the classifier has never seen is rejected; with ``unknown="strangest"`` it has the largest score: 1,
+    as for probability 0, or the largest number if the score is a margin. Such a fixed score is valid too.
 
     Probabilities, decisions and predictions are rounded as in `Frozen`, before anything is subtracted from them, so
-    equal samples have equal scores in batches of any size. ``scale`` means the same as in `Frozen`.
+    equal samples have equal scores in batches of any size. ``scale`` is that of `Frozen`.
 
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.linear_model import RidgeClassifier
@@ -192,8 +196,8 @@ def frozen(
 
     Reference: Vovk, Gammerman, Shafer (2005), section 4.1.
     """
-    if unknown not in ("refuse", "strangest"):
-        raise ValueError(f"unknown must be 'refuse' or 'strangest', got {unknown!r}")
+    if unknown not in ("error", "strangest"):
+        raise ValueError(f"unknown must be 'error' or 'strangest', got {unknown!r}")
     if bins is None and X is not None:
         bins = BINS
     reference = X if y is None else (X, y)
@@ -204,34 +208,36 @@ def frozen(
 
 
 def _score(model: Any, unknown: str, scale: float) -> Any:
-    """What `Frozen` is given: the model itself where that says all."""
+    """Return the score for `Frozen`: the model itself, or a function if a model is scored differently."""
     classifies = hasattr(model, "classes_") and not hasattr(model, "score_samples")
     if classifies and not hasattr(model, "predict_proba") and hasattr(model, "decision_function"):
-        return partial(_margins, model, unknown, scale)
-    if unknown == "refuse":
+        return partial(_margin_scores, model, unknown, scale)
+    if unknown == "error":
         return model
     if not classifies or not hasattr(model, "predict_proba"):
-        raise ValueError(f"unknown must be 'refuse' where the model is no fitted classifier, got {format_value(model)}")
-    return partial(_surprises, model, unknown, scale)
+        raise ValueError(f"unknown must be 'error' if the model is not a fitted classifier, got {format_value(model)}")
+    return partial(_probability_scores, model, unknown, scale)
 
 
-def _surprises(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
-    """1 - the probability of the label."""
-    table = rounded(np.asarray(model.predict_proba(X)), scale)
-    known, own = _places(model, unknown, y, len(table))
+def _probability_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
+    """Return 1 - the probability of the label."""
+    table = round_outputs(np.asarray(model.predict_proba(X)), scale)
+    known, own = _class_columns(model, unknown, y, len(table))
     scores = np.ones(len(table))
     scores[known] -= table[known, own[known]]
     return scores
 
 
-def _margins(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
-    """By how much another class has the better decision than the label."""
-    table = rounded(np.asarray(model.decision_function(X)), scale)
+def _margin_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
+    """Return by how much the best decision for another class exceeds that for the label."""
+    table = round_outputs(np.asarray(model.decision_function(X)), scale)
     table = np.column_stack([-table, table]) if table.ndim == 1 else table
     if table.shape[1] != len(model.classes_):
-        law = "decision_function must return one column for each class (decision_function_shape='ovr')"
-        raise ValueError(f"{law}, got {table.shape[1]} for {len(model.classes_)} classes")
-    known, own = _places(model, unknown, y, len(table))
+        raise ValueError(
+            "decision_function must return one column for each class (decision_function_shape='ovr'), got "
+            f"{table.shape[1]} for {len(model.classes_)} classes"
+        )
+    known, own = _class_columns(model, unknown, y, len(table))
     scores = np.full(len(table), sys.float_info.max)
     decisions = table[known, own[known]]
     table[known, own[known]] = -math.inf
@@ -239,38 +245,39 @@ def _margins(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     return scores
 
 
-def _places(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Which labels the classifier knows, and for all of them the column of their class (-1 if it has none)."""
+def _class_columns(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the positions of labels that the classifier knows, and the column of each label (-1 if unknown)."""
     labels = check_labels(y, rows)
-    encode_labels(labels, {})  # refuses what is no label
+    encode_labels(labels, {})  # rejects invalid labels
     columns: dict[Hashable, int] = {label: i for i, label in enumerate(np.asarray(model.classes_).tolist())}
     own = np.array([columns.get(label, -1) for label in labels], np.intp)
-    if unknown == "refuse" and (own < 0).any():
+    if unknown == "error" and (own < 0).any():
         at = int((own < 0).argmax())
-        law = "y must hold labels that the classifier has learnt"
-        raise ValueError(f"{law}, got {format_value(labels[at])} at position {at}")
+        raise ValueError(
+            f"y must hold labels that the classifier has learnt, got {format_value(labels[at])} at position {at}"
+        )
     return np.flatnonzero(own >= 0), own
 
 
-# ------------------------------------------------------------------ at the door of the estimator
+# ------------------------------------------------------------------ validation of samples and labels
 
 
-def _wants(measure: Any) -> str:
-    """What the measure is to be given: a "table" of numbers, a "column" of them, or "anything"."""
+def _input_kind(measure: Any) -> str:
+    """Return the input of a measure: a "table" of numbers, a "column" of them, or "anything"."""
     inner = measure.measure if isinstance(measure, Conditional) else measure
     if isinstance(inner, Frozen) and inner.score is not None:
         return "anything"
     return "column" if isinstance(inner, (Value, Frozen, Precomputed)) else "table"
 
 
-def _by_labels(kind: str, width: int) -> Measure:
+def _default_measure(kind: str, width: int) -> Measure:
     if kind == "no labels":
         return Value() if width == 1 else NearestDistance()
     return NearestNeighbour() if kind == "classes" else NearestResidual()
 
 
-def _checked(estimator: Any, X: Any, reset: bool, *, as_given: bool) -> Any:
-    """The samples under scikit-learn's laws: names and number of features, and unless they pass as given, numbers."""
+def _validate(estimator: Any, X: Any, reset: bool, *, as_given: bool) -> Any:
+    """Validate samples as scikit-learn does: names and number of features, and numbers unless passed as given."""
     try:
         from sklearn.utils.validation import validate_data
     except ImportError:  # before 1.6
@@ -283,16 +290,17 @@ def _checked(estimator: Any, X: Any, reset: bool, *, as_given: bool) -> Any:
     return validate_data(estimator, X, reset=reset, **checks)
 
 
-def _kind(labels: NDArray[Any] | None) -> str:
-    """What the labels are."""
+def _label_kind(labels: NDArray[Any] | None) -> str:
+    """Return the kind of labels: "no labels", "classes" or "real numbers"."""
     if labels is None:
         return "no labels"
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)  # which is no fault here
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)  # many classes are fine here
         target = type_of_target(labels, input_name="y")
     if target not in KINDS:
-        law = "y must hold one class or one real number for each sample"
-        raise ValueError(f"Unknown label type: {law}, got {format_value(labels)}")  # the first words are scikit-learn's
+        raise ValueError(  # the first words are those of scikit-learn
+            f"Unknown label type: y must hold one class or one real number for each sample, got {format_value(labels)}"
+        )
     return KINDS[target]
 
 

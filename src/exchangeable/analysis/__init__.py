@@ -1,4 +1,4 @@
-"""Tests of whole tables in one call: verdict, explanation, report."""
+"""Tests of tables in one call: verdict, explanation, report."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from exchangeable.analysis.run import compare, test
 
 __all__ = ["Explanation", "Result", "compare", "test"]
-PLACES = {"Explanation": "explain", "Result": "result", "compare": "run", "test": "run"}
+MODULES = {"Explanation": "explain", "Result": "result", "compare": "run", "test": "run"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in PLACES:  # only when asked for, since some commands need none of it
-        return getattr(import_module(f"{__name__}.{PLACES[name]}"), name)
+    if name in MODULES:  # imported on first use: some commands need none of it
+        return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

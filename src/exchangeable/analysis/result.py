@@ -311,7 +311,7 @@ class Result:
             changepoints=self.verdict.changepoints,
             title=figure_title(self.table.name),
             start=self.start,
-            begin={name: math.log(test.weight) for name, test in tests.items()},
+            initial={name: math.log(test.weight) for name, test in tests.items()},
             ax=ax,
         )
 
@@ -332,7 +332,7 @@ class Result:
         features: Sequence[str] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> Explanation:
-        """Explain the result: when the change occurred, which columns changed, label or concept shift, odd examples.
+        """Explain the result: when the change occurred, which columns changed, label or concept shift.
 
         ``confidence`` is that of the interval of the change point. ``features`` names the columns to test (default:
         all); choose them before looking at the data: the fewer, the less evidence each of them needs. ``progress`` is

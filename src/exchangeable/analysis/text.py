@@ -230,15 +230,15 @@ def _describe_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: Nam
     if verdict.alpha is not None:
         headline = f"REJECTED at level {_percent(verdict.alpha)}: the order of these examples matters."
         subject = "something"
-    unknown = "the test does not say which feature changed."
+    unchanged = ", or that every feature changed" if verdict.n_features > 1 else ""
     if len(tests) > 1:
-        unknown = "a column with less evidence may have changed too."
+        unchanged = ", or that a column with less evidence did not change"
     return VerdictText(
         headline,
         [_describe_alarms(verdict, tests), _describe_evidence(verdict, tests, "order", name)],
         f"{subject} drifted, changed, is sorted or comes in batches, so random splits and cross-validation may be too "
         f"optimistic. {_describe_error_rate(verdict, tests)}",
-        f"that the change occurred where the alarm was raised; {unknown}",
+        f"that the change occurred where the alarm was raised{unchanged}.",
     )
 
 

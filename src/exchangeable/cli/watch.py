@@ -216,7 +216,7 @@ def _run(
             state.save(monitor, reader.columns, source)  # before any output, so that a drawn seed is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
-        return Watch(monitor, reader, source, out, output=output, state=state, save_every=save_every).run(signals)
+        return Watch(monitor, reader, source, out, options=output, state=state, save_every=save_every).run(signals)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz")
 LONGEST = 16 << 20  # characters in a row of CSV
-CELLS = 200_000  # of CSV that are held as text at a time
+CELLS = 200_000  # of CSV that are read as text at a time
 
 _MISSING = re.compile(r"|na|n/a|[+-]?nan|null|none", re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -284,7 +284,7 @@ def _check_features(features: list[str], label: str | None, width: int | None) -
         raise TableError(f"no feature column is left; at least one{besides} is needed")
     for name in filter(_ROW_INDEX.fullmatch, features):  # a row number is no feature: it always looks like a drift
         rule = f"give it a name, or leave it out with {_option('--drop', name)}"
-        raise TableError(f"column {_format(name)} has no name of its own, like a saved row index; {rule}")
+        raise TableError(f"column {_format(name)} has no name, like a saved row index; {rule}")
     if width is not None and len(features) != width:
         rule = f"the measure takes exactly {width}, so leave the others out with --drop"
         raise ColumnError(f"there are {len(features)} feature columns ({_listed(features)}); {rule}")
@@ -670,16 +670,16 @@ def _check_header(names: list[str]) -> None:
 def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:
     """Yield all rows, the header too, without blank lines."""
     with _csv_text(dialect) as text:
-        lines, begin = _Lines(text), 1
+        lines, first_line = _Lines(text), 1
         try:
             for row in csv.reader(lines, delimiter=dialect.delimiter, strict=True):
                 if row:
                     yield row
-                lines.pending, begin = 0, lines.count + 1
+                lines.pending, first_line = 0, lines.count + 1
         except csv.Error:
             rule = f"and a field may have at most {csv.field_size_limit()} characters"
             raise TableError(
-                f"line {begin}: a quotation mark must be closed, and doubled within quotes, {rule}"
+                f"line {first_line}: a quotation mark must be closed, and doubled within quotes, {rule}"
             ) from None
 
 

@@ -301,8 +301,8 @@ def _check_names(names: list[str], choice: _Choice) -> None:
     for name in set(names) - choice.drop:
         if name.startswith(ROW_INDEX) and name.removeprefix(ROW_INDEX).isdecimal():
             raise ValueError(
-                f"column {format_value(name)} has no name of its own, like a saved row index; give it a name, or leave "
-                f"it out with drop=[{name!r}]"
+                f"column {format_value(name)} has no name, like a saved row index; give it a name, or leave it out "
+                f"with drop=[{name!r}]"
             )
 
 

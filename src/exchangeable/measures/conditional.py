@@ -81,11 +81,11 @@ class Conditional:
         self.n += len(ranks.n)
         return ranks
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         return {"n": self.n, "within": self._within}
 
     @classmethod
-    def _restored(cls, *, n: Any, within: Any) -> Conditional:
+    def _from_state(cls, *, n: Any, within: Any) -> Conditional:
         conditional = cls(within.measure if isinstance(within, (LabelPools, LabelCopies)) else NearestNeighbour())
         if type(within) is not type(conditional._within):
             raise ValueError(f"within must be the ranks by label of a measure, got {format_value(within)}")
@@ -125,7 +125,7 @@ class LabelPools:
         self._codes, self._pools = codes, pools
         return ranks
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         return {
             "measure": self.measure,
             "labels": list(self._codes),
@@ -133,7 +133,7 @@ class LabelPools:
         }
 
     @classmethod
-    def _restored(cls, *, measure: Any, labels: Any, pools: Any) -> LabelPools:
+    def _from_state(cls, *, measure: Any, labels: Any, pools: Any) -> LabelPools:
         if not isinstance(measure, Scored):
             raise ValueError(f"measure must be one with scores fixed in advance, got {format_value(measure)}")
         within = cls(measure)
@@ -202,12 +202,12 @@ class LabelCopies:
             raise ValueError(f"{name} must have {before} features like the examples before, got {new}")
         return shape
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         fixed = {"measure": self.measure, "labels": list(self._codes)}
         return {**fixed, "copies": self._copies, "shape": self._shape}
 
     @classmethod
-    def _restored(cls, *, measure: Any, labels: Any, copies: Any, shape: Any) -> LabelCopies:
+    def _from_state(cls, *, measure: Any, labels: Any, copies: Any, shape: Any) -> LabelCopies:
         within = cls(measure)
         within._codes = check_distinct_labels(labels)
         within._copies = _check_one_each("copies", copies, labels)

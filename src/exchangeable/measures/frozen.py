@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from exchangeable.measures.pools import Pool, Scored
-from exchangeable.measures.rounding import BITS, kept_bits, rounded
+from exchangeable.measures.rounding import BITS, round_outputs, significant_bits
 from exchangeable.protocols import Floats, Ranks
 from exchangeable.validation import (
     check_column,
@@ -145,14 +145,14 @@ class Frozen(Scored):
                 stacklevel=3,
             )
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         scores, counts = self._pool.contents()
         kind = None if self.score is None else self.score_kind
         fixed = {"score": kind, "residual": self.residual, "scale": self.scale, "bins": self.bins, "edges": self.edges}
         return {**fixed, "scores": scores, "counts": counts}
 
     @classmethod
-    def _restored(
+    def _from_state(
         cls, *, score: Any, residual: Any, scale: Any, bins: Any, edges: Any, scores: Any, counts: Any
     ) -> Frozen:
         measure = cls(score, residual=residual, scale=scale)
@@ -234,7 +234,7 @@ def _classifier(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
         raise ValueError(f"score must return a probability for each example and class, got shape {table.shape}")
     own = table[np.arange(rows), chosen]
     _check_returned(own, rows)
-    return 1.0 - rounded(own, scale)
+    return 1.0 - round_outputs(own, scale)
 
 
 def _signed(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
@@ -272,11 +272,11 @@ def _output(returned: Any, rows: int, scale: float, labels: Floats | float = 0.0
     """Check and round what a score returned; a label larger than ``scale`` takes its place."""
     values = _check_returned(returned, rows)
     outputs = values if isinstance(returned, (list, tuple)) else np.asarray(returned)
-    unit, largest = scale * 2.0 ** -kept_bits(outputs.dtype), np.max(np.maximum(np.abs(values), np.abs(labels)))
+    unit, largest = scale * 2.0 ** -significant_bits(outputs.dtype), np.max(np.maximum(np.abs(values), np.abs(labels)))
     if rows > 1 and 0.0 < largest < FEW * unit:
         small = f"score returns numbers that are rounded to 0 or to a few multiples of {unit:.2g}"
         warnings.warn(f"{small}: use a scale below {scale:g} if their differences matter", stacklevel=2)
-    return rounded(outputs, np.maximum(np.abs(labels), scale))
+    return round_outputs(outputs, np.maximum(np.abs(labels), scale))
 
 
 def _check_returned(scores: Any, rows: int) -> Floats:

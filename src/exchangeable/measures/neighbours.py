@@ -114,13 +114,13 @@ class Neighbours(ABC):
         self._join_blocks(store, 0, n, np.empty((min(BLOCK, n), n), np.float32), within=False)
         self._store = store
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         if self._store.inconsistent:
             self._recompute()
         return {"k": self.k, "labels": list(self._store.codes), **self._store.get_state(self.n)}
 
     @classmethod
-    def _restored(
+    def _from_state(
         cls,
         *,
         k: Any,

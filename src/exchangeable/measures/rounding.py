@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 
 from exchangeable.protocols import Floats
 
-BITS = 32  # kept of the 53 significant bits of a float64
+BITS = 32  # of the 53 significant bits of a float64
 FEWER: dict[np.dtype[Any], int] = {np.dtype(np.float32): 12, np.dtype(np.float16): 6}  # of 24 and 11 significant bits
 
 
-def kept_bits(dtype: np.dtype[Any]) -> int:
+def significant_bits(dtype: np.dtype[Any]) -> int:
     """Return how many significant bits are kept of a number of this type.
 
-    >>> kept_bits(np.dtype("f8")), kept_bits(np.dtype("f4"))
+    >>> significant_bits(np.dtype("f8")), significant_bits(np.dtype("f4"))
     (32, 12)
     """
     return FEWER.get(dtype, BITS)
 
 
-def rounded(values: NDArray[Any], scale: float | Floats = 1.0) -> Floats:
+def round_outputs(values: NDArray[Any], scale: float | Floats = 1.0) -> Floats:
     """Round values to multiples of ``2**(e - bits)``, for the smallest e with ``|value| < 2**e`` and ``scale <= 2**e``.
 
     A matrix product rounds one row and many rows differently, so the same row can get outputs that differ in the last
@@ -32,12 +32,12 @@ def rounded(values: NDArray[Any], scale: float | Floats = 1.0) -> Floats:
 
     Each result depends on its own value and scale only. O(n).
 
-    >>> rounded(np.array([1 / 3, 1 / 3 + 1e-15, 1e-14])).tolist()
+    >>> round_outputs(np.array([1 / 3, 1 / 3 + 1e-15, 1e-14])).tolist()
     [0.3333333332557231, 0.3333333332557231, 0.0]
     """
     exact = np.asarray(values, np.float64)
     mantissa, least = np.frexp(scale)
-    exponent = np.maximum(np.frexp(exact)[1], least - (mantissa == 0.5)) - kept_bits(values.dtype)
+    exponent = np.maximum(np.frexp(exact)[1], least - (mantissa == 0.5)) - significant_bits(values.dtype)
     with np.errstate(over="ignore"):
         nearest = np.ldexp(np.rint(np.ldexp(exact, -exponent)), exponent)
     return np.where(np.isfinite(nearest), nearest, exact)  # the largest floats would overflow to infinity

@@ -214,19 +214,19 @@ def search(segment: Segment, size: int, block: Callable[[int], Block], bounds: C
     rows = _Side.of(mine, centre, scale)
     before = _check_bounds(bounds(segment.rows), rows)
     born = before.copy()
-    found = []
+    falls = []
     for b in range(segment.first, segment.last):
         columns = rows if b == segment.rows else _Side.of(block(b), centre, scale)
         near = np.array(_check_bounds(bounds(b), columns).T, order="C")
-        found += [
+        falls += [
             Falls(distance, place + np.uint32(2 * size * b), time + np.uint32(size * segment.rows))
             for distance, place, time in _tile(rows, born, columns, near, scale)
         ]
         del columns  # frees memory before the next block is loaded
     place = np.flatnonzero(born < before)
     time = (place // 2 + size * segment.rows).astype(np.uint32)
-    found.append(Falls(born.ravel()[place], (place + 2 * size * segment.rows).astype(np.uint32), time))
-    return join(found)
+    falls.append(Falls(born.ravel()[place], (place + 2 * size * segment.rows).astype(np.uint32), time))
+    return join(falls)
 
 
 def _check_bounds(bounds: Floats, side: _Side) -> Floats:
@@ -244,15 +244,15 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
     ceil = np.empty((2, m), np.float32)
     native.nearest_refresh(m, scale, columns.low, near[:, :, np.newaxis], ceil, False)
     buffer = np.empty((min(BLOCK, len(rows.X)), m), np.float32)
-    found = np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK)
+    buffers = np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK, np.uint32), np.empty(m + BLOCK)
     for lo in range(0, len(rows.X), BLOCK):
         hi = min(lo + BLOCK, len(rows.X))
         seen = hi if within else m
         G = inner_products(rows.F[lo:hi], columns.F[:seen], buffer[: hi - lo, :seen])
         while lo < hi:
             met = (*rows[:3], born, *columns[:3], near, ceil)
-            done, used = native.nearest_tile(lo, G, scale, *met, within, *found)
-            yield Falls(found[2][:used].copy(), found[0][:used].copy(), found[1][:used].copy())
+            done, used = native.nearest_tile(lo, G, scale, *met, within, *buffers)
+            yield Falls(buffers[2][:used].copy(), buffers[0][:used].copy(), buffers[1][:used].copy())
             lo += done
             G = G[done:]
 
@@ -283,9 +283,9 @@ class Tiles:
         second = np.arange(self.n) // self.size // half % 2 == 1
         return np.where(second[:, np.newaxis], self._born, self._near)
 
-    def settle(self, found: Iterable[Falls]) -> None:
+    def settle(self, results: Iterable[Falls]) -> None:
         """End a round with the results of all its segments, in any order: O(m log m)."""
-        distance, place, time = join(found)
+        distance, place, time = join(results)
         order = np.argsort(time, kind="stable")
         true = np.empty(len(order), np.bool_)
         born = self._born.reshape(-1)

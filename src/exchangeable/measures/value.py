@@ -39,12 +39,12 @@ class Value(Scored):
         """Check the number and return it: it is the score."""
         return check_number("x", x)
 
-    def _saved(self) -> dict[str, Any]:
+    def _get_state(self) -> dict[str, Any]:
         scores, counts = self._pool.contents()
         return {"scores": scores, "counts": counts}
 
     @classmethod
-    def _restored(cls, *, scores: Any, counts: Any) -> Value:
+    def _from_state(cls, *, scores: Any, counts: Any) -> Value:
         measure = cls()
         measure._pool = Pool.from_contents(scores, counts)
         return measure

@@ -1,8 +1,8 @@
-"""The compiled loops: pure functions on arrays, one for each recursion, written in C.
+"""The compiled loops, written in C: pure functions on arrays, one for each recursion.
 
 Python owns the arrays. A call checks dtype, alignment, contiguity, writability and shapes, and releases the GIL unless
-it is brief. A function that takes an array of p-values and an array for its results also takes one float and None: it
-then returns the one result.
+it is short. A function with an array of p-values and an array for its results also accepts one float and None, and then
+returns the one result.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* the
 /* ------------------------------------------------------------------ Bayes: each share grows by its own bet
  *
  * So that shares never vanish, we keep their logs as they were some steps ago, the exponentials of these, and
- * separately the products of the densities since then. When a product leaves its range, all are brought up to date.
+ * separately the products of the densities since then. When a product leaves its range, all are updated.
  * Padding has share 0.
  */
 

@@ -166,7 +166,7 @@ static inline Keyed_row keyed_row(const Keyed *all, int64_t t) {
     return (Keyed_row){all->states + t * all->width, all->values + lo, all->hi[t] - lo, all->out + lo};
 }
 
-/* Define keyed_NAME(parameters .., states, lo, hi, values, out), which calls the recursion of one stream for each `row`.
+/* Define keyed_NAME(parameters .., states, lo, hi, values, out), which runs the recursion of one stream in each row.
  *
  * `count` is the number of parameters, and `fits` says whether the width of a state is right.
  */

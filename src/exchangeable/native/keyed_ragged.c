@@ -24,7 +24,8 @@ static const char *keyed_lift(const Arg *in, Arg *out) {
 
 /* keyed_splice(column, start, changed, rows, begin, used, out)
  *
- * All rows end to end. Row k is row changed[k] of `rows`, which starts at begin[changed[k]], unless that is negative.
+ * Copy all rows end to end. Row k is row changed[k] of `rows`, which starts at begin[changed[k]]; if that is negative,
+ * it is row k of the column.
  */
 static const char *keyed_splice(const Arg *in, Arg *out) {
     (void)out;

@@ -164,8 +164,8 @@ static const char *keyed_sequence(const Arg *in, Arg *out) {
 
 /* keyed_unfold(bounds, order, kind, count, missing, row, stream, event, kinds, orders, counts) -> how many rows
  *
- * Rows of events and gaps; `row` gets the row of each event, -1 if it has none. A gap of more numbers than int64 can
- * count becomes two rows. As no stream has two such gaps, two rows an event and one a stream are enough.
+ * List the rows of events and gaps; `row` gets the row of each event, -1 if it has none. A gap of more numbers than
+ * int64 can count becomes two rows. No stream has two such gaps, so two rows an event and one a stream are enough.
  */
 static const char *keyed_unfold(const Arg *in, Arg *out) {
     int64_t streams = in[0].size - 1, n = in[1].size, room = in[6].size, at = 0;

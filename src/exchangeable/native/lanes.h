@@ -1,6 +1,6 @@
 /* Eight float64 side by side, in vectors as long as the processor supports.
  *
- * Every operation acts on each lane by itself, and a sum over the lanes adds them in one fixed order, so the bits do
+ * Every operation acts on each lane separately, and a sum over the lanes adds them in one fixed order, so the bits do
  * not depend on the length of the vectors. These are the vector types of GCC and clang, which work on any processor.
  */
 #ifndef EXCHANGEABLE_LANES_H

@@ -2,7 +2,7 @@
  *
  * A float32 matrix product gives every inner product at the speed of BLAS. It is only a filter: wherever its error
  * bound cannot rule out that a nearest distance falls, the distance is computed directly in float64. So what is stored
- * and compared is always the direct float64 value, whatever the filter said.
+ * and compared is always the direct float64 value, whatever the filter finds.
  *
  * The bound. Let u = 2^-24, f_i the float32 copy of the centred and scaled row, N_i = |f_i|^2. The inner product of d
  * terms is off by at most d u |f_i| |f_j| in any order of summation, the copies by u per coordinate, the three float32
@@ -22,8 +22,8 @@
 _Static_assert(FLT_EVAL_METHOD == 0, "the bound needs float32 operations that are rounded to float32");
 
 enum {
-    NEAREST_CHUNK = 128, /* columns that one look can rule out */
-    NEAREST_GROUP = 32,  /* rows that are looked at before the first of them joins */
+    NEAREST_CHUNK = 128, /* columns that one survey can rule out */
+    NEAREST_GROUP = 32,  /* rows that are surveyed before the first of them joins */
     NEAREST_SPAN = 8,    /* chunks whose columns stay in the cache from row to row */
     NEAREST_BATCH = 16   /* distances that are computed together */
 };
@@ -227,42 +227,42 @@ static float nearest_reach(float low_i, float lowest, const Bounds *bounds) {
 /* What a squared distance must be below to enter a list that ends with `last`; where ties may enter too, just above. */
 static inline double nearest_limit(double last, bool tied) { return tied ? nextafter(last, INFINITY) : last; }
 
-/* What one look at a chunk of columns finds: the least low_j - 2 f_i.f_j among the same label and among the others, and
- * whether a nearest distance of one of the columns may fall. */
+/* What the survey of a chunk of columns finds: the least low_j - 2 f_i.f_j among the same label and among the others,
+ * and whether a nearest distance of one of the columns may fall. */
 typedef struct {
     float same, other;
     bool falls;
-} Look;
+} Survey;
 
-/* Look at the columns [from, to), whose inner products are g[from ..]. */
-static Look nearest_survey(const float *g, int64_t from, int64_t to, float low_i, int32_t code_i, const int32_t *code,
+/* Survey the columns [from, to), whose inner products are g[from ..]. */
+static Survey nearest_survey(const float *g, int64_t from, int64_t to, float low_i, int32_t code_i, const int32_t *code,
                            const float *low, const float *ceil_same, const float *ceil_other) {
     VSingles infinite = (VSingles){0.0f} + INFINITY, same = infinite, other = infinite;
     VMask hits = (VMask){0};
     int64_t j = from;
     for (; j + NEAREST_LANES <= to; j += NEAREST_LANES) {
-        VMask alike = v_integers(code + j) == code_i;
+        VMask same_label = v_integers(code + j) == code_i;
         VSingles twice = 2.0f * v_singles(g + j);
-        hits |= ~(low_i - twice >= v_select(alike, v_singles(ceil_same + j), v_singles(ceil_other + j)));
+        hits |= ~(low_i - twice >= v_select(same_label, v_singles(ceil_same + j), v_singles(ceil_other + j)));
         VSingles value = v_singles(low + j) - twice;
-        same = v_least(v_select(alike, value, infinite), same);
-        other = v_least(v_select(alike, infinite, value), other);
+        same = v_least(v_select(same_label, value, infinite), same);
+        other = v_least(v_select(same_label, infinite, value), other);
     }
-    Look look = {INFINITY, INFINITY, v_any(hits)};
+    Survey survey = {INFINITY, INFINITY, v_any(hits)};
     for (int k = 0; k < NEAREST_LANES; k++) {
-        look.same = same[k] < look.same ? same[k] : look.same;
-        look.other = other[k] < look.other ? other[k] : look.other;
+        survey.same = same[k] < survey.same ? same[k] : survey.same;
+        survey.other = other[k] < survey.other ? other[k] : survey.other;
     }
     for (; j < to; j++) {
         float twice = 2.0f * g[j], value = low[j] - twice;
-        bool alike = code[j] == code_i;
-        look.falls |= !(low_i - twice >= (alike ? ceil_same[j] : ceil_other[j]));
-        if (alike)
-            look.same = value < look.same ? value : look.same;
+        bool same_label = code[j] == code_i;
+        survey.falls |= !(low_i - twice >= (same_label ? ceil_same[j] : ceil_other[j]));
+        if (same_label)
+            survey.same = value < survey.same ? value : survey.same;
         else
-            look.other = value < look.other ? value : look.other;
+            survey.other = value < survey.other ? value : survey.other;
     }
-    return look;
+    return survey;
 }
 
 /* The float32 copy of a centred and scaled row, and its low. A row too large for float32 is copied as zeros. `centred`
@@ -291,13 +291,13 @@ typedef struct {
     Block rows, columns;
     double *near[2]; /* the nearest squared distances of the columns: of the same label, of the others; */
     float *ceil[2];  /* what the filter knows of them */
-    Look *looks;     /* scratch space: for each row of a group what the chunks hold, `chunks` apart, */
+    Survey *surveys;     /* scratch space: for each row of a group what the chunks hold, `chunks` apart, */
     int64_t chunks;
     int64_t *fallen; /* and the columns whose distances fell at a row */
     int64_t computed; /* how many distances were computed directly */
 } Meeting;
 
-/* Look at the first `chunks` chunks for a group of rows, before the first of them joins.
+/* Survey the first `chunks` chunks for a group of rows, before the first of them joins.
  *
  * By the time the later rows join, the distances of the columns can only have fallen: a chunk that is ruled out now is
  * still ruled out then. */
@@ -312,7 +312,7 @@ static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_
             for (int64_t k = span; k < end; k++) {
                 int64_t to = smaller((k + 1) * NEAREST_CHUNK, c->n);
                 for (int64_t j = k * NEAREST_CHUNK; j < to; j += 16) __builtin_prefetch(next + j);
-                m->looks[r * m->chunks + k] = nearest_survey(g, k * NEAREST_CHUNK, to, low_i, code_i, c->code, c->low,
+                m->surveys[r * m->chunks + k] = nearest_survey(g, k * NEAREST_CHUNK, to, low_i, code_i, c->code, c->low,
                                                              m->ceil[0], m->ceil[1]);
             }
         }
@@ -321,7 +321,7 @@ static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_
 
 /* Ask for row j of the columns, which is probably not in the cache. */
 static inline void meeting_prefetch(const Block *c, int64_t j) {
-    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor prefetches by itself */
+    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor prefetches without being asked */
     const double *x = c->X + j * c->d;
     for (int64_t k = 0; k < c->d && k < MOST; k += LINE) __builtin_prefetch(x + k);
 }
@@ -336,10 +336,10 @@ static int64_t meeting_candidates(const Meeting *m, const float *g, int64_t from
     for (int64_t j = from; j < to; j += NEAREST_LANES) {
         int64_t end = smaller(j + NEAREST_LANES, to);
         if (end == j + NEAREST_LANES) {
-            VMask alike = v_integers(c->code + j) == code_i;
+            VMask same_label = v_integers(c->code + j) == code_i;
             VSingles value = low_i - 2.0f * v_singles(g + j);
-            VMask out = value >= v_select(alike, v_singles(m->ceil[0] + j), v_singles(m->ceil[1] + j));
-            out &= value >= v_select(alike, reach_same, reach_other) - v_singles(c->low + j);
+            VMask out = value >= v_select(same_label, v_singles(m->ceil[0] + j), v_singles(m->ceil[1] + j));
+            out &= value >= v_select(same_label, reach_same, reach_other) - v_singles(c->low + j);
             if (!v_any(~out)) continue;
         }
         for (int64_t k = j; k < end; k++) {
@@ -354,7 +354,7 @@ static int64_t meeting_candidates(const Meeting *m, const float *g, int64_t from
 }
 
 /* Compute the distances of row i (inner products g) to the candidates, unless a nearer one was found since: its two
- * nearest distances `own` and theirs are brought up to date. Those that have fallen are written to `fallen`, which may
+ * nearest distances `own` and theirs are updated. Those that have fallen are written to `fallen`, which may
  * be the array of the candidates; returns how many. */
 static int64_t meeting_measure(Meeting *m, int64_t i, const float *g, const int64_t *candidates, int64_t count,
                                double *own, float *reach, int64_t *fallen) {
@@ -384,12 +384,12 @@ static int64_t meeting_measure(Meeting *m, int64_t i, const float *g, const int6
 }
 
 /* Upper bounds of the distances of row i to its nearest column of the same label and of the others: from what is known
- * of it, and from what the looks have found, except for rows that float32 cannot hold. */
-static void meeting_reach(const Meeting *m, int64_t i, const Look *looks, int64_t chunks, const double *own,
+ * of it, and from the surveys, except for rows that float32 cannot hold. */
+static void meeting_reach(const Meeting *m, int64_t i, const Survey *surveys, int64_t chunks, const double *own,
                           float *reach) {
     float least[2] = {INFINITY, INFINITY};
     for (int64_t k = 0; k < chunks; k++) {
-        float same = looks[k].same, other = looks[k].other;
+        float same = surveys[k].same, other = surveys[k].other;
         if (-INFINITY < same && same < least[0]) least[0] = same;
         if (-INFINITY < other && other < least[1]) least[1] = other;
     }
@@ -400,17 +400,17 @@ static void meeting_reach(const Meeting *m, int64_t i, const Look *looks, int64_
     }
 }
 
-/* Let row i (inner products g) meet the first n columns: its two nearest distances `own` and theirs are brought up to
- * date. What is not below `own` does not matter. Returns how many columns have fallen. */
-static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, const Look *looks, double *own) {
+/* Let row i (inner products g) meet the first n columns: its two nearest distances `own` and theirs are updated.
+ * What is not below `own` does not matter. Returns how many columns have fallen. */
+static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, const Survey *surveys, double *own) {
     float low_i = m->rows.low[i], reach[2];
     int32_t code_i = m->rows.code[i];
     int64_t chunks = (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK, fell = 0, waiting = 0;
-    meeting_reach(m, i, looks, chunks, own, reach);
+    meeting_reach(m, i, surveys, chunks, own, reach);
     for (int64_t k = 0; k < chunks; k++) {
         /* (not >=, so that minus infinity minus minus infinity, NaN, counts as a hit) */
-        bool close = !(low_i + looks[k].same >= reach[0]) || !(low_i + looks[k].other >= reach[1]);
-        if (!(looks[k].falls || close)) continue;
+        bool close = !(low_i + surveys[k].same >= reach[0]) || !(low_i + surveys[k].other >= reach[1]);
+        if (!(surveys[k].falls || close)) continue;
         int64_t from = k * NEAREST_CHUNK, to = smaller(from + NEAREST_CHUNK, n), *candidates = m->fallen + fell;
         waiting += meeting_candidates(m, g, from, to, low_i, code_i, reach, candidates + waiting);
         if (waiting < NEAREST_BATCH) continue;
@@ -420,16 +420,17 @@ static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, co
     return fell + meeting_measure(m, i, g, m->fallen + fell, waiting, own, reach, m->fallen + fell);
 }
 
-/* Let row r of G (example i) meet the first n columns; the first `surveyed` chunks were looked at before. */
-static int64_t meeting_row(Meeting *m, int64_t i, int64_t r, int64_t n, Look *looks, int64_t surveyed, double *own) {
+/* Let row r of G (example i) meet the first n columns; the first `surveyed` chunks were surveyed before. */
+static int64_t meeting_row(Meeting *m, int64_t i, int64_t r, int64_t n, Survey *surveys, int64_t surveyed,
+                           double *own) {
     const Block *c = &m->columns;
     const float *g = m->G + r * m->stride;
     for (int64_t k = surveyed; k * NEAREST_CHUNK < n; k++) {
         int64_t to = smaller((k + 1) * NEAREST_CHUNK, n);
-        looks[k] = nearest_survey(g, k * NEAREST_CHUNK, to, m->rows.low[i], m->rows.code[i], c->code, c->low,
+        surveys[k] = nearest_survey(g, k * NEAREST_CHUNK, to, m->rows.low[i], m->rows.code[i], c->code, c->low,
                                   m->ceil[0], m->ceil[1]);
     }
-    return meeting_join(m, i, g, n, looks, own);
+    return meeting_join(m, i, g, n, surveys, own);
 }
 
 /* Store the nearest distances of a row that is also one of the columns. */
@@ -444,10 +445,10 @@ static void meeting_settle(const Meeting *m, int64_t i, const double *own) {
 static bool meeting_begin(Meeting *m) {
     m->chunks = m->columns.n / NEAREST_CHUNK + 1;
     m->computed = 0;
-    size_t looks = (size_t)m->chunks * NEAREST_GROUP * sizeof *m->looks;
-    m->fallen = malloc((size_t)m->columns.n * sizeof *m->fallen + looks);
+    size_t surveys = (size_t)m->chunks * NEAREST_GROUP * sizeof *m->surveys;
+    m->fallen = malloc((size_t)m->columns.n * sizeof *m->fallen + surveys);
     if (!m->fallen) return false;
-    m->looks = (Look *)(m->fallen + m->columns.n);
+    m->surveys = (Survey *)(m->fallen + m->columns.n);
     return true;
 }
 
@@ -523,7 +524,7 @@ static void nearest_join(Meeting *m, int64_t start, int64_t rows, double *alpha,
         int64_t i = start + r, in_group = r % NEAREST_GROUP, surveyed = (i - in_group) / NEAREST_CHUNK;
         if (!in_group) meeting_survey(m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
         double own[2] = {INFINITY, INFINITY};
-        int64_t fell = meeting_row(m, i, r, i, m->looks + in_group * m->chunks, surveyed, own);
+        int64_t fell = meeting_row(m, i, r, i, m->surveys + in_group * m->chunks, surveyed, own);
         meeting_settle(m, i, own);
         for (int64_t e = 0; e < fell; e++) {
             int64_t j = m->fallen[e];
@@ -608,7 +609,7 @@ static const char *nearest_tile(const Arg *in, Arg *out) {
         if (used + met > room) break;
         if (!in_group) meeting_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
         double *own = float64s(&in[6]) + 2 * i;
-        int64_t fell = meeting_row(&m, i, r, met, m.looks + in_group * m.chunks, surveyed, own);
+        int64_t fell = meeting_row(&m, i, r, met, m.surveys + in_group * m.chunks, surveyed, own);
         for (int64_t e = 0; e < fell; e++, used++) {
             int64_t j = m.fallen[e], side = m.columns.code[j] != m.rows.code[i];
             uint32s(&in[13])[used] = (uint32_t)(2 * j + side);

@@ -21,14 +21,14 @@ typedef struct {
     double *near; /* sides x n x k */
     double *tags; /* the same, or NULL */
     float *ceil;  /* sides x n: what the filter knows of the lists */
-    Look *looks;  /* scratch space: what the chunks hold, */
+    Survey *surveys;  /* scratch space: what the chunks hold, */
     float *best;  /* k numbers, */
     int64_t *changed; /* and the examples whose lists have changed */
     int64_t computed; /* how many distances were computed directly */
 } Lists;
 
 /* nearest_survey for one side: the least low_j - 2 f_i.f_j, and whether a list of one of the columns may change. */
-static Look neighbour_survey(const float *g, int64_t from, int64_t to, float low_i, const float *low,
+static Survey neighbour_survey(const float *g, int64_t from, int64_t to, float low_i, const float *low,
                              const float *ceil) {
     VSingles least = (VSingles){0.0f} + INFINITY;
     VMask hits = (VMask){0};
@@ -38,14 +38,14 @@ static Look neighbour_survey(const float *g, int64_t from, int64_t to, float low
         hits |= ~(low_i - twice >= v_singles(ceil + j));
         least = v_least(v_singles(low + j) - twice, least);
     }
-    Look look = {INFINITY, INFINITY, v_any(hits)};
-    for (int k = 0; k < NEAREST_LANES; k++) look.same = least[k] < look.same ? least[k] : look.same;
+    Survey survey = {INFINITY, INFINITY, v_any(hits)};
+    for (int k = 0; k < NEAREST_LANES; k++) survey.same = least[k] < survey.same ? least[k] : survey.same;
     for (; j < to; j++) {
         float twice = 2.0f * g[j], value = low[j] - twice;
-        look.falls |= !(low_i - twice >= ceil[j]);
-        look.same = value < look.same ? value : look.same;
+        survey.falls |= !(low_i - twice >= ceil[j]);
+        survey.same = value < survey.same ? value : survey.same;
     }
-    return look;
+    return survey;
 }
 
 /* The k-th least finite low_j - 2 f_i.f_j of a side among the first i examples. */
@@ -54,7 +54,7 @@ static float neighbour_kth_least(const Lists *s, int64_t i, const float *g, int 
     float *best = s->best;
     for (int64_t m = 0; m <= last; m++) best[m] = INFINITY;
     for (int64_t c = 0; c * NEIGHBOUR_CHUNK < i; c++) {
-        if ((side ? s->looks[c].other : s->looks[c].same) >= best[last]) continue;
+        if ((side ? s->surveys[c].other : s->surveys[c].same) >= best[last]) continue;
         int64_t to = smaller((c + 1) * NEIGHBOUR_CHUNK, i);
         for (int64_t j = c * NEIGHBOUR_CHUNK; j < to; j++) {
             float value = s->block.low[j] - 2.0f * g[j];
@@ -86,13 +86,13 @@ static inline bool neighbour_open(const double *near, const double *tags, int64_
     return !tags || near[k - 1] > 0.0 || tag < tags[k - 1];
 }
 
-/* Look at all chunks of earlier examples for example i. */
-static void neighbour_look(Lists *s, int64_t i, const float *g) {
+/* Survey all chunks of earlier examples for example i. */
+static void neighbour_survey_chunks(Lists *s, int64_t i, const float *g) {
     const Block *b = &s->block;
     float low_i = b->low[i];
     for (int64_t c = 0; c * NEIGHBOUR_CHUNK < i; c++) {
         int64_t from = c * NEIGHBOUR_CHUNK, to = smaller(from + NEIGHBOUR_CHUNK, i);
-        s->looks[c] = s->sides == 1 ? neighbour_survey(g, from, to, low_i, b->low, s->ceil)
+        s->surveys[c] = s->sides == 1 ? neighbour_survey(g, from, to, low_i, b->low, s->ceil)
                                     : nearest_survey(g, from, to, low_i, b->code[i], b->code, b->low, s->ceil,
                                                      s->ceil + b->n);
     }
@@ -131,7 +131,7 @@ static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
     const Block *b = &s->block;
     int64_t k = s->k, count = 0;
     float low_i = b->low[i], own[2] = {INFINITY, INFINITY};
-    neighbour_look(s, i, g);
+    neighbour_survey_chunks(s, i, g);
     for (int side = 0; side < s->sides; side++) {
         double *near = s->near + (side * b->n + i) * k;
         for (int64_t m = 0; m < k; m++) near[m] = INFINITY;
@@ -139,8 +139,8 @@ static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
     }
     for (int64_t c = 0; c * NEIGHBOUR_CHUNK < i; c++) {
         /* (not >=, so that minus infinity minus minus infinity, NaN, counts as a hit) */
-        bool close = !(low_i + s->looks[c].same >= own[0]) || !(low_i + s->looks[c].other >= own[1]);
-        if (!(s->looks[c].falls || close)) continue;
+        bool close = !(low_i + s->surveys[c].same >= own[0]) || !(low_i + s->surveys[c].other >= own[1]);
+        if (!(s->surveys[c].falls || close)) continue;
         int64_t to = smaller((c + 1) * NEIGHBOUR_CHUNK, i);
         for (int64_t j = c * NEIGHBOUR_CHUNK; j < to; j++)
             if (neighbour_meet(s, i, j, g, own)) s->changed[count++] = j;
@@ -184,11 +184,11 @@ static double neighbour_score(const Lists *s, int64_t j) {
 
 /* Scratch space. */
 static bool neighbour_begin(Lists *s, int64_t n) {
-    size_t changed = (size_t)n * sizeof *s->changed, looks = (size_t)(n / NEIGHBOUR_CHUNK + 1) * sizeof *s->looks;
-    s->changed = malloc(changed + looks + (size_t)s->k * sizeof *s->best);
+    size_t changed = (size_t)n * sizeof *s->changed, surveys = (size_t)(n / NEIGHBOUR_CHUNK + 1) * sizeof *s->surveys;
+    s->changed = malloc(changed + surveys + (size_t)s->k * sizeof *s->best);
     if (!s->changed) return false;
-    s->looks = (Look *)(s->changed + n);
-    s->best = (float *)(s->looks + n / NEIGHBOUR_CHUNK + 1);
+    s->surveys = (Survey *)(s->changed + n);
+    s->best = (float *)(s->surveys + n / NEIGHBOUR_CHUNK + 1);
     return true;
 }
 

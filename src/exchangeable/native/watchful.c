@@ -1,4 +1,4 @@
-/* A mixture of Shiryaev-Roberts statistics over fixed densities, played as a bet.
+/* A mixture of Shiryaev-Roberts statistics over fixed densities, used as a bet.
  *
  *     f(p) = sum_k (w_k + psi_k) f_k(p) / (1 + sum_k psi_k) ,   then   psi_k <- (w_k + psi_k) f_k(p)
  *
@@ -6,7 +6,7 @@
  * with the uniform density.
  */
 
-enum { WATCHFUL_SHAPES = 32, WATCHFUL_DENSITIES = 2048 }; /* at most so many */
+enum { WATCHFUL_SHAPES = 32, WATCHFUL_DENSITIES = 2048 }; /* upper limits */
 
 static const double WATCHFUL_LARGE = 1e100; /* beyond it, or below its inverse, the sums are rescaled to near one */
 

@@ -1,4 +1,4 @@
-"""What researchers need and monitoring does not: the paper's tables and figures, its datasets, counted false alarms."""
+"""For research: the tables and figures of the paper, its datasets, and certificates of validity."""
 
 from __future__ import annotations
 

@@ -28,9 +28,6 @@ MIN_ALPHA = 1e-200  # so that steps / alpha is a valid period
 BLOCK = 25  # runs of one task
 
 
-# ------------------------------------------------------------------ the certificate
-
-
 class Certificate(NamedTuple):
     """The promised and the counted false alarms of a measure, bet and alarm on one kind of exchangeable data."""
 

@@ -1,7 +1,7 @@
 """The experiments of Fedorova, Gammerman, Nouretdinov, Vovk (ICML 2012): tables and figures.
 
-Theta is random, so a published value is one draw: everything is run over many seeds, and the published value is set
-beside our median and range.
+Theta is random, so a published value is one draw: every experiment is run with many seeds, and the published value is
+compared with our median and range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from exchangeable.research.datasets import Dataset, Folder
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Progress = Callable[[str, int, int], object]  # what, how many done, of how many
+Progress = Callable[[str, int, int], object]  # task, done, total
 
 MARTINGALES: Mapping[str, Callable[[], Bet]] = {"simple mixture": SimpleMixture, "plug-in": Plugin}
 READERS: Mapping[str, Callable[[Folder | None], Dataset]] = {
@@ -44,7 +44,7 @@ PUBLISHED: Mapping[tuple[str, str, int], Mapping[str, float]] = {
 
 
 class Row(NamedTuple):
-    """A line of the table: log10 of the capital after n examples, published and over our seeds."""
+    """A row of the table: log10 of the capital after n examples, published and over our seeds."""
 
     dataset: str
     order: str
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
     @property
     def inside(self) -> bool | None:
-        """Whether the published value lies in the range of our seeds (one seed has no range)."""
+        """Whether the published value lies in the range of our seeds; None for a single seed."""
         if self.published_log10 is None or self.seeds < 2:
             return None
         return self.min_log10 <= self.published_log10 <= self.max_log10
@@ -74,7 +74,7 @@ class Run(NamedTuple):
 
 
 def run(name: str, data: Dataset, order: str, seeds: int, progress: Progress = lambda *_: None) -> Run:
-    """Test a dataset with both martingales, on the same p-values, over the seeds 0, 1, ..
+    """Test a dataset with both martingales, on the same p-values, with the seeds 0, 1, ...
 
     The original order needs one pass over the examples for all seeds; "shuffled" draws a new order for each seed.
     """
@@ -82,8 +82,8 @@ def run(name: str, data: Dataset, order: str, seeds: int, progress: Progress = l
         raise ValueError(f"order must be 'original' or 'shuffled', got {order!r}")
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    what = f"{name}, {order} order"
-    progress(what, 0, seeds)
+    task = f"{name}, {order} order"
+    progress(task, 0, seeds)
     ranks = None if order == "shuffled" else NearestNeighbour().extend(data.X, data.y)
     values = {martingale: np.empty((seeds, len(data.y))) for martingale in MARTINGALES}
     first: Floats = np.empty(0)
@@ -92,7 +92,7 @@ def run(name: str, data: Dataset, order: str, seeds: int, progress: Progress = l
         for martingale, bet in MARTINGALES.items():
             values[martingale][seed] = Martingale(bet()).extend(p)
         first = p if seed == 0 else first
-        progress(what, seed + 1, seeds)
+        progress(task, seed + 1, seeds)
     return Run(name, order, first, values)
 
 
@@ -102,7 +102,7 @@ def _shuffled_ranks(data: Dataset, seed: int) -> Ranks:
 
 
 def rows(result: Run) -> list[Row]:
-    """The lines of the table that a run gives: at the checkpoints of the paper and at the end."""
+    """Return the rows of the table for a run: at the checkpoints of the paper and at the end."""
     end = len(result.p)
     points = [n for n in CHECKPOINTS.get(result.dataset, ()) if n < end and result.order == "original"] + [end]
     return [_row(result, martingale, n) for n in points for martingale in MARTINGALES]
@@ -128,7 +128,7 @@ def reproduce(
     name: str = "all", *, data: Folder | None = None, out: Folder | None = None, seeds: int = 20,
     progress: Progress = lambda *_: None,
 ) -> list[Row]:  # fmt: skip
-    """All experiments on "usps" (smoothed, the paper's, and raw), "satellite" or "all"; figures into ``out``."""
+    """Run the experiments on "usps" (smoothed as in the paper, and raw), "satellite" or "all"; figures into ``out``."""
     chosen = {"usps": ("usps", "usps-raw"), "satellite": ("satellite",), "all": tuple(READERS)}
     if name not in chosen:
         raise ValueError(f"name must be one of {', '.join(chosen)}, got {name!r}")
@@ -150,7 +150,7 @@ def reproduce(
 
 
 def markdown(table: Iterable[Row]) -> str:
-    """The table as Markdown.
+    """Format the table as Markdown.
 
     >>> print(markdown([Row("usps", "original", 9298, "plug-in", 8.59, 8.3, 8.1, 8.6, 20)]).splitlines()[2])
     | usps | original | 9,298 | plug-in | 8.59 | 8.30 | 8.10 to 8.60 | yes |
@@ -177,7 +177,7 @@ def save(ax: Axes, folder: Path, name: str) -> None:
 
 
 def growth_figure(result: Run) -> Axes:
-    """Capital of both martingales (first seed), and the published final values as circles."""
+    """Draw the capital of both martingales (first seed), with the published final values as circles."""
     curves = {name: values[0] for name, values in result.log_value.items()}
     n = len(result.p)
     ax = plots.growth(curves, title=f"{_title(result.dataset)}, {result.order} order: {n:,} examples")
@@ -192,7 +192,7 @@ def growth_figure(result: Run) -> Axes:
 
 
 def betting_figure(result: Run) -> Axes:
-    """The final density estimate against the best power betting function, over the p-values."""
+    """Draw the final density estimate and the best power betting function, over the p-values."""
     plugin = Plugin()
     plugin.extend(result.p)
     best = Power.best(result.p)
@@ -207,7 +207,7 @@ def _title(dataset: str) -> str:
 
 
 def simulations(folder: Path, progress: Progress = lambda *_: None) -> None:
-    """The figures that need no data: power betting functions, closing remark, Theorems 1 and 2."""
+    """Draw the figures that need no data: power betting functions, closing remark, Theorems 1 and 2."""
     figures = {
         "power-betting-functions": power_figure,
         "decreasing-noise": decreasing_noise_figure,
@@ -221,7 +221,7 @@ def simulations(folder: Path, progress: Progress = lambda *_: None) -> None:
 
 
 def power_figure() -> Axes:
-    """The power betting functions for several epsilon."""
+    """Draw the power betting functions for several epsilon."""
     bets = {f"$\\varepsilon = {epsilon}$": Power(epsilon) for epsilon in (0.1, 0.3, 0.5, 0.7, 0.9)}
     ax = plots.betting(bets, title="Power betting functions $\\varepsilon p^{\\varepsilon - 1}$")
     ax.set_ylim(0.0, 3.0)
@@ -229,7 +229,7 @@ def power_figure() -> Axes:
 
 
 def decreasing_noise(n: int = 3000, *, seed: int = 0) -> tuple[Floats, dict[str, Floats], float]:
-    """The closing remark: when noise decreases with time, p-values gather near 1, where no power bet can win.
+    """Run the closing remark: when noise decreases with time, p-values gather near 1, where no power bet can win.
 
     Returns the p-values, log S of the plug-in, the simple mixture and the best power bet, and that best epsilon.
     """
@@ -241,12 +241,12 @@ def decreasing_noise(n: int = 3000, *, seed: int = 0) -> tuple[Floats, dict[str,
 
 
 def decreasing_noise_figure() -> Axes:
-    """Growth on the data of the closing remark, with the histogram of the p-values as an inset."""
+    """Draw the growth on the data of the closing remark, with the histogram of the p-values as an inset."""
     p, paths, best = decreasing_noise()
-    named = {
+    curves = {
         f"{name}, $\\varepsilon^* = {best:g}$" if name == "best power" else name: path for name, path in paths.items()
     }
-    ax = plots.growth(named, title="Noise that decreases with time")
+    ax = plots.growth(curves, title="Noise that decreases with time")
     inset = ax.inset_axes((0.09, 0.38, 0.3, 0.28))
     inset.hist(p, bins=30, range=(0.0, 1.0), density=True, color="#bbbbbb")
     inset.set_title("p-values", fontsize=8)
@@ -255,7 +255,7 @@ def decreasing_noise_figure() -> Axes:
 
 
 def theorem_1(runs: int = 4000, n: int = 20, *, seed: int = 0) -> Floats:
-    """P-values of many short exchangeable sequences full of ties: ``runs x n``, independent uniform by Theorem 1."""
+    """Return p-values of short exchangeable sequences with ties: ``runs x n``, independent uniform by Theorem 1."""
     rng = np.random.default_rng(seed)
     table = np.empty((runs, n))
     for i in range(runs):
@@ -265,7 +265,7 @@ def theorem_1(runs: int = 4000, n: int = 20, *, seed: int = 0) -> Floats:
 
 
 def theorem_1_figure() -> Axes:
-    """Distribution function of the p-value at each of several n, and the correlations between positions."""
+    """Draw the distribution function of the p-value at several n, and the correlations between positions."""
     p = theorem_1()
     ax = plots.axes()
     for n, colour in zip((1, 2, 3, 5, 20), plots.COLOURS, strict=False):
@@ -286,9 +286,10 @@ def theorem_1_figure() -> Axes:
 
 
 def theorem_2(n: int = 50_000, *, seed: int = 0) -> tuple[dict[str, Floats], float]:
-    """Growth rate ``log S_n / n`` on independent p-values with a bimodal density, and the best rate of any bet.
+    """Return the growth rates ``log S_n / n`` on p-values with a bimodal density, and the best rate of any bet.
 
-    The p-values are an equal mixture of Beta(2, 8) and Beta(8, 2); the best rate is ``int rho ln rho``.
+    The p-values are independent draws from an equal mixture of Beta(2, 8) and Beta(8, 2). The best rate is
+    ``int rho ln rho``.
     """
     rng = np.random.default_rng(seed)
     p = np.where(rng.random(n) < 0.5, rng.beta(2.0, 8.0, n), rng.beta(8.0, 2.0, n))
@@ -306,7 +307,7 @@ def theorem_2(n: int = 50_000, *, seed: int = 0) -> tuple[dict[str, Floats], flo
 
 
 def theorem_2_figure() -> Axes:
-    """The plug-in's growth rate overtakes that of every fixed betting function and tends to the best rate."""
+    """Draw how the growth rate of the plug-in overtakes that of fixed betting functions and tends to the best rate."""
     rates, bound = theorem_2()
     ax = plots.axes()
     for (name, rate), colour in zip(rates.items(), plots.COLOURS, strict=False):

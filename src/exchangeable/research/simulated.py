@@ -105,4 +105,4 @@ def accepted_form(make: Callable[[], Measure]) -> str:
             rejection = error
         else:
             return name
-    raise ValueError(f"measure must take {', or '.join(FORMS)}") from rejection
+    raise ValueError(f"measure must accept {', or '.join(FORMS)}") from rejection

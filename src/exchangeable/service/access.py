@@ -25,7 +25,7 @@ from starlette.requests import HTTPConnection
 from exchangeable.service.problems import Problem
 from exchangeable.service.store import StoreError
 
-__all__ = ["SCOPES", "Access", "Allow", "Token", "allow", "create", "exist", "listing", "revoke"]
+__all__ = ["SCOPES", "Access", "Allow", "Token", "allow", "create", "listing", "revoke", "tokens_exist"]
 SCOPES = ("read", "ingest", "admin")  # admin implies the others; ingest does not imply read
 TOKEN = re.compile(r"ex_([a-z0-9]{8})_([A-Za-z0-9_-]{43})")
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -80,7 +80,7 @@ def revoke(connection: sqlite3.Connection, id: str, now: float | None = None) ->
         raise ValueError(f"id must be that of a token in the list, got {name!r:.40}")
 
 
-def exist(connection: sqlite3.Connection) -> bool:
+def tokens_exist(connection: sqlite3.Connection) -> bool:
     """Return whether there is a token that is not revoked."""
     row = connection.execute("SELECT EXISTS (SELECT 1 FROM tokens WHERE revoked IS NULL)").fetchone()
     return bool(row[0])
@@ -117,7 +117,7 @@ class Access:
             with self._read() as connection:
                 if authorization:
                     return self._check_token(connection, authorization, scope)
-                if self.loopback and not exist(connection):
+                if self.loopback and not tokens_exist(connection):
                     return None
         except (sqlite3.Error, StoreError):
             raise Problem(503, "storage", "the tokens cannot be read, so the request is rejected") from None

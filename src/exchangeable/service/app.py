@@ -24,7 +24,7 @@ from exchangeable.service.middleware import SecurityMiddleware
 from exchangeable.service.page import PageFile, page_files
 from exchangeable.service.problems import Problem
 from exchangeable.service.routes import router
-from exchangeable.service.routes.replies import json_response, result_of
+from exchangeable.service.routes.replies import json_response, read_database, result_of
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store, StoreError
 from exchangeable.service.writer import storage_problem
@@ -102,11 +102,7 @@ def _sender(app: FastAPI) -> Sender:
         return result
 
     async def read(work: Callable[[sqlite3.Connection], T], /) -> T:
-        def run() -> T:
-            with store.read() as connection:
-                return work(connection)
-
-        return await run_in_threadpool(run)
+        return await read_database(store, work)
 
     return Sender(settings.webhooks, write, read=read, external_url=settings.external_url or "")
 

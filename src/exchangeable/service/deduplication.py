@@ -35,8 +35,8 @@ class Deduplicator:
         if fault is not None:
             raise self._different(fault.number)
         for _, run in groupby(enumerate(sorted(known)), lambda pair: pair[1] - pair[0]):  # consecutive seqs
-            self._compare(batch.taken([known[seq] for _, seq in run]))
-        return batch.taken(steps), len(batch) - len(steps)
+            self._compare(batch.select([known[seq] for _, seq in run]))
+        return batch.select(steps), len(batch) - len(steps)
 
     def _compare(self, batch: Batch) -> None:
         """Compare repeats of consecutive seqs with what is stored; observations that were pruned pass."""

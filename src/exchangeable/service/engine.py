@@ -8,8 +8,8 @@ from typing import Any
 
 from exchangeable import snapshot
 from exchangeable.data.events.schema import LateLabel
+from exchangeable.service.clock import server_clock
 from exchangeable.service.ingest import Ingest
-from exchangeable.service.late_labels import server_clock
 from exchangeable.service.lifecycle import Lifecycle
 from exchangeable.service.parsing import Batch
 from exchangeable.service.server_config import Settings

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import math
 import sqlite3
-import time as system
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exchangeable.data.events.schema import LateLabel
-from exchangeable.late_labels import LeftOut, check_near, decided, delay, seconds
+from exchangeable.late_labels import LeftOut, check_near, decide, delay, seconds
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
@@ -252,7 +250,7 @@ class LabelQueue:
         query = "SELECT seq, id, body, y, time FROM waiting WHERE stream = ? ORDER BY seq"
         cursor = self.connection.execute(query, (self.stream.id,))
         latest = self._latest(row.time for row in new)
-        rows = list(decided(chain(map(QueuedRow._make, cursor), new), latest, self.labels.seconds))
+        rows = list(decide(chain(map(QueuedRow._make, cursor), new), latest, self.labels.seconds))
         cursor.close()
         return rows
 
@@ -281,19 +279,6 @@ class LabelQueue:
             "INSERT OR REPLACE INTO labels (stream, id, y, seq) VALUES (?, ?, ?, ?)",
             [(self.stream.id, name, y, seq) for seq, name, y in rows if name is not None],
         )
-
-
-def server_clock(connection: sqlite3.Connection) -> Callable[[], float]:
-    """Return the server's clock, in seconds since 1970. It is never earlier than a time it gave before a restart.
-
-    The system clock is read only once, so later jumps of it do not matter.
-    """
-    (last,) = connection.execute(
-        "SELECT max(clock) FROM streams WHERE CASE WHEN clock IS NULL THEN 0"
-        " ELSE json_extract(configuration, '$.labels.clock') = 'server' END"
-    ).fetchone()
-    start = max(system.time(), -math.inf if last is None else last) - system.monotonic()
-    return lambda: start + system.monotonic()
 
 
 def _rows(new: Batch, times: list[float | None]) -> list[QueuedRow]:

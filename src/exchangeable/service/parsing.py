@@ -50,19 +50,15 @@ class Batch(NamedTuple):
     def __len__(self) -> int:
         return len(self.seq)
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Return the observations at positions start to stop - 1."""
-        y, names, times = self.extras
-        extras = Extras(y and y[start:stop], names and names[start:stop], times and times[start:stop])
-        return Batch(self.seq[start:stop], self.x[start:stop], extras)
-
-    def taken(self, places: list[int]) -> Batch:
+    def select(self, positions: list[int]) -> Batch:
         """Return the observations at these positions."""
-        y, names, times = self.extras
+        y, ids, times = self.extras
         extras = Extras(
-            y and [y[i] for i in places], names and [names[i] for i in places], times and [times[i] for i in places]
+            y and [y[i] for i in positions],
+            ids and [ids[i] for i in positions],
+            times and [times[i] for i in positions],
         )
-        return Batch(self.seq[places], self.x[places], extras)
+        return Batch(self.seq[positions], self.x[positions], extras)
 
 
 def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4096, text: int = TEXT_LENGTH) -> Batch:

@@ -62,15 +62,12 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
     except StoreError as error:
         raise ServeError(str(error)) from error
     try:
-        listener = _listener(store, host, port, settings)
+        listener = _bind(store, host, port, settings)
         app = application(store, settings, loopback=not origins.is_exposed(host, settings.trusted), page=page)
         logging.getLogger("exchangeable").setLevel(logging.INFO)
         sys.setswitchinterval(SWITCH_INTERVAL)
         server = Server(_uvicorn_config(app), app.state.feed)
-        for number in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        ):  # uvicorn raises them again after it has stopped: ignore them then
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
         server.run(sockets=[listener])
         return 0 if server.started else 3
@@ -78,15 +75,14 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
         store.close()
 
 
-def _listener(store: Store, host: str, port: int, settings: Settings) -> socket.socket:
+def _bind(store: Store, host: str, port: int, settings: Settings) -> socket.socket:
     try:
         with store.read() as connection:
-            origins.check_bindable(host, access.exist(connection), settings.trusted)
+            origins.check_bindable(host, access.tokens_exist(connection), settings.trusted)
             fleet.check_size(connection, settings.fleet_size)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(
-            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-        )  # asyncio sets NODELAY only if the protocol is given
+        # asyncio sets NODELAY only if the protocol is given
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
     except ValueError as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from exchangeable.service.clock import format_time
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import load_json
 from exchangeable.service.stream_config import Configuration, VilleAlarm, load_configuration
@@ -23,17 +23,6 @@ SUMMARY_COLUMNS = ", ".join(COLUMNS)  # for a query whose rows `summarize_row` r
 def unknown_stream(name: str) -> Problem:
     """Return the reply to a request for a stream that does not exist."""
     return Problem(404, "not-found", f"there is no stream {name!r}")
-
-
-def format_time(seconds: float | None) -> str | None:
-    """Format a time as in RFC 3339.
-
-    >>> format_time(1.5)
-    '1970-01-01T00:00:01.500Z'
-    """
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def describe_stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
@@ -64,7 +53,7 @@ def summarize(row: Mapping[str, Any]) -> dict[str, Any]:
         **{key: row[key] for key in ("next_seq", "since", "resets", "waiting", "expired", "alarms")},
         "left_out": row["left_out"],
         "created": format_time(row["created"]),
-        "observed_at": format_time(row["observed_at"]),
+        "observed_at": None if row["observed_at"] is None else format_time(row["observed_at"]),
         **row["kinds"],
     }
 

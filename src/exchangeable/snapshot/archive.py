@@ -68,9 +68,10 @@ def write_members(members: Mapping[str, bytes]) -> bytes:
     >>> read_members(write_members({"a.txt": b"text"}))
     {'a.txt': b'text'}
     """
-    stream = io.BytesIO(
-        bytes(sum(len(body) + 1_000 for body in members.values()))
-    )  # room, so that nothing is copied twice
+    stream = io.BytesIO()
+    stream.seek(sum(len(body) + 1_000 for body in members.values()))
+    stream.write(b"\0")  # reserves enough room at once, since growing by parts would be slow
+    stream.seek(0)
     with zipfile.ZipFile(stream, "w") as archive:
         for name, body in members.items():
             info = zipfile.ZipInfo(name)

@@ -1,4 +1,4 @@
-"""From things to what JSON can say of them."""
+"""Objects to a tree for JSON and a list of arrays."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.snapshot.archive import DTYPES
-from exchangeable.snapshot.objects import fields, names
+from exchangeable.snapshot.objects import names, saved_fields
 from exchangeable.validation import format_value
 
 SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-DEEPEST = 100  # things within things
-SHARED = 2  # the most things that one array may belong to
+MAX_DEPTH = 100  # objects within objects
+MAX_SHARED = 2  # objects that one array may belong to
 
 
 class Writer:
-    """Turns a thing into a tree for JSON, and collects the arrays."""
+    """Turns an object into a tree for JSON, and collects the arrays."""
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[Any]] = []
-        self._places: dict[int, list[int]] = {}  # of an array, by its identity: its number, and how often it was met
+        self._places: dict[int, list[int]] = {}  # by id(array): its number, and how many objects it belongs to
 
     def node(self, value: Any, where: str, depth: int = 0) -> Any:
-        """The tree of a value; ``where`` it stands is for messages."""
-        if depth > DEEPEST:
-            raise ValueError(f"{where} must not lie deeper than {DEEPEST} things within things, to be saved")
+        """Return the tree of a value; messages start with ``where``."""
+        if depth > MAX_DEPTH:
+            raise ValueError(f"{where} must be nested at most {MAX_DEPTH} levels deep to be saved")
         kind = type(value)
         if value is None or kind in (bool, str):
             return value
@@ -45,27 +45,27 @@ class Writer:
         if isinstance(value, np.generic):
             return {"numpy": _scalar(value, where)}
         if kind in names():
-            held = sorted(fields(value).items())  # so that the bytes do not tell which attribute was set first
+            fields = sorted(saved_fields(value).items())  # the bytes must not depend on the order of assignment
             return {
                 "class": names()[kind],
-                "with": {name: self.node(part, f"{where}.{name}", depth + 1) for name, part in held},
+                "with": {name: self.node(part, f"{where}.{name}", depth + 1) for name, part in fields},
             }
-        law = f"{where} must be plain data, or what exchangeable itself provides, to be saved"
-        raise ValueError(f"{law}, got {format_value(value)}")
+        expected = f"{where} must be plain data or a class of exchangeable to be saved"
+        raise ValueError(f"{expected}, got {format_value(value)}")
 
     def _place(self, array: NDArray[Any]) -> int:
-        """Its number; an array that two things share is stored once."""
+        """Return the number of an array; an array that two objects share is stored once."""
         known = self._places.get(id(array))
-        if known is None or known[1] == SHARED:
+        if known is None or known[1] == MAX_SHARED:
             known = self._places[id(array)] = [len(self.arrays), 0]
-            self.arrays.append(array)  # and so kept alive: no other gets its identity
+            self.arrays.append(array)  # this keeps it alive, so that no other array gets its id
         known[1] += 1
         return known[0]
 
 
 def _number(value: float) -> Any:
     if type(value) is int:
-        return value if abs(value) < 2**64 else {"int": hex(value)}  # beyond, JSON is not read alike everywhere
+        return value if abs(value) < 2**64 else {"int": hex(value)}  # other JSON readers lose digits of larger ones
     return value if math.isfinite(value) else {"float": repr(value)}
 
 
@@ -77,5 +77,5 @@ def _scalar(value: np.generic, where: str) -> list[Any]:
     if isinstance(value, np.bool_):
         return ["bool", bool(value)]
     if value.dtype.name not in SCALARS:
-        raise ValueError(f"{where} must be a number, text or truth value, to be saved, got {format_value(value)}")
+        raise ValueError(f"{where} must be a number, a string or a boolean to be saved, got {format_value(value)}")
     return [value.dtype.name, _number(value.item())]

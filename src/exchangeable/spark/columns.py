@@ -113,7 +113,7 @@ def validate(
     if key is not None:
         both = faults[0].isNotNull() & faults[1].isNotNull()
         faults.insert(0, F.when(both, F.concat(F.lit("key and "), faults[1])))
-    bad = source.keep("bad", F.coalesce(*faults))
+    bad = source.add("bad", F.coalesce(*faults))
     columns = []
     for name, part in parts.items():
         valid = part.fault.isNull() if name in ("key", "order") else bad.isNull()
@@ -152,7 +152,7 @@ class Source:
             raise ValueError(f"{role} must name one of the columns {format_value(self.names)}, got {got}")
         return self.names.index(name)
 
-    def keep(self, name: str, value: Column) -> Column:
+    def add(self, name: str, value: Column) -> Column:
         """Add a column that is computed from others, so that it is computed once."""
         self.frame = self.frame.withColumn(name, value)
         return F.col(name)
@@ -161,7 +161,7 @@ class Source:
         """Validate the keys, which keep their type."""
         column, kind = self.find("key", name)
         if not (_is_text(kind) or isinstance(kind, (*INTEGERS, T.BinaryType))):
-            raise ValueError(f"key must be a column of {KEYS}, got {_typed(name, kind)}")
+            raise ValueError(f"key must be a column of {KEYS}, got {_name_and_type(name, kind)}")
         placeholder = F.lit("0" if isinstance(kind, INTEGERS) else "").cast(kind)
         fault = F.coalesce(_null_fault("key", column, name), _encoding_fault("key", column, kind, name))
         return Part(column, placeholder, fault)
@@ -170,7 +170,7 @@ class Source:
         """Validate the orders, which keep their type."""
         column, kind = self.find("order", name)
         if not isinstance(kind, (*INTEGERS, *FLOATS, *TIMES, T.DecimalType)):
-            raise ValueError(f"order must be a column of {ORDERS}, got {_typed(name, kind)}")
+            raise ValueError(f"order must be a column of {ORDERS}, got {_name_and_type(name, kind)}")
         fault = _null_fault("order", column, name)
         if isinstance(kind, FLOATS):
             fault = F.coalesce(
@@ -183,7 +183,7 @@ class Source:
         """Validate the orders and turn them into longs."""
         column, kind = self.find("order", name)
         if not isinstance(kind, (*INTEGERS, *TIMES)):
-            raise ValueError(f"order must be a column of {SEQUENCES}, got {_typed(name, kind)}")
+            raise ValueError(f"order must be a column of {SEQUENCES}, got {_name_and_type(name, kind)}")
         return Part(_as_long(column, kind), F.lit(0).cast("long"), _null_fault("order", column, name))
 
     def features(self, features: str | Sequence[str]) -> Part:
@@ -199,7 +199,9 @@ class Source:
         for field in fields:
             if not _is_scalar(field.dataType):
                 expected = SCALARS if len(names) > 1 else FEATURES
-                raise ValueError(f"features must be columns of {expected}, got {_typed(field.name, field.dataType)}")
+                raise ValueError(
+                    f"features must be columns of {expected}, got {_name_and_type(field.name, field.dataType)}"
+                )
         if isinstance(features, str):
             return self._number(*self.find("features", features), features)
         return self._array_of(fields)
@@ -208,7 +210,7 @@ class Source:
         """Validate the labels: text, integers, floating-point numbers or Booleans."""
         column, kind = self.find("label", name)
         if not (_is_text(kind) or isinstance(kind, (*INTEGERS, *FLOATS, T.BooleanType))):
-            raise ValueError(f"label must be a column of {LABELS}, got {_typed(name, kind)}")
+            raise ValueError(f"label must be a column of {LABELS}, got {_name_and_type(name, kind)}")
         fault = F.coalesce(_null_fault("y", column, name), _encoding_fault("y", column, kind, name))
         if isinstance(kind, FLOATS):
             fault = F.coalesce(fault, _fault_unless(~F.isnan(column), "y must not be NaN", column, kind, name))
@@ -216,7 +218,7 @@ class Source:
         return Part(column.cast(wide), F.lit("" if _is_text(kind) else "0").cast(wide), fault)
 
     def _number(self, column: Column, kind: T.DataType, name: str) -> Part:
-        value = self.keep("x", _double(column, kind))
+        value = self.add("x", _double(column, kind))
         return Part(value, F.lit(0.0), _fault_unless(_finite(value), "x must be a finite number", column, kind, name))
 
     def _array_of(self, fields: list[T.StructField]) -> Part:
@@ -226,8 +228,8 @@ class Source:
         """
         places = {f"c{self.names.index(field.name)}": _is_text(field.dataType) for field in fields}
         numbers = (f"if({c} rlike r'{NUMBER}', {c}, null)" if text else c for c, text in places.items())
-        x = self.keep("x", _array(f"try_cast({number} as double)" for number in numbers))
-        place = self.keep("place", _first_bad(x))
+        x = self.add("x", _array(f"try_cast({number} as double)" for number in numbers))
+        place = self.add("place", _first_invalid(x))
         text = F.element_at(_array(f"cast({c} as string)" for c in places), place)
         words = F.element_at(_array(map(str, places.values())), place)
         names = (f"cast(X'{format_value(field.name).encode().hex()}' as string)" for field in fields)
@@ -239,8 +241,8 @@ class Source:
 
     def _row(self, column: Column, kind: T.DataType, name: str) -> Part:
         """Validate arrays of numbers or vectors. Their lengths may differ: the measure checks them."""
-        x = self.keep("x", column.cast("array<double>") if isinstance(kind, T.ArrayType) else _from_vector(column))
-        place = self.keep("place", _first_bad(x))
+        x = self.add("x", column.cast("array<double>") if isinstance(kind, T.ArrayType) else _from_vector(column))
+        place = self.add("place", _first_invalid(x))
         got = F.coalesce(F.get(x, place - 1).cast("string"), F.lit("null"))
         where = F.concat(F.lit(" at position "), (place - 1).cast("string"), F.lit(f" in column {format_value(name)}"))
         none = F.lit(f"x must hold at least one number, got none in column {format_value(name)}")
@@ -251,7 +253,7 @@ class Source:
 # ------------------------------------------------------------------ the examples
 
 
-def _first_bad(x: Column) -> Column:
+def _first_invalid(x: Column) -> Column:
     """Return the position, from 1, of the first invalid number of a row; 0 if all are valid."""
     invalid = F.transform(x, lambda value: ~F.coalesce(F.abs(value) <= LARGEST, F.lit(False)))
     return F.array_position(invalid, True).cast("int")
@@ -342,5 +344,5 @@ def _quoted(column: Column) -> Column:
     return F.coalesce(F.concat(F.lit("'"), cut, F.lit("'")), F.lit("null"))
 
 
-def _typed(name: str, kind: T.DataType) -> str:
+def _name_and_type(name: str, kind: T.DataType) -> str:
     return f"{format_value(name)} of type {kind.simpleString()}"

@@ -61,7 +61,7 @@ class Watch:
         source: Source,
         out: BinaryIO,
         *,
-        output: OutputOptions = OutputOptions(),  # noqa: B008 (it cannot change)
+        options: OutputOptions = OutputOptions(),  # noqa: B008 (it cannot change)
         state: StateFile | None = None,
         save_every: float = 5.0,
     ) -> None:
@@ -69,7 +69,7 @@ class Watch:
         self.reader = reader
         self.source = source
         self.out = out
-        self.output = output
+        self.options = options
         self.state = state
         self.save_every = save_every
         self._alarm_raised = False
@@ -142,7 +142,7 @@ class Watch:
 
     def _write(self, steps: list[OutputStep], batch: Batch) -> None:
         self._alarm_raised = self._alarm_raised or any(step.alarm for step in steps)
-        if self.output.quiet:
+        if self.options.quiet:
             return
         lines = [step.to_json(None if batch.id is None else batch.id[i]) for i, step in self._selected(steps)]
         if lines:
@@ -152,7 +152,7 @@ class Watch:
             self.out.flush()
 
     def _selected(self, steps: list[OutputStep]) -> Iterator[tuple[int, OutputStep]]:
-        every, alarms_only, _ = self.output
+        every, alarms_only, _ = self.options
         for i, step in enumerate(steps):
             if (step.alarm and step.n == step.alarm_at) or (not alarms_only and step.n % every == 0):
                 yield i, step

@@ -69,12 +69,12 @@ def explanation_card(explanation: Explanation) -> str:
     return _card("explanation_card.html.j2", explanation, view.explanation_view)
 
 
-def _card(template: str, shown: T, make_view: Callable[[T], dict[str, Any]]) -> str:
+def _card(template: str, content: T, make_view: Callable[[T], dict[str, Any]]) -> str:
     """Render a card; without Jinja, its text."""
     try:
         with needed("report", "a card with figures"):
             from exchangeable.analysis.report.environment import render
     except ImportError as error:
-        text = "\n".join(spell_out(line) for line in str(shown).split("\n"))
+        text = "\n".join(spell_out(line) for line in str(content).split("\n"))
         return f"<pre>{html.escape(text)}</pre><p>{html.escape(str(error))}</p>"
-    return render(template, make_view(shown))
+    return render(template, make_view(content))

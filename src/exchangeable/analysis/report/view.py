@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import platform
 import re
-import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,15 +12,14 @@ import numpy as np
 
 from exchangeable.analysis.columns import FULL_ROWS, log_evidence
 from exchangeable.analysis.report import charts
+from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
-from exchangeable.analysis.report.reproduce import reproduction
 from exchangeable.analysis.text import (
     FEW,
     SHIFTS,
     VerdictText,
     describe_change,
     describe_columns,
-    describe_measure,
     describe_smallest_p,
     describe_table,
     describe_verdict,
@@ -55,7 +52,7 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
     return {
         "result": result,
         "table": describe_table(result.table),
-        "version": _version(),
+        "version": package_version(),
         "verdict": _verdict_text(result),
         "key_figures": key_figures(result),
         "legend": legend(result, explanation.change),
@@ -67,7 +64,7 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "bet": _bet(result),
         "extremes": _extremes(explanation, result),
         "smallest_p": describe_smallest_p(explanation.n),
-        "method": _method(result),
+        "method": method_facts(result),
         "reproduction": reproduction(result),
         "interpretation": _interpretation(result),
         "notes": [_sentence(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
@@ -367,53 +364,9 @@ def _extreme_row(title: str, example: ExtremeExample, result: Result | None) -> 
     return {"title": title, "n": example.n, "p": p, "row": row, "label": label}
 
 
-# --------------------------------------------------------------------------------------------------------------- method
-
-
-def _method(result: Result) -> list[tuple[str, str]]:
-    verdict, table = result.verdict, result.table
-    measure = clip(verdict.measure) + (f", {verdict.neighbours} neighbours" if (verdict.neighbours or 1) > 1 else "")
-    bet = clip(verdict.bet) + ("" if verdict.epsilon is None else f", epsilon {verdict.epsilon:g}")
-    columns = f"{len(table.columns):,} columns" if len(table.columns) != 1 else "one column"
-    bet_on = f", {len(result.path.n):,} of them bet on" if result.split is not None else ""
-    scales = {"deviation": "each numeric column divided by its standard deviation over the entire table"}
-    return [
-        ("measure", f"{measure}. {describe_measure(verdict.measure)}".rstrip(". ") + "."),
-        ("bet", bet),
-        ("alarm", _describe_alarm(result)),
-        ("columns", "each tested separately as well" if result.column_tests else "not tested separately"),
-        ("scaling", scales.get(verdict.scale, clip(verdict.scale))),
-        ("seed", f"{verdict.seed}"),
-        ("examples", f"{result.n:,}{bet_on}"),
-        ("features", f"{result.n_features:,}, of {columns}"),
-        ("labels", _describe_labels(result)),
-        ("software", f"exchangeable {_version()}, Python {platform.python_version()}, NumPy {np.__version__}"),
-    ]
-
-
-def _describe_alarm(result: Result) -> str:
-    verdict = result.verdict
-    alpha = "" if verdict.alpha is None else f", alpha {verdict.alpha:g}"
-    period = "" if verdict.period is None else f", period {verdict.period:g}"
-    after = "the test restarts after an alarm" if verdict.on_alarm == "restart" else "an alarm stays on"
-    return f"{clip(verdict.alarm)}{alpha}{period}; {after}"
-
-
-def _describe_labels(result: Result) -> str:
-    y, label = result.table.y, result.table.label
-    if y is None:
-        return "none"
-    kind = f"{len(set(y)):,} classes" if isinstance(y, list) else "real-valued"
-    return kind if label is None else f"{kind} ({isolate(label)})"
-
-
 def _percent(share: float) -> str:
     return f"{100.0 * share:.4g} %"
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _version() -> str:
-    return str(sys.modules["exchangeable"].__version__)

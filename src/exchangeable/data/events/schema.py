@@ -71,6 +71,7 @@ _LINE_RULES: dict[Any, str] = {
     LateLabel: "must be an object with id, and optionally y, time and never",
 }
 _ANY_LINE = "must be a number, a list of numbers, or an object with x, and optionally y, seq, id and time"
+_QUOTED = {name: f'"{name}"'.encode() for name in _FIELD_RULES}
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -113,10 +114,11 @@ def decode_example(line: bytes, number: int = 1) -> Example:
     event = decode_line(_EXAMPLES, line, number)
     if not isinstance(event, Example):
         return Example(x=event)
-    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    fields = {"x": event.x, "y": event.y, "id": event.id, "time": event.time, "seq": event.seq}
     check_unique_keys(line, {name: value is not None for name, value in fields.items()}, number)
-    for name in ("y", "id", "time"):
-        check_lengths(name, [fields[name]], first=number)
+    for name, value in fields.items():
+        if isinstance(value, str):
+            check_lengths(name, [value], first=number)
     return event
 
 
@@ -126,7 +128,7 @@ def check_unique_keys(body: bytes, counts: Mapping[str, int], first: int = 1) ->
     ``counts`` says for each key how many decoded events have a value for it. If the key is written exactly that often
     in the body, it occurs once in each; only otherwise are the lines parsed again.
     """
-    exact = all(body.count(b'"%s"' % key.encode()) == count for key, count in counts.items())
+    exact = all(body.count(_QUOTED[key]) == count for key, count in counts.items())
     if exact and b"\\" not in body:  # a key may be written with escapes
         return
     for number, line in enumerate(body.split(b"\n"), first):

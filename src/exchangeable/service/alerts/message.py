@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
+
+from exchangeable.service.clock import format_time
 
 ALERT_NAME, SEVERITY = "ExchangeabilityAlarm", "warning"
 NOT_ENDED = "0001-01-01T00:00:00Z"  # how Alertmanager writes the end of an alert that is still firing
@@ -75,15 +76,6 @@ def payload(alert: Mapping[str, Any], receiver: str, external_url: str = "") -> 
         "externalURL": home,
         "alerts": [{**alert, "generatorURL": source}],
     }
-
-
-def format_time(moment: float) -> str:
-    """Format a unix time as RFC 3339, in UTC.
-
-    >>> format_time(0)
-    '1970-01-01T00:00:00.000Z'
-    """
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _annotations(stream: str, status: Status, details: Details) -> dict[str, str]:

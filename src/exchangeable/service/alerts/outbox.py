@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from exchangeable.service.alerts.message import STATUSES, Details, Status, build_alert, format_time
+from exchangeable.service.alerts.message import STATUSES, Details, Status, build_alert
 from exchangeable.service.alerts.webhook import Webhook
+from exchangeable.service.clock import format_time
 from exchangeable.service.problems import Problem
+from exchangeable.service.schema import dump_json, load_json
 
 MAX_SENT, MAX_DEAD = 1_000, 10_000  # how many of each are kept
 MAX_PENDING = 100  # alerts that may wait for one receiver and stream
@@ -48,7 +49,7 @@ def enqueue(
     alert = build_alert(stream, status, details, started, now)
     if status == "resolved" and details.started is None:
         alert["startsAt"] = _start_time(connection, alert["fingerprint"]) or alert["startsAt"]
-    text = json.dumps(alert)
+    text = dump_json(alert)
     connection.executemany(
         "INSERT INTO outbox (created, receiver, stream, status, fingerprint, alert, attempts, state, error)"
         " VALUES (?, ?, ?, ?, ?, ?, 0, 'pending', '')",
@@ -84,7 +85,7 @@ def _start_time(connection: sqlite3.Connection, fingerprint: str) -> str | None:
     row = connection.execute(
         "SELECT alert FROM outbox WHERE fingerprint = ? AND status = 'firing' ORDER BY id DESC LIMIT 1", (fingerprint,)
     ).fetchone()
-    return str(json.loads(row[0])["startsAt"]) if row else None
+    return str(load_json(row[0])["startsAt"]) if row else None
 
 
 def due(connection: sqlite3.Connection) -> list[DueAlert]:
@@ -103,7 +104,7 @@ def due(connection: sqlite3.Connection) -> list[DueAlert]:
 def read_alert(connection: sqlite3.Connection, id: int) -> dict[str, Any]:  # noqa: A002 - the column's name
     """Return the content of an alert."""
     row = connection.execute("SELECT alert FROM outbox WHERE id = ?", (id,)).fetchone()
-    return dict(json.loads(row[0]))
+    return dict(load_json(row[0]))
 
 
 def mark_sent(connection: sqlite3.Connection, id: int) -> None:  # noqa: A002

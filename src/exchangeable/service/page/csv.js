@@ -1,9 +1,9 @@
 // Reading CSV files in the browser: rows of text, or an error with a clear message.
 
-export const MOST_BYTES = 20 * 2 ** 20;
-export const MOST_ROWS = 500_000;
-const MOST_COLUMNS = 4096;
-const LONGEST_LABEL = 256;
+export const MAX_BYTES = 20 * 2 ** 20;
+export const MAX_ROWS = 500_000;
+const MAX_COLUMNS = 4096;
+const MAX_LABEL = 256;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const SLICE = 40; // ms of work before the page may respond
 
@@ -20,7 +20,7 @@ export function number(text) {
 
 /** Read a file: `{rows: [[text]], lines: [row number as in a spreadsheet]}`. */
 export async function readFile(file) {
-  if (file.size > MOST_BYTES) throw new BadFile(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MB; at most ${MOST_BYTES / 2 ** 20} MB are allowed here.`);
+  if (file.size > MAX_BYTES) throw new BadFile(`${file.name} has ${(file.size / 2 ** 20).toFixed(1)} MB; at most ${MAX_BYTES / 2 ** 20} MB are allowed here.`);
   const text = new TextDecoder().decode(await file.arrayBuffer());
   if (text.includes("\u0000")) throw new BadFile(`${file.name} is not a text file.`);
   const table = await parse(text);
@@ -38,8 +38,8 @@ export async function parse(text) {
     line++;
     if (row.length === 1 && row[0].trim() === "") continue;
     if (rows.length && row.length !== rows[0].length) throw new BadFile(`Row ${line} has ${fields(row.length)}, the first row has ${fields(rows[0].length)}.`);
-    if (row.length > MOST_COLUMNS) throw new BadFile(`Row ${line} has ${row.length} fields; at most ${MOST_COLUMNS} are allowed.`);
-    if (rows.length > MOST_ROWS) throw new BadFile(`The file has more than ${MOST_ROWS.toLocaleString("en")} rows.`);
+    if (row.length > MAX_COLUMNS) throw new BadFile(`Row ${line} has ${row.length} fields; at most ${MAX_COLUMNS} are allowed.`);
+    if (rows.length > MAX_ROWS) throw new BadFile(`The file has more than ${MAX_ROWS.toLocaleString("en")} rows.`);
     rows.push(row);
     lines.push(line);
     if (line % 1000 === 0 && performance.now() - since > SLICE) {
@@ -112,9 +112,9 @@ export function* observations({ rows, lines }, { header, x, y, scalar, unit, num
   for (let row = header ? 1 : 0; row < rows.length; row++) {
     const values = x.map((column) => numberAt(rows[row][column], () => where(row, column)));
     if (unit && !(values[0] > 0 && values[0] <= 1)) throw new BadFile(`${where(row, x[0])}: a p-value must be in (0, 1], got ${values[0]}.`);
-    const made = { x: scalar ? values[0] : values };
-    if (y !== null) made.y = numericLabel ? numberAt(rows[row][y], () => where(row, y)) : labelAt(rows[row][y].trim(), () => where(row, y));
-    yield made;
+    const observation = { x: scalar ? values[0] : values };
+    if (y !== null) observation.y = numericLabel ? numberAt(rows[row][y], () => where(row, y)) : labelAt(rows[row][y].trim(), () => where(row, y));
+    yield observation;
   }
 }
 
@@ -128,7 +128,7 @@ function numberAt(text, where) {
 
 function labelAt(text, where) {
   if (!text) throw new BadFile(`${where()}: the label is missing.`);
-  if (text.length > LONGEST_LABEL) throw new BadFile(`${where()}: a label must have at most ${LONGEST_LABEL} characters, got ${text.length}.`);
+  if (text.length > MAX_LABEL) throw new BadFile(`${where()}: a label must have at most ${MAX_LABEL} characters, got ${text.length}.`);
   return text;
 }
 

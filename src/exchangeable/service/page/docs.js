@@ -2,7 +2,7 @@
 
 import { request, token } from "./api.js";
 import { $ } from "./dom.js";
-import { begin, troublePanel } from "./shell.js";
+import { startPage, troublePanel } from "./shell.js";
 
 const withToken = (call) => {
   if (token.get() && new URL(call.url, location.href).origin === location.origin) call.headers.Authorization ??= `Bearer ${token.get()}`;
@@ -14,7 +14,7 @@ const follow = () => document.documentElement.classList.toggle("dark-mode", dark
 dark.addEventListener("change", follow);
 follow();
 
-begin(async () => {
+startPage(async () => {
   try {
     const spec = await request("/openapi.json");
     $("#swagger").replaceChildren();

@@ -1,16 +1,16 @@
 // Formatting of numbers and times, and descriptions of the state of a stream.
 
 const DIGITS = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
-const WHOLE = new Intl.NumberFormat("en");
+const INTEGER = new Intl.NumberFormat("en");
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 const MOMENT = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 const NOTABLE = 0.5; // Jeffreys: evidence below 10^0.5 is "barely worth mentioning"
 
 /** 1234567 -> 1,234,567 */
-export const count = (n) => WHOLE.format(n);
+export const count = (n) => INTEGER.format(n);
 
 /** 1234567 -> 1.235M, for axes */
-export const compact = (n) => (Math.abs(n) < 100_000 ? WHOLE.format(n) : COMPACT.format(n));
+export const compact = (n) => (Math.abs(n) < 100_000 ? INTEGER.format(n) : COMPACT.format(n));
 
 /** -12 -> 10⁻¹² */
 export const power = (exponent) => (exponent === 0 ? "1" : "10" + [...String(exponent)].map((c) => DIGITS[c]).join(""));
@@ -28,7 +28,7 @@ export function capital(log10) {
 /** Three significant digits without an exponent. */
 export function plain(value) {
   if (value === 0) return "0";
-  if (value >= 1000) return WHOLE.format(Math.round(value));
+  if (value >= 1000) return INTEGER.format(Math.round(value));
   return String(Number(value.toPrecision(3)));
 }
 

@@ -4,14 +4,14 @@ import { Problem, curl, pagePath, query, request, streamPath } from "./api.js";
 import { BadFile, columns, hasHeader, observations, readFile } from "./csv.js";
 import { $, copy, el, settled, show, write } from "./dom.js";
 import { count, verdict } from "./format.js";
-import { begin } from "./shell.js";
+import { startPage } from "./shell.js";
 
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 const BATCH = 1000;
 const BATCH_CHARACTERS = 2 ** 20;
 const PATIENCE = 8; // attempts to send a batch
-const PREVIEW = 5;
-const SHOWN = 8; // columns of the preview
+const PREVIEW_ROWS = 5;
+const PREVIEW_COLUMNS = 8;
 
 const MEASURES = {
   value: ["Numbers, one at a time", "Each number is ranked among all earlier ones: latencies, a model's losses, a sensor. Needs little memory.", { scalar: true }],
@@ -40,30 +40,30 @@ const needs = () => MEASURES[kind()][2];
 
 /* The form. */
 
-function configuration() {
+function readForm() {
   const alarm = $("#alarm").value;
-  const made = {
+  const config = {
     measure: { kind: kind() },
     alarm: alarm === "ville" ? { kind: alarm, alpha: valueOf("alpha") } : { kind: alarm, period: valueOf("period") },
     on_alarm: $("input[name=on_alarm]:checked").value,
   };
-  if ($("#bet").value) made.bet = { kind: $("#bet").value };
-  if (valueOf("seed") !== null) made.seed = valueOf("seed");
-  if (needs().cap) made.measure.cap = valueOf("cap");
-  if (needs().reference) made.measure.reference = reference ?? [];
-  if (needs().label) made.labels = { wait: valueOf("wait") ?? "forever", clock: $("#clock").value, most: valueOf("most") };
-  return made;
+  if ($("#bet").value) config.bet = { kind: $("#bet").value };
+  if (valueOf("seed") !== null) config.seed = valueOf("seed");
+  if (needs().cap) config.measure.cap = valueOf("cap");
+  if (needs().reference) config.measure.reference = reference ?? [];
+  if (needs().label) config.labels = { wait: valueOf("wait") ?? "forever", clock: $("#clock").value, most: valueOf("most") };
+  return config;
 }
 
 const valueOf = (id) => ($(`#${id}`).value.trim() === "" ? null : Number($(`#${id}`).value));
 
 /** The first error in the form as [field, message], or null. The server checks again. */
-function fault(made) {
+function firstError(config) {
   const name = $("#name").value;
-  if (!NAME.test(name)) return ["name", nameFault(name) || "Enter a name."];
+  if (!NAME.test(name)) return ["name", nameError(name) || "Enter a name."];
   if (needs().reference && (reference?.length ?? 0) < 2) return ["reference", "Choose a file with at least two reference scores."];
-  if (made.alarm.kind === "ville" && !(made.alarm.alpha > 0 && made.alarm.alpha < 1)) return ["alpha", "Alpha must be between 0 and 1."];
-  if (made.alarm.kind !== "ville" && !(made.alarm.period > 1)) return ["period", "The period must be greater than 1."];
+  if (config.alarm.kind === "ville" && !(config.alarm.alpha > 0 && config.alarm.alpha < 1)) return ["alpha", "Alpha must be between 0 and 1."];
+  if (config.alarm.kind !== "ville" && !(config.alarm.period > 1)) return ["period", "The period must be greater than 1."];
   if (needs().label && valueOf("wait") !== null && !(valueOf("wait") > 0)) return ["wait", "The maximum wait must be greater than 0, or empty."];
   for (const id of [...(valueOf("seed") === null ? [] : ["seed"]), ...(needs().cap ? ["cap"] : []), ...(needs().label ? ["most"] : [])]) {
     if (valueOf(id) === null || !Number.isInteger(valueOf(id)) || valueOf(id) < 0) return [id, `${$(`label[for=${id}]`).firstChild.textContent.trim()} must be an integer.`];
@@ -71,7 +71,7 @@ function fault(made) {
   return null;
 }
 
-function nameFault(name) {
+function nameError(name) {
   if (!name || NAME.test(name)) return "";
   if (name.length > 64) return "A name must have at most 64 characters.";
   if (!/^[a-z0-9]/.test(name)) return "A name must start with a lowercase letter or a digit.";
@@ -81,7 +81,7 @@ function nameFault(name) {
 
 function checkName() {
   const name = $("#name").value;
-  const problem = nameFault(name);
+  const problem = nameError(name);
   write($("#name-problem"), problem);
   $("#name").setAttribute("aria-invalid", String(Boolean(problem)));
   write($("#name-hint"), NAME_HINT);
@@ -110,24 +110,24 @@ function redraw() {
 }
 
 function preview() {
-  const made = configuration();
-  const long = (made.measure.reference?.length ?? 0) > 8;
-  const shown = long ? { ...made, measure: { ...made.measure, reference: [...made.measure.reference.slice(0, 3), `… ${count(made.measure.reference.length - 3)} more`] } } : made;
+  const config = readForm();
+  const long = (config.measure.reference?.length ?? 0) > 8;
+  const shown = long ? { ...config, measure: { ...config.measure, reference: [...config.measure.reference.slice(0, 3), `… ${count(config.measure.reference.length - 3)} more`] } } : config;
   write($("#preview"), JSON.stringify(shown, null, 2));
   const name = NAME.test($("#name").value) ? $("#name").value : "NAME";
-  write($("#curl"), curl(streamPath(name), long ? "@configuration.json" : JSON.stringify(made), "PUT"));
+  write($("#curl"), curl(streamPath(name), long ? "@configuration.json" : JSON.stringify(config), "PUT"));
 }
 
 /** Create the stream and return it; if that fails, show the error and return null. */
 async function create() {
-  const made = configuration();
-  const wrong = fault(made);
+  const config = readForm();
+  const wrong = firstError(config);
   write($("#form-problem"), "");
   for (const field of document.querySelectorAll("#form [aria-invalid]")) field.setAttribute("aria-invalid", "false");
-  if (wrong) return refuse(...wrong);
+  if (wrong) return showError(...wrong);
   const name = $("#name").value;
   try {
-    return await request(streamPath(name), { method: "PUT", json: made });
+    return await request(streamPath(name), { method: "PUT", json: config });
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     if (problem.status !== 401) write($("#form-problem"), problem.message);
@@ -135,7 +135,7 @@ async function create() {
   }
 }
 
-function refuse(id, sentence) {
+function showError(id, sentence) {
   const field = $(`#${id}`);
   write(id === "name" ? $("#name-problem") : $("#form-problem"), sentence);
   field.setAttribute("aria-invalid", "true");
@@ -144,7 +144,7 @@ function refuse(id, sentence) {
   return null;
 }
 
-async function submitted(event) {
+async function onSubmit(event) {
   event.preventDefault();
   $("#create").disabled = true;
   const stream = await create();
@@ -161,7 +161,7 @@ async function submitted(event) {
 
 const REFERENCE = "A file with one number per line, or a CSV file, whose first column of numbers is used: scores from a time without changes.";
 
-async function referenceChosen() {
+async function onReference() {
   const [file] = $("#reference").files;
   reference = null;
   write($("#reference-line"), REFERENCE);
@@ -184,7 +184,7 @@ function scores(read) {
 
 /* A file to try it with. */
 
-async function fileChosen(file) {
+async function onFile(file) {
   table = null;
   show($("#csv-body"), false);
   show($("#sending"), false);
@@ -219,9 +219,9 @@ function drawFile() {
   const length = rows.length - (header ? 1 : 0);
   write($("#csv-line"), `${file}: ${count(length)} ${length === 1 ? "row" : "rows"}, ${count(named.length)} ${named.length === 1 ? "column" : "columns"}.`);
   const first = named.findIndex(({ numeric }) => numeric);
-  const taken = (i) => (needs().scalar ? i === first : named[i].numeric && i !== label);
+  const used = (i) => (needs().scalar ? i === first : named[i].numeric && i !== label);
   $("#csv-x").replaceChildren(...named.map(({ name }, i) => el("label", {},
-    el("input", { type: needs().scalar ? "radio" : "checkbox", name: "x", value: i, checked: taken(i), onchange: drawRows }), el("span", { text: name }))));
+    el("input", { type: needs().scalar ? "radio" : "checkbox", name: "x", value: i, checked: used(i), onchange: drawRows }), el("span", { text: name }))));
   $("#csv-y").replaceChildren(...named.map(({ name }, i) => el("option", { value: i, text: name, selected: i === label })));
   show($("#csv-label"), Boolean(needs().label));
   show($("#csv-body"), true);
@@ -239,14 +239,14 @@ const chosen = () => [...document.querySelectorAll("#csv-x input:checked")].map(
 
 function drawRows() {
   const header = $("#csv-header").checked;
-  const taken = new Set([...chosen(), ...(needs().label ? [Number($("#csv-y").value)] : [])]);
-  const named = columns(table, header).slice(0, SHOWN);
-  const cells = (tag, texts) => texts.slice(0, SHOWN).map((text, i) => el(tag, { class: taken.has(i) ? "taken" : null, scope: tag === "th" ? "col" : null, text }));
-  const more = table.rows[0].length > SHOWN ? [el("td", { class: "muted", text: `and ${count(table.rows[0].length - SHOWN)} more` })] : [];
+  const used = new Set([...chosen(), ...(needs().label ? [Number($("#csv-y").value)] : [])]);
+  const named = columns(table, header).slice(0, PREVIEW_COLUMNS);
+  const cells = (tag, texts) => texts.slice(0, PREVIEW_COLUMNS).map((text, i) => el(tag, { class: used.has(i) ? "used" : null, scope: tag === "th" ? "col" : null, text }));
+  const more = table.rows[0].length > PREVIEW_COLUMNS ? [el("td", { class: "muted", text: `and ${count(table.rows[0].length - PREVIEW_COLUMNS)} more` })] : [];
   const start = header ? 1 : 0;
   $("#csv-rows").replaceChildren(
     el("thead", {}, el("tr", {}, cells("th", named.map(({ name }) => name)), more)),
-    el("tbody", {}, table.rows.slice(start, start + PREVIEW).map((row) => el("tr", {}, cells("td", row)))));
+    el("tbody", {}, table.rows.slice(start, start + PREVIEW_ROWS).map((row) => el("tr", {}, cells("td", row)))));
   write($("#send-problem"), "");
 }
 
@@ -261,8 +261,8 @@ function* batches() {
   if (needs().cap && length > valueOf("cap")) throw new BadFile(`The file has ${count(length)} rows, but the stream accepts at most ${count(valueOf("cap"))}: increase the cap above, or choose another measure.`);
   let batch = [];
   let characters = 0;
-  for (const made of observations(table, { header, x, y, ...needs() })) {
-    const text = JSON.stringify(made).slice(1);
+  for (const observation of observations(table, { header, x, y, ...needs() })) {
+    const text = JSON.stringify(observation).slice(1);
     batch.push(text);
     characters += text.length;
     if (batch.length === BATCH || characters > BATCH_CHARACTERS) {
@@ -365,25 +365,25 @@ function droppable(node) {
   node.addEventListener("dragleave", over(false));
   node.addEventListener("drop", (event) => {
     over(false)(event);
-    fileChosen(event.dataTransfer.files[0]);
+    onFile(event.dataTransfer.files[0]);
   });
   addEventListener("dragover", (event) => event.preventDefault()); // a file dropped elsewhere must not replace the page
   addEventListener("drop", (event) => event.preventDefault());
 }
 
-begin(() => {
+startPage(() => {
   $("#measure").append(...Object.entries(MEASURES).map(([value, [text]]) => el("option", { value, text: `${text} (${value})` })));
   $("#bet").append(el("option", { value: "", text: "default for the alarm" }), ...BETS.map((value) => el("option", { value, text: value })));
   $("#alarm").append(...Object.entries(ALARMS).map(([value, [text]]) => el("option", { value, text })));
   $("#name").value = (new URLSearchParams(location.search).get("name") ?? "").slice(0, 64);
   write($("#reference-line"), REFERENCE);
   $("#form").addEventListener("input", redraw);
-  $("#form").addEventListener("submit", submitted);
+  $("#form").addEventListener("submit", onSubmit);
   $("#name").addEventListener("input", checkName);
   $("#measure").addEventListener("change", drawFile);
-  $("#reference").addEventListener("change", referenceChosen);
+  $("#reference").addEventListener("change", onReference);
   $("#copy-curl").addEventListener("click", (event) => copy(event.target, $("#curl").textContent));
-  $("#csv").addEventListener("change", (event) => fileChosen(event.target.files[0]));
+  $("#csv").addEventListener("change", (event) => onFile(event.target.files[0]));
   $("#csv-header").addEventListener("change", drawFile);
   $("#csv-y").addEventListener("change", drawRows);
   $("#send").addEventListener("click", send);

@@ -3,7 +3,7 @@
 import { curl, pagePath, query, request } from "./api.js";
 import { $, el, perFrame, settled, show, throttled, write } from "./dom.js";
 import { PILLS, ago, capital, condition, count, moment, verdict } from "./format.js";
-import { announce, attempt, begin, connection, quietly, troublePanel } from "./shell.js";
+import { announce, attempt, startPage, connection, quietly, troublePanel } from "./shell.js";
 import { Spark } from "./spark.js";
 import { Listener } from "./sse.js";
 
@@ -314,7 +314,7 @@ function wire() {
   setInterval(() => document.hidden || quietly(loadAlerts), 30_000);
 }
 
-begin(async () => {
+startPage(async () => {
   recall();
   wire();
   skeleton();

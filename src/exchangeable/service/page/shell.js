@@ -6,7 +6,7 @@ import { $, el, show, write } from "./dom.js";
 const PATIENCE = 1200; // ms: a connection that is back sooner is not mentioned
 
 /** Start a page: `work` draws it. If a token is needed, the sign-in form is shown instead. */
-export async function begin(work) {
+export async function startPage(work) {
   document.addEventListener("unauthorised", () => signIn(), { once: true });
   $("#sign-out").addEventListener("click", signOut);
   show($("#sign-out"), token.get() !== null);
@@ -29,7 +29,7 @@ function signIn() {
   show($("#connection"), false);
   show($("#live"), false);
   const form = $("#sign-in") ?? $("main").appendChild(signInForm());
-  if (known) complain(form, "This token is no longer valid. It may have been revoked.");
+  if (known) showError(form, "This token is no longer valid. It may have been revoked.");
   token.drop();
   show($("#sign-out"), false);
   $("input", form).focus();
@@ -59,8 +59,8 @@ function signInForm() {
 
 async function tryToken(form, value) {
   const button = $("button", form);
-  if (!value) return complain(form, "Enter a token.");
-  if (!/^[\x21-\x7e]+$/.test(value)) return complain(form, "A token contains no spaces or special characters.");
+  if (!value) return showError(form, "Enter a token.");
+  if (!/^[\x21-\x7e]+$/.test(value)) return showError(form, "A token contains no spaces or special characters.");
   button.disabled = true;
   token.set(value);
   try {
@@ -69,11 +69,11 @@ async function tryToken(form, value) {
   } catch (problem) {
     token.drop();
     button.disabled = false;
-    complain(form, problem.status === 401 ? "This token is not valid." : problem.message);
+    showError(form, problem.status === 401 ? "This token is not valid." : problem.message);
   }
 }
 
-function complain(form, text) {
+function showError(form, text) {
   write($("#token-problem", form), text);
   $("input", form).setAttribute("aria-invalid", "true");
 }
@@ -128,7 +128,7 @@ export function toast(text, kind = "info") {
 
 /** Build a panel that explains an error and offers to retry. */
 export function troublePanel(problem, again) {
-  const { title, advice } = explained(problem);
+  const { title, advice } = explain(problem);
   return el("div", { class: "panel trouble", role: "alert" },
     el("h2", { text: title }),
     el("p", { text: problem.message }),
@@ -136,7 +136,7 @@ export function troublePanel(problem, again) {
     again && el("button", { text: "Try again", onclick: again }));
 }
 
-function explained({ status }) {
+function explain({ status }) {
   if (status === 0) return { title: "The server cannot be reached", advice: "Check that it is running and that the network works." };
   if (status === 403) return { title: "Not allowed", advice: "Sign in with a token that has the required scope." };
   if (status === 404) return { title: "Not found" };

@@ -4,7 +4,7 @@ import { bytes, curl, query, request, streamPath } from "./api.js";
 import { CapitalChart, bet, histogram, nothing } from "./charts.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
 import { PILLS, ago, capital, condition, count, moment, plain, probability, verdict } from "./format.js";
-import { announce, attempt, begin, connection, quietly, toast, troublePanel } from "./shell.js";
+import { announce, attempt, startPage, connection, quietly, toast, troublePanel } from "./shell.js";
 import { Listener } from "./sse.js";
 
 const POINTS = 1500; // in the chart
@@ -29,7 +29,7 @@ let status = null;
 
 const n = () => page.stream.state.n;
 
-/* The range of examples that is shown. */
+/* The visible range of examples. */
 
 function span() {
   const { kind, size, from, to } = page.view;
@@ -185,9 +185,9 @@ async function loadWaiting() {
   show($("#waiting-card"), total > 0 || left.expired > 0 || left.never > 0);
   const late = total === 1 ? "One observation is waiting for its label" : `${count(total)} observations are waiting for their labels`;
   write($("#waiting-line"), `${total ? late : "No observation is waiting"}; at most ${count(reply.limit)} may wait.${leftOut(left)}`);
-  const shown = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (has its label, waits for earlier ones)" : ""}` }));
-  if (total > waiting.length) shown.push(el("li", { text: `and ${count(total - waiting.length)} more` }));
-  $("#waiting").replaceChildren(...shown);
+  const items = waiting.map(({ seq, id, labelled }) => el("li", { text: `${count(seq)}${id === null || id === undefined ? "" : `: ${id}`}${labelled ? " (has its label, waits for earlier ones)" : ""}` }));
+  if (total > waiting.length) items.push(el("li", { text: `and ${count(total - waiting.length)} more` }));
+  $("#waiting").replaceChildren(...items);
 }
 
 /** Describe which observations were not tested. */
@@ -205,7 +205,7 @@ const refreshWaiting = throttled(() => document.hidden || quietly(loadWaiting), 
 
 /* Live. */
 
-function take(stream) {
+function update(stream) {
   const before = page.stream;
   page.stream = { ...before, ...stream };
   if (stream.state.alarm && before && !before.state.alarm) announce(`Alarm. ${verdict(page.stream)}`);
@@ -219,7 +219,7 @@ function onEvent(type, data) {
   const stream = type === "state" ? data : data.stream;
   if (page.paused) return hold(stream);
   if (type === "state" && stream.state.n !== n()) refreshHistory(); // reconnected: the steps between are in the history
-  take(stream);
+  update(stream);
   if (type === "steps") extend(data);
   if (type === "reset") refreshHistory();
   refreshShape();
@@ -261,7 +261,7 @@ function pause() {
     $("#live").dataset.state = "paused";
     write($("#live"), "Paused");
   } else {
-    if (page.held) take(page.held);
+    if (page.held) update(page.held);
     page.held = null;
     status(lastStatus);
     attempt(refreshAll);
@@ -317,8 +317,8 @@ const described = ({ kind, ...rest }) =>
 function shortened(configuration) {
   const { reference } = configuration.measure;
   if (!Array.isArray(reference) || reference.length <= 10) return configuration;
-  const shown = [...reference.slice(0, 5), `… ${count(reference.length - 5)} more`];
-  return { ...configuration, measure: { ...configuration.measure, reference: shown } };
+  const items = [...reference.slice(0, 5), `… ${count(reference.length - 5)} more`];
+  return { ...configuration, measure: { ...configuration.measure, reference: items } };
 }
 
 async function download() {
@@ -345,7 +345,7 @@ async function reset() {
   await closed(dialog);
   if (dialog.returnValue !== "yes") return;
   await attempt(async () => {
-    take(await request(path("/reset"), { method: "POST" }));
+    update(await request(path("/reset"), { method: "POST" }));
     await refreshAll();
     toast("A new test has started.");
   });
@@ -417,7 +417,7 @@ async function refreshAll() {
 /** Fetch what happened while there was no connection. */
 async function catchUp() {
   if (page.paused) return;
-  take(await request(path()));
+  update(await request(path()));
   await refreshAll();
 }
 
@@ -438,7 +438,7 @@ function listen() {
   });
 }
 
-function missing(problem) {
+function showMissing(problem) {
   write($("#verdict"), "");
   const panel = troublePanel(problem, problem.status === 404 ? null : () => location.reload());
   if (problem.status === 404) panel.append(el("a", { class: "button primary", href: query("/new", { name }), text: "Create it" }), el("a", { href: "/", text: "All streams" }));
@@ -446,14 +446,14 @@ function missing(problem) {
   $("#live").hidden = true;
 }
 
-begin(async () => {
+startPage(async () => {
   write($("#name"), name);
   document.title = `${name} · exchangeable`;
   try {
     page.stream = await request(path());
   } catch (problem) {
     if (problem.status === 401) throw problem;
-    return missing(problem);
+    return showMissing(problem);
   }
   show($("#body"), true);
   chart = new CapitalChart($("#capital"), $("#readout"), zoomTo, () => zoom({ kind: "all" }));

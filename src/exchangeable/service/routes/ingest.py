@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from functools import partial
 from typing import Any
@@ -25,6 +24,7 @@ from exchangeable.service.routes.replies import (
     read_stream,
     result_of,
 )
+from exchangeable.service.schema import load_json
 
 router: APIRouter = APIRouter(tags=["observations"])
 NDJSON_TYPES = frozenset({parsing.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
@@ -104,7 +104,7 @@ async def list_waiting(request: Request, name: Name, offset: Offset = 0, limit: 
         return {
             "waiting": [{"seq": seq, "id": name_, "labelled": bool(labelled)} for seq, name_, labelled in rows],
             "total": stream["waiting"],
-            "limit": json.loads(configuration)["labels"]["most"],
+            "limit": load_json(configuration)["labels"]["most"],
             "expired": stream["expired"],
             "left_out": stream["left_out"],
         }

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from exchangeable.service import events, fleet, history, schemas
+from exchangeable.service.clock import format_time
 from exchangeable.service.routes.replies import (
     ERRORS,
     READ,
@@ -20,7 +21,6 @@ from exchangeable.service.routes.replies import (
     read_stream,
     result_of,
 )
-from exchangeable.service.stream_summary import format_time
 
 router: APIRouter = APIRouter(tags=["monitoring"])
 LAST_STEP = 2**62

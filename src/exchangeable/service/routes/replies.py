@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from exchangeable.service import events, parsing, schemas
 from exchangeable.service.access import allow
+from exchangeable.service.store import Store
 from exchangeable.service.stream_config import NAME
 from exchangeable.service.stream_summary import SUMMARY_COLUMNS, summarize_row, unknown_stream
 
@@ -44,9 +45,14 @@ async def result_of(future: Future[T]) -> T:
 
 async def query(request: Request, read: Callable[[sqlite3.Connection], T]) -> T:
     """Run a function that reads the database, in a thread."""
+    return await read_database(request.app.state.store, read)
+
+
+async def read_database(store: Store, read: Callable[[sqlite3.Connection], T]) -> T:
+    """Run a function that reads a database, in a thread."""
 
     def run() -> T:
-        with request.app.state.store.read() as connection:
+        with store.read() as connection:
             return read(connection)
 
     return await run_in_threadpool(run)
