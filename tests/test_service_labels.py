@@ -127,7 +127,7 @@ def test_times_of_the_clients_decide(server: Served) -> None:
     label(server, "c", time="2026-01-01T00:01:03Z")  # 60 seconds
     shown = server.show("a")
     assert (shown["state"]["n"], shown["waiting"]) == (2, 1)
-    assert shown["left_out"] == {"expired": 1, "undelivered": 0, "never": 0, "crowded": 0, "classes": {"fraud": 1}}
+    assert shown["left_out"] == {"expired": 1, "undelivered": 0, "never": 0, "classes": {"fraud": 1}}
     assert shown["state"]["guarantee"] == (
         f"{PROMISE} This holds if the delay of a label depends on its own example only, not on time or traffic."
     )
@@ -306,7 +306,7 @@ def test_a_label_that_never_comes(server: Served) -> None:
     assert server.label("a", [{"id": "a", "never": True}]).json()["state"]["n"] == 1
     assert label(server, "b")["late"] == 1
     shown = server.show("a")
-    assert shown["left_out"] == {"expired": 0, "undelivered": 0, "never": 2, "crowded": 0, "classes": {}}
+    assert shown["left_out"] == {"expired": 0, "undelivered": 0, "never": 2, "classes": {}}
     assert shown["state"]["guarantee"].endswith("if whether a label never comes depends on its own example only.")
     assert server.label("a", [{"id": "c", "never": True}]).json()["error"] == "different"
 

@@ -13,6 +13,7 @@ import typer
 
 import exchangeable as ex
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,9 +96,9 @@ def check_report(path: Path | None) -> None:
 
 def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:
     if path.suffix.lower() not in suffixes:
-        raise CommandError(f"{printable_path(path)} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", USAGE)
+        raise CommandError(f"{printable(path)} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", USAGE)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        message = f"{printable_path(path)} cannot be written: its folder does not exist or is read-only"
+        message = f"{printable(path)} cannot be written: its folder does not exist or is read-only"
         raise CommandError(message, UNDECIDED)
 
 
@@ -116,8 +117,3 @@ def save_plot(ax: Axes, path: Path) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def printable_path(path: Path) -> str:
-    """Return the path with control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))

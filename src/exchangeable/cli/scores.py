@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from exchangeable import catalogue
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError, usage_errors
 from exchangeable.cli.monitor_options import MonitorOptions
-from exchangeable.cli.output import printable_path
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Measure
@@ -31,7 +31,7 @@ def read_reference(options: MonitorOptions, reference: Path | None, bins: int | 
     try:
         return watching.read_numbers(reference)
     except (watching.LineError, watching.UsageError) as error:
-        raise CommandError(f"{printable_path(reference)}: {error}", UNDECIDED) from error
+        raise CommandError(f"{printable(reference)}: {error}", UNDECIDED) from error
 
 
 def score_measure(options: MonitorOptions, scores: list[float] | None, bins: int) -> Measure | Precomputed | None:

@@ -109,3 +109,10 @@ def dump_json(value: Any) -> str:
 def load_json(text: str) -> Any:
     """Decode a value of a JSON column."""
     return json.loads(text)
+
+
+def load_left_out(text: str) -> dict[str, Any]:
+    """Decode the column ``left_out``, without a count that earlier releases stored and that was always 0."""
+    counts: dict[str, Any] = load_json(text)
+    counts.pop("crowded", None)
+    return counts

@@ -43,7 +43,6 @@ class LeftOut(BaseModel):
     expired: int = Field(description="the label did not arrive within the wait")
     undelivered: int = Field(description="of these: the label arrived within the wait, but was delivered too late")
     never: int = Field(description="the label will never arrive, as stated by a client")
-    crowded: int = Field(description="of the expired: left out by an earlier version, because too many were waiting")
     classes: dict[str, int] = Field(description="of the expired whose label arrived later: how many had each label")
 
 

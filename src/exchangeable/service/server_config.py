@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from exchangeable.service.alerts.webhook import SECRET, SECRET_RULE, Webhook
-from exchangeable.validation import check_integer
+from exchangeable.validation import check_integer, printable
 
 __all__ = ["Limits", "Retention", "Settings"]
 MAX_FILE_BYTES = 1 << 20  # of a file of settings or of a token: a longer one is a mistake
@@ -137,7 +137,7 @@ class Settings:
             table = tomllib.loads(_read_text(Path(path)))
             return _settings(table, environment)
         except (OSError, RecursionError, ValueError) as error:
-            raise ValueError(f"{_printable(path)}: {_describe(error)}") from None  # the cause may hold a secret
+            raise ValueError(f"{printable(path)}: {_describe(error)}") from None  # the cause may hold a secret
 
 
 def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
@@ -210,7 +210,7 @@ def _read_secret(path: str) -> str:
     try:
         return _read_text(Path(path)).rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise ValueError(f"token_file must be readable, got {_printable(path)}: {_describe(error)}") from None
+        raise ValueError(f"token_file must be readable, got {printable(path)}: {_describe(error)}") from None
 
 
 def _check_secret(key: str, secret: str) -> str:
@@ -268,8 +268,3 @@ def _describe(error: Exception) -> str:
     if isinstance(error, tomllib.TOMLDecodeError):
         return f"it must be TOML: {str(error).lower()}"
     return str(error)
-
-
-def _printable(path: str | os.PathLike[str]) -> str:
-    """Return a path with its control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in os.fspath(path))

@@ -7,12 +7,12 @@ import os
 import select
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from exchangeable.data.events.errors import LineError, UsageError
 from exchangeable.data.events.reader import Reader
+from exchangeable.validation import printable
 
 READ_BYTES = 1 << 16  # bytes at a time: some thousand numbers, which are one batch
 BLOCK_LINES = 4096  # at most in a block, so that a signal is answered soon
@@ -177,8 +177,3 @@ def _start(data: bytes, reader: Reader) -> bool:
             reader.start(line)
             return True
     return False
-
-
-def printable(path: str | Path | None) -> str:
-    """Return a path with its control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))

@@ -12,7 +12,8 @@ from typing import Any
 from exchangeable.data.events.errors import UsageError
 from exchangeable.data.events.reader import Reader
 from exchangeable.monitor import Monitor
-from exchangeable.watch.source import Position, Source, printable
+from exchangeable.validation import printable
+from exchangeable.watch.source import Position, Source
 
 KIND = "exchangeable watch"
 VERSION = 2  # version 1, of exchangeable 0.1, holds snapshots that cannot be continued
