@@ -36,7 +36,7 @@ def write(text: str) -> None:
 
 
 def silence_stdout() -> None:
-    """Write nothing more to stdout, not at exit either."""
+    """Discard all further output to stdout, including what is flushed at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

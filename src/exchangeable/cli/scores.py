@@ -21,7 +21,7 @@ def read_reference(options: MonitorOptions, reference: Path | None, bins: int | 
     """Read the reference scores if the measure is frozen. The options of another measure are a usage error."""
     if options.measure != "frozen":
         if reference is not None or bins is not None:
-            message = f"--reference and --bins go with --measure frozen, got them with {options.measure}"
+            message = f"--reference and --bins require --measure frozen, got them with {options.measure}"
             raise CommandError(message, USAGE)
         return None
     if reference is None:
@@ -40,7 +40,9 @@ def score_measure(options: MonitorOptions, scores: list[float] | None, bins: int
     from exchangeable.pvalues import Precomputed
 
     if options.measure not in catalogue.MEASURES and options.neighbours is not None:
-        raise CommandError(f"--neighbours goes with the measures nearest-..., got it with {options.measure}", USAGE)
+        raise CommandError(
+            f"--neighbours applies only to the measures nearest-..., got it with {options.measure}", USAGE
+        )
     if options.measure == "p-values":
         return Precomputed()
     if scores is None:

@@ -112,7 +112,7 @@ def load_json(text: str) -> Any:
 
 
 def load_left_out(text: str) -> dict[str, Any]:
-    """Decode the column ``left_out``, without a count that earlier releases stored and that was always 0."""
+    """Decode the column ``left_out``, without an unused count that earlier versions stored."""
     counts: dict[str, Any] = load_json(text)
     counts.pop("crowded", None)
     return counts

@@ -128,7 +128,7 @@ class Mark(BaseModel):
 
 
 class History(Points):
-    """The capital between two steps, thinned such that minima and maxima are kept."""
+    """The capital between two steps, thinned so that minima and maxima are kept."""
 
     p: list[float | None]
     exact: bool = Field(description="whether every step is included")
@@ -181,6 +181,6 @@ class Alerts(BaseModel):
 
 
 class Health(BaseModel):
-    """The server works."""
+    """The server is healthy."""
 
     status: Literal["ok"]

@@ -1,4 +1,4 @@
-"""What replies and events say about a stream, from its row in the table ``streams``."""
+"""Summaries of streams for replies and events, from their rows in the table ``streams``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unknown_stream(name: str) -> Problem:
 
 
 def describe_stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-    """Read a stream: its summary, its configuration and remarks on that."""
+    """Read a stream: its summary, its configuration and remarks on it."""
     query = f"SELECT configuration, {SUMMARY_COLUMNS} FROM streams WHERE name = ?"  # noqa: S608
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
@@ -59,7 +59,7 @@ def summarize(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kinds(configuration: Configuration) -> dict[str, Any]:
-    """Return what a summary says about the configuration."""
+    """Return the fields of a summary that come from the configuration."""
     alarm = configuration.alarm
     return {
         "measure": configuration.measure.kind,

@@ -94,11 +94,11 @@ async def list_streams(
 
 
 def _summary(connection: sqlite3.Connection, row: tuple[Any, ...], spark: int) -> dict[str, Any]:
-    """Summarize a stream, with the points of a sparkline if there shall be one."""
+    """Summarize a stream, with the points of a sparkline if one is requested."""
     stream = summarize_row(row[1:])
     if spark:
-        most = max(spark, history.MIN_POINTS)
-        points = history.read(connection, row[0], stream["since"] + 1, stream["state"]["n"], most)
+        max_points = max(spark, history.MIN_POINTS)
+        points = history.read(connection, row[0], stream["since"] + 1, stream["state"]["n"], max_points)
         stream["spark"] = {key: values for key, values in events.point_columns(points).items() if key != "p"}
     return stream
 
