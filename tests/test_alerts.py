@@ -167,7 +167,7 @@ def test_firing_message(box: sqlite3.Connection) -> None:
     annotations = {
         "summary": "Stream payments is no longer exchangeable.",
         "description": "The alarm was raised at example 120, with a log10 capital of 2.3125. The change seems to "
-        f"have begun after example 95. {PROMISE}",
+        f"have started after example 95. {PROMISE}",
         "log10_martingale": "2.3125",
         "alarm_at": "120",
         "changepoint": "95",

@@ -27,7 +27,7 @@ CHUNK = 1024  # examples between two updates of the progress bar
 
 
 def write(text: str) -> None:
-    """Write text to stdout. If nobody reads it, the exit code is 3: a closed pipe is not a verdict."""
+    """Write text to stdout. If its reader has closed the pipe, the exit code is 3, which is not a verdict."""
     try:
         typer.echo(text)
     except BrokenPipeError:

@@ -39,7 +39,7 @@ class Client:
         return self._transport.json("PUT", stream_path(name), json=dict(configuration or {}))
 
     def delete(self, name: str) -> None:
-        """Delete a stream and its history; its place in the fleet and the number of its tests are kept."""
+        """Delete a stream and its history; its position in the fleet and the number of its tests are kept."""
         self._transport.request_once("DELETE", stream_path(name))
 
     def stream(self, name: str, *, batch: int = 1000, age: float = 1.0, capacity: int = 100_000) -> Stream:

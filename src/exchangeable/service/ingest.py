@@ -92,8 +92,8 @@ class Ingest:
     def _save_and_prune(self, connection: sqlite3.Connection, stream: LiveStream) -> None:
         """Save a snapshot if there were enough steps since the last one, and delete steps that need not be retained."""
         n, retention = stream.monitor.n, self._settings.retention
-        least = max(self._settings.snapshot_every, stream.snapshot_bytes // SNAPSHOT_BYTES_PER_STEP)
-        if n - stream.snapshot_n >= least:
+        min_steps = max(self._settings.snapshot_every, stream.snapshot_bytes // SNAPSHOT_BYTES_PER_STEP)
+        if n - stream.snapshot_n >= min_steps:
             stream.save_snapshot(connection)
         keep_from = min(n - retention.observations, stream.snapshot_n) + 1
         if keep_from - stream.kept >= PRUNE_STEPS:

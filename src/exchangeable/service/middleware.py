@@ -150,7 +150,7 @@ class _RequestCycle:
         """Check the announced length of the body: one number within the limit, or chunked."""
         lengths, codings = headers.get(b"content-length", []), headers.get(b"transfer-encoding", [])
         if codings and (lengths or [coding.strip().lower() for coding in codings] != [b"chunked"]):
-            raise Problem(400, "bad-request", "a body must come with a Content-Length or chunked, not with both")
+            raise Problem(400, "bad-request", "a body must be sent with a Content-Length or chunked, not with both")
         if len(lengths) > 1 or not all(LENGTH.fullmatch(length) for length in lengths):
             raise Problem(400, "bad-request", "Content-Length must be one integer")
         if lengths and int(lengths[0]) > self._max_bytes:

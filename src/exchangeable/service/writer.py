@@ -187,7 +187,7 @@ class Writer:
         return following
 
     def _look_ahead(self, connection: sqlite3.Connection, jobs: list[Job], following: list[Job]) -> None:
-        """Let other threads test the batches of this group, and of the following one if nothing comes between."""
+        """Let other threads test the batches of this group, and of the next one if no other request intervenes."""
         if len(jobs) > 1:
             self.lookahead.start(connection, [(job.stream, job.batch) for job in jobs])
         if all(job.batch is not None for job in jobs):
@@ -216,7 +216,7 @@ class Writer:
                 connection.execute("RELEASE request")
 
     def _announce(self, seconds: float) -> None:
-        """Publish the events of a commit. The commit stands even if that fails."""
+        """Publish the events of a commit. The commit remains valid even if that fails."""
         try:
             self.commit_seconds(seconds)
             if self.announcements.events:

@@ -125,7 +125,7 @@ async def get_fleet(
     """Return which streams have changed, with a false discovery rate of at most alpha (e-BH over all that ever joined).
 
     A stream that restarts after alarms carries its evidence over the restarts, as the capital of one gambler. Deleted
-    streams keep their place, and the test count of a reused name continues.
+    streams keep their positions, and the test count of a reused name continues.
     """
     size = request.app.state.settings.fleet_size
     return json_response(await query(request, lambda connection: fleet.report(connection, alpha, method, size)))

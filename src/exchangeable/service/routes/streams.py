@@ -63,7 +63,7 @@ async def get_stream(request: Request, name: Name) -> Response:
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=ERRORS)
 async def delete_stream(request: Request, name: Name) -> Response:
-    """Delete a stream and its history. Its place in the fleet and the number of its tests are kept (see /v1/fleet)."""
+    """Delete a stream and its history. Its position in the fleet and its number of tests are kept (see /v1/fleet)."""
     await result_of(request.app.state.engine.delete(name))
     return Response(status_code=204)
 
