@@ -209,7 +209,7 @@ class PartitionTester:
             if isinstance(part, slice):
                 self._extend(stream, stream.monitor, examples, part.start, part.stop)
             else:
-                self._refuse(stream, examples, *part)
+                self._reject(stream, examples, *part)
 
     def _extend(self, stream: Stream, monitor: Monitor, examples: Examples, first: int, stop: int) -> None:
         """Process examples in one call. If one of them is invalid, none is processed, and each half is tried."""
@@ -220,7 +220,7 @@ class PartitionTester:
             if not arrow.is_row_error(error):
                 raise
             if stop - first == 1:
-                self._refuse(stream, examples, first, str(error))
+                self._reject(stream, examples, first, str(error))
                 return
             middle = (first + stop) // 2
             self._extend(stream, monitor, examples, first, middle)
@@ -231,7 +231,7 @@ class PartitionTester:
         latest = monitor.n, float(path.log_value[-1]), monitor.log_max, monitor.alarm_at, monitor.changepoint
         stream.status = StreamStatus(*latest, int(path.test[-1]))
 
-    def _refuse(self, stream: Stream, examples: Examples, i: int, message: str) -> None:
+    def _reject(self, stream: Stream, examples: Examples, i: int, message: str) -> None:
         order = examples.order(i)
         if self.recipe.fail:
             raise _row_error(stream.key, order[0], message)
