@@ -263,14 +263,14 @@ def test_ids_are_repeated(run: Run, tmp_path: Path) -> None:
     [
         (["missing"], 3, "missing"),
         (["x", "--measure", "frozen"], 2, "--reference FILE"),
-        (["x", "--reference", "x"], 2, "go with --measure frozen"),
-        (["x", "--bins", 8], 2, "go with --measure frozen"),
+        (["x", "--reference", "x"], 2, "require --measure frozen"),
+        (["x", "--bins", 8], 2, "require --measure frozen"),
         (["x", "--measure", "frozen", "--reference", "bad"], 3, "bad: line 2"),
         (["x", "--measure", "frozen", "--reference", "one"], 2, "2 distinct scores"),
         (["x", "--measure", "p-values", "--neighbours", 2], 2, "--neighbours"),
         (["x", "--neighbours", 2], 2, "--neighbours"),
         (["x", "--alpha", 2], 2, "alpha must lie in (0, 1)"),
-        (["x", "--alarm", "cusum", "--alpha", 0.1], 2, "--alpha goes with"),
+        (["x", "--alarm", "cusum", "--alpha", 0.1], 2, "--alpha requires"),
         (["x", "--every", 0], 2, "every"),
         (["x", "--input", "xml"], 2, "xml"),
         (["x", "--state", "no/where"], 3, "no/where"),
@@ -530,7 +530,7 @@ def test_files_that_are_not_what_they_were(run: Run, tmp_path: Path) -> None:
     shorter = run("watch", "x", "--state", "s")
     for done in (longer, changed, shorter):
         assert (done.code, done.out) == (2, "")
-        assert "must still begin with" in done.err
+        assert "must still start with" in done.err
     (tmp_path / "x").write_text("\n".join(map(repr, x[:10])) + "\n" + "\n".join(map(repr, x[10:])) + "\n")
     assert records(run("watch", "x", "--state", "s").out)[0]["n"] == 11
 
