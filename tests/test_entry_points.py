@@ -75,7 +75,7 @@ def test_scores_that_depend_on_the_batch_are_caught(monkeypatch: pytest.MonkeyPa
     """A model is no part of this test: whether its last bits differ depends on the machine."""
     play = play_of("`measures.Frozen`, function")
     assert not is_broken(play)
-    monkeypatch.setattr(frozen, "rounded", lambda values, scale=1.0: np.asarray(values, np.float64))
+    monkeypatch.setattr(frozen, "round_outputs", lambda values, scale=1.0: np.asarray(values, np.float64))
     with pytest.warns(UserWarning, match="single rows and batches different outputs"):
         assert is_broken(play)
 
