@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-FILES = ("parquet", "csv", "json")
 CORRUPT = "_corrupt_record"  # the column in which Spark puts a line that it cannot parse
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"  # the package of its source, without the version of Spark
