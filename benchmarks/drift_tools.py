@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+os.environ.update(NML_DISABLE_USAGE_LOGGING="1", DO_NOT_TRACK="1")  # NannyML and evidently report their use
 
 Floats = NDArray[np.float64]
 Tool = Callable[[Floats, list[Floats]], Iterator[bool]]

@@ -825,7 +825,9 @@ def test_a_damaged_or_foreign_database_is_rejected_and_unchanged(tmp_path: Path,
 
 
 def test_a_folder_or_a_missing_folder_is_rejected(tmp_path: Path, loaded: Loaded) -> None:
-    assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith("database must be in a writable folder")
+    assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith(
+        "database must be in a writable folder"
+    )
     (tmp_path / "folder.db").mkdir()
     assert refused(loaded, tmp_path / "folder.db", tmp_path).startswith("database must be a readable SQLite file")
 
@@ -944,7 +946,7 @@ def test_a_database_from_before_0_2_is_rejected_and_unchanged(tmp_path: Path, lo
     law = f"database must have schema version {schema.FIRST_VERSION} or newer, got version 1 in {str(path)!r}"
     assert (
         said.strip()
-        == f"{law}: it was written before exchangeable 0.2, which can export its history; start with a new database"
+        == f"{law}: it was written by an earlier release, which can export its history; start with a new database"
     )
     assert path.read_bytes() == before
 

@@ -404,21 +404,6 @@ def test_the_export_and_the_history_know_of_used_ones_only(server: Served) -> No
     assert observe(server, 1, "a", time=1)["error"] == "different"
 
 
-def test_a_count_of_earlier_versions_is_dropped(tmp_path: Path) -> None:
-    path, expected = tmp_path / "s.db", {"expired": 0, "undelivered": 0, "never": 0, "classes": {}}
-    with served(path) as server:
-        made(server, wait=10)
-        observe(server, 1, "a", time=0)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE streams SET left_out = json_set(left_out, '$.crowded', 0)")
-    with served(path) as server:
-        assert server.show("a")["left_out"] == expected
-        assert server.ask("GET", "/v1/streams/a/waiting").json()["left_out"] == expected
-        assert observe(server, 2, "b", time=1)["waiting"] == 2
-    with closing(sqlite3.connect(path)) as connection:
-        assert "crowded" not in connection.execute("SELECT left_out FROM streams").fetchone()[0]
-
-
 def test_an_alert_states_the_conditions(tmp_path: Path) -> None:
     webhooks = (Webhook("one", "http://127.0.0.1:9/", allow_private=True),)
     with served(tmp_path / "s.db", Settings(webhooks=webhooks)) as server:

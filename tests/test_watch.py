@@ -591,7 +591,7 @@ def test_a_damaged_state_is_refused(run: Run, tmp_path: Path, keep: int) -> None
 @pytest.mark.parametrize(
     ("version", "cure"),
     [
-        (1, "it was written before exchangeable 0.2, start with another --state"),
+        (1, "it was written by an earlier release; start with another --state"),
         (99, "it was written by a newer release"),
     ],
 )
@@ -603,7 +603,7 @@ def test_a_state_of_another_version_is_refused(run: Run, tmp_path: Path, version
     (tmp_path / "s").write_bytes(changed)
     done = run("watch", "x", "--state", "s")
     assert (done.code, done.out) == (3, "")
-    assert done.err.endswith(f"s must be of version 2, got {version}: {cure}\n")
+    assert done.err.endswith(f"s must be of version 3, got {version}: {cure}\n")
     assert (tmp_path / "s").read_bytes() == changed
 
 

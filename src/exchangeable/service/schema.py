@@ -58,7 +58,7 @@ CREATE TABLE fleet(joined INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, tests 
 CREATE TABLE fleet_rule(size INTEGER, complete INTEGER NOT NULL) STRICT;
 INSERT INTO fleet_rule (size, complete) VALUES (NULL, 1);
 """
-FIRST_VERSION = 4  # earlier versions hold snapshots of exchangeable 0.1, which cannot be loaded
+FIRST_VERSION = 5  # earlier versions hold snapshots that cannot be loaded
 # Each entry leads to the next version, as SQL or as a function: the first one from FIRST_VERSION to FIRST_VERSION + 1.
 MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = ()
 TABLES_OF_STREAMS = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
@@ -109,10 +109,3 @@ def dump_json(value: Any) -> str:
 def load_json(text: str) -> Any:
     """Decode a value of a JSON column."""
     return json.loads(text)
-
-
-def load_left_out(text: str) -> dict[str, Any]:
-    """Decode the column ``left_out``, without an unused count that earlier versions stored."""
-    counts: dict[str, Any] = load_json(text)
-    counts.pop("crowded", None)
-    return counts

@@ -78,7 +78,7 @@ def _check_file(connection: sqlite3.Connection, path: Path | str) -> None:
         raise StoreError(f"{rule}, {got}: it was written by a newer release")
     if tables and version < oldest:
         rule = f"database must have schema version {oldest} or newer"
-        advice = "it was written before exchangeable 0.2, which can export its history; start with a new database"
+        advice = "it was written by an earlier release, which can export its history; start with a new database"
         raise StoreError(f"{rule}, {got}: {advice}")
     if str(path) != ":memory:" and not _size(f"{path}-wal"):
         pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))

@@ -17,7 +17,7 @@ from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
-from exchangeable.service.schema import dump_json, load_json, load_left_out
+from exchangeable.service.schema import dump_json, load_json
 from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
@@ -290,7 +290,7 @@ def read_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
     if values is None:
         raise unknown_stream(name)
     row = dict(zip((column for column, *_ in cursor.description), values, strict=True))
-    return {**row, "state": load_json(row["state"]), "left_out": load_left_out(row["left_out"])}
+    return {**row, "state": load_json(row["state"]), "left_out": load_json(row["left_out"])}
 
 
 def count_in_bins(p: Floats) -> Integers:

@@ -9,14 +9,14 @@ from typing import Any
 
 from exchangeable.service.clock import format_time
 from exchangeable.service.problems import Problem
-from exchangeable.service.schema import load_json, load_left_out
+from exchangeable.service.schema import load_json
 from exchangeable.service.stream_config import Configuration, VilleAlarm, load_configuration
 
 COLUMNS = (
     "name", "kinds", "created", "state", "observed_at", "next_seq", "since", "resets", "waiting", "expired", "alarms",
     "left_out",
 )  # fmt: skip
-DECODERS = {"kinds": load_json, "state": load_json, "left_out": load_left_out}  # of the columns that hold JSON
+JSON_COLUMNS = ("kinds", "state", "left_out")
 SUMMARY_COLUMNS = ", ".join(COLUMNS)  # for a query whose rows `summarize_row` reads
 
 
@@ -42,7 +42,7 @@ def with_configuration(summary: dict[str, Any], configuration: Configuration) ->
 def summarize_row(values: Sequence[Any]) -> dict[str, Any]:
     """Summarize a stream without its configuration, which may be long, from its ``SUMMARY_COLUMNS``."""
     row = dict(zip(COLUMNS, values, strict=True))
-    return summarize({**row, **{name: decode(row[name]) for name, decode in DECODERS.items()}})
+    return summarize({**row, **{name: load_json(row[name]) for name in JSON_COLUMNS}})
 
 
 def summarize(row: Mapping[str, Any]) -> dict[str, Any]:

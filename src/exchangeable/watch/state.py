@@ -16,7 +16,7 @@ from exchangeable.validation import printable
 from exchangeable.watch.source import Position, Source
 
 KIND = "exchangeable watch"
-VERSION = 2  # version 1, of exchangeable 0.1, holds snapshots that cannot be loaded
+VERSION = 3  # earlier versions hold snapshots that cannot be loaded
 
 
 class StateError(Exception):
@@ -90,7 +90,7 @@ class StateFile:
         if version != VERSION:
             old = type(version) is int and version < VERSION
             reason = (
-                "it was written before exchangeable 0.2, start with another --state"
+                "it was written by an earlier release; start with another --state"
                 if old
                 else "it was written by a newer release"
             )
