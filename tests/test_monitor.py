@@ -416,16 +416,3 @@ def test_the_latest_step_and_the_highest_capital_are_kept(on_alarm: str) -> None
             many.extend(x[i - 6 : i + 1])
             assert (many.last, many.log_max) == (one.last, one.log_max)
     assert sum(step.alarm for step in steps) > 1
-
-
-def test_a_restored_status_is_reported_and_the_next_example_starts_a_test() -> None:
-    seen = Monitor(Value(), SimpleMixture(), Ville(0.05), seed=1)
-    seen.extend(np.arange(100.0))
-    shown, fresh = (Monitor(Value(), SimpleMixture(), Ville(0.05), seed=1, start=seen.n) for _ in range(2))
-    shown.restore_status(seen.last, seen.log_max, seen.alarm_at, seen.changepoint)
-    for monitor in (seen, shown):
-        assert (monitor.n, monitor.last, monitor.log_max) == (100, seen.last, seen.log_max)
-        assert (monitor.alarm_at, monitor.changepoint, monitor.test) == (seen.alarm_at, seen.changepoint, 1)
-    assert shown.alarm_at is not None
-    assert shown.update(0.5)[:3] == fresh.update(0.5)[:3]
-    assert shown.log_max == fresh.log_max

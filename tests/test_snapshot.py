@@ -517,6 +517,13 @@ def test_a_small_archive_never_allocates_much(data: bytes) -> None:
     tracemalloc.stop()
 
 
+def test_an_archive_has_few_members() -> None:
+    members = {f"{i}": b"" for i in range(archive.MAX_MEMBERS)}
+    assert archive.read_members(archive.write_members(members)) == members
+    with pytest.raises(ValueError, match="complete, unchanged"):
+        archive.read_members(archive.write_members({**members, "more": b""}))
+
+
 @pytest.mark.parametrize("data", ["text", None, 3, [1], Path("x")])
 def test_what_is_not_bytes_is_refused(data: Any) -> None:
     assert refusal(data).startswith("data must be bytes, got")

@@ -197,21 +197,6 @@ class Monitor:
                 vars(self).update(before)
             raise
 
-    def restore_status(self, last: Step | None, log_max: float, alarm_at: int | None, changepoint: int | None) -> None:
-        """Make a fresh monitor report the status of another one, without the examples that led to it.
-
-        Use it to display a stream whose state is stored elsewhere. To continue a stream, load a snapshot instead.
-
-        >>> monitor = Monitor(start=20)
-        >>> monitor.restore_status(Step(20, 0.1, 5.0, True), 5.5, 17, 9)
-        >>> monitor.n, monitor.last.alarm, monitor.log_max, monitor.alarm_at, monitor.changepoint
-        (20, True, 5.5, 17, 9)
-        """
-        self.last = last
-        self._reals[native.TRACK_HIGH] = log_max
-        self._integers[native.TRACK_ALARM] = -1 if alarm_at is None else alarm_at
-        self._integers[native.TRACK_CHANGE] = -1 if changepoint is None else changepoint
-
     def _bet_on_all(self, p: Floats, X: Any, y: Any) -> Path:
         """Bet on the p-values of all examples; after a restart the remaining examples are ranked again."""
         start = self.n - len(p)

@@ -33,6 +33,15 @@ def format_value(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def printable(text: object) -> str:
+    r"""Return a text or a path with its unprintable characters escaped, for a message.
+
+    >>> printable("a\tb\u202e.csv")
+    'a\\tb\\u202e.csv'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
+
+
 def call_repr(thing: object) -> str:
     """Return the constructor call of an object, with the parameters that differ from their defaults, as its repr.
 

@@ -109,8 +109,6 @@ class LeftOut:
     """Of these: the label came within the wait, but was delivered after later events had ended the wait."""
     never: int = 0
     """Their label will never come, as stated by the caller."""
-    crowded: int = 0
-    """Left out by an earlier version of the server, because too many observations were waiting."""
     classes: dict[str, int] = field(default_factory=dict)
     """Of the expired ones whose label came after all: how many had each label, for the first ten labels."""
 
@@ -133,9 +131,6 @@ class LeftOut:
             conditions.append(f"labels are delivered before events that are {late} (not true for {self.undelivered})")
         if self.never:
             conditions.append("whether a label never comes depends on its own example only")
-        if self.crowded:
-            which = f"which {self.crowded} observations an earlier version left out, because too many waited"
-            conditions.append(f"{which}, had nothing to do with their labels or values")
         return f"{guarantee} This holds if {', and if '.join(conditions)}." if conditions else guarantee
 
 

@@ -27,6 +27,7 @@ HEAD = {"arrays", "format", "package", "state", "version"}
 DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "bool": "|b1"}
 MEMBERS = {"state.json", *(f"{name}.npy" for name in DTYPES)}
 MAX_DIMENSIONS, MAX_HEADER = 8, 200  # dimensions of an array, characters of the header of a column
+MAX_MEMBERS = 64  # of an archive; each costs a thousand bytes of memory, however short it is
 MODE = 0o644 << 16  # the permissions of a member when it is extracted
 DAMAGE = (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError, struct.error)
 
@@ -91,7 +92,7 @@ def read_members(data: bytes) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
             stored = all(info.compress_type == zipfile.ZIP_STORED for info in infos)
-            if stored and sum(info.file_size for info in infos) <= len(data):
+            if stored and len(infos) <= MAX_MEMBERS and sum(info.file_size for info in infos) <= len(data):
                 members = {info.filename: archive.read(info) for info in infos}
         unchanged = bool(members) and write_members(members) == data
     except DAMAGE:

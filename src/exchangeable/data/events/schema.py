@@ -72,6 +72,7 @@ _LINE_RULES: dict[Any, str] = {
 }
 _ANY_LINE = "must be a number, a list of numbers, or an object with x, and optionally y, seq, id and time"
 _QUOTED = {name: f'"{name}"'.encode() for name in _FIELD_RULES}
+_UNKNOWN = "Object contains unknown field "
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -177,10 +178,13 @@ def _line_error(number: int, line: bytes, error: Exception, decoder: msgspec.jso
 
 def _describe(error: msgspec.ValidationError, line_rule: str) -> str:
     """Return the rule that was broken, after the name of the field if there is one, and the message of msgspec."""
-    detail, _, path = str(error).partition(" - at `$.")
-    field = path.rstrip("`").partition("[")[0]
+    text = str(error)
+    if text.startswith(_UNKNOWN):  # the sender chose the name, so it may hold anything
+        return f"{line_rule}: unknown field {text.removeprefix(_UNKNOWN)[1:-1]!r:.80}"
+    detail, _, path = text.partition(" - at `$")
+    field = path.strip("`.").partition("[")[0]
     rule = f"{field} {_FIELD_RULES[field]}" if field else line_rule
-    return f"{rule}: {detail[0].lower()}{detail[1:].partition(' - at ')[0]}"
+    return f"{rule}: {detail[0].lower()}{detail[1:]}"
 
 
 # ------------------------------------------------------------------ encoding
