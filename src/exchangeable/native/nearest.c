@@ -299,8 +299,8 @@ typedef struct {
 
 /* Survey the first `chunks` chunks for a group of rows, before the first of them is added.
  *
- * By the time the later rows are added, the distances of the columns can only have fallen: a chunk that is ruled out now
- * is still ruled out then. */
+ * By the time the later rows are added, the distances of the columns can only have fallen: a chunk that is ruled out
+ * now is still ruled out then. */
 static void comparison_survey(const Comparison *m, int64_t first, int64_t rows, int64_t start, int64_t chunks) {
     const Block *c = &m->columns;
     for (int64_t span = 0; span < chunks; span += NEAREST_SPAN) {
