@@ -825,7 +825,9 @@ def test_a_damaged_or_foreign_database_is_rejected_and_unchanged(tmp_path: Path,
 
 
 def test_a_folder_or_a_missing_folder_is_rejected(tmp_path: Path, loaded: Loaded) -> None:
-    assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith("database must be in a writable folder")
+    assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith(
+        "database must be in a writable folder"
+    )
     (tmp_path / "folder.db").mkdir()
     assert refused(loaded, tmp_path / "folder.db", tmp_path).startswith("database must be a readable SQLite file")
 
