@@ -85,7 +85,7 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path, "--db", "s.db") as (_, http):
         code, out, err = done(tmp_path, "serve", "--db", "s.db", "--port", 0, "--no-page")
         assert (code, out, err.count("\n")) == (3, "", 1)
-        assert "another one serves" in err
+        assert "another process serves" in err
         assert http.get("/healthz").status_code == 200
 
 
