@@ -291,7 +291,7 @@ def test_streams_and_seeds_differ() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 2**32, 1.0, True, None, "a"])
 def test_a_stream_is_an_integer(bad: Any) -> None:
-    with pytest.raises(ValueError, match="^stream must be an integer from 0 to 4294967295, got"):
+    with pytest.raises(ValueError, match=r"^stream must be an integer from 0 to 4294967295, got"):
         thetas(0, 0, 1, bad)
     with pytest.raises(ValueError, match=r"^stream must"):
         PValues(Value(), stream=bad)
