@@ -94,7 +94,7 @@ class Loop:
             bounds = self.tiles.bounds()
             found = [self.search(segment, bounds) for segment in segments]
             self.reported.append(sum(len(falls.time) for falls in found) / self.tiles.n)
-            self.tiles.settle(found)
+            self.tiles.end_round(found)
         start = time.perf_counter()
         self.tiles.ranks()
         self.sweep = time.perf_counter() - start
@@ -130,7 +130,7 @@ def in_one_process() -> dict[str, Any]:
     loop = Loop(*labelled(2 * size, WIDTH), size)
     infinite = loop.tiles.bounds()
     own = best(lambda: loop.search(Segment(0, 0, 1), infinite))
-    loop.tiles.settle([loop.search(Segment(b, b, b + 1), infinite) for b in range(2)])
+    loop.tiles.end_round([loop.search(Segment(b, b, b + 1), infinite) for b in range(2)])
     bounds = loop.tiles.bounds()
     return {"rows": rows, "size": size, "own": own, "tile": best(lambda: loop.search(Segment(1, 0, 1), bounds))}
 

@@ -1,8 +1,8 @@
-"""Compile the kernels in ``src/exchangeable/native``: ``python scripts/build_native.py``; each build does so too.
+"""Compile the kernels in ``src/exchangeable/native``: ``python scripts/build_native.py``. Every build does this too.
 
-All it takes is a C compiler: ``$CC``, or ``cc``, ``gcc`` or ``clang``; if there is none, the package ``ziglang``
-provides one. The library uses Python's stable ABI, with declarations of our own, so it needs neither Python's headers
-nor a separate build for each Python version.
+It needs only a C compiler: ``$CC``, or ``cc``, ``gcc`` or ``clang``; if there is none, the package ``ziglang``
+provides one. The library uses Python's stable ABI, which the sources declare themselves, so it needs neither
+Python's headers nor a separate build for each Python version.
 
 The code for macOS and Windows is untested: it was cross-compiled with ziglang on Linux, but has never been run.
 """
@@ -33,10 +33,10 @@ ZIG = [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline", "-g0"]  # zig's 
 
 
 def compiler() -> list[str] | None:
-    """The command that runs a C compiler; None if there is no compiler."""
+    """Return the command that runs a C compiler, or None if there is none."""
     if os.environ.get("CC"):
         return shlex.split(os.environ["CC"], posix=sys.platform != "win32")
-    # on Windows only ziglang and clang: what MinGW's gcc links may depend on libraries of MinGW
+    # on Windows only ziglang and clang, since a library linked by MinGW's gcc may depend on MinGW
     for name in ("clang",) if sys.platform == "win32" else ("cc", "gcc", "clang"):
         if shutil.which(name):
             return [name]
@@ -44,12 +44,12 @@ def compiler() -> list[str] | None:
 
 
 def platform_tag() -> str:
-    """The platform as it appears in the names of wheels, such as linux_x86_64, macosx_11_0_arm64 or win_amd64."""
+    """Return the platform as in the names of wheels, such as linux_x86_64, macosx_11_0_arm64 or win_amd64."""
     return "_".join(_platform()).replace(".", "_").replace("-", "_")
 
 
 def _platform() -> list[str]:
-    """System, version (macOS only) and machine of this interpreter; a universal Python takes the machine it runs on."""
+    """Return the system, version (macOS only) and machine; a universal Python reports the machine it runs on."""
     *system, machine = sysconfig.get_platform().split("-")
     return [*system, platform.machine() if machine == "universal2" else machine]
 
@@ -62,7 +62,7 @@ def build(
     avx2: bool | None = None,
     machine: str | None = None,
 ) -> Path:
-    """Compile into the folder ``target`` and return the library's path; extra ``flags`` come last, so they prevail.
+    """Compile into the folder ``target`` and return the path of the library. Extra ``flags`` come last and win.
 
     With ``avx2`` the kernels are compiled a second time, for processors that have AVX2; one set is chosen at import.
     """
@@ -74,27 +74,27 @@ def build(
     common = [*command, *_macos()]
     compiling = [*common, *FLAGS, *WARNINGS, *([] if sys.platform == "win32" else ["-fPIC"]), *flags]
     with tempfile.TemporaryDirectory() as folder:
-        objects = [_compiled(compiling, "kernels.c", Path(folder, "base.o"), "-DBUILD=base")]
+        objects = [_compile(compiling, "kernels.c", Path(folder, "base.o"), "-DBUILD=base")]
         chosen = []
         if with_avx2:
-            objects.append(_compiled(compiling, "kernels.c", Path(folder, "avx2.o"), "-DBUILD=avx2", "-mavx2"))
+            objects.append(_compile(compiling, "kernels.c", Path(folder, "avx2.o"), "-DBUILD=avx2", "-mavx2"))
             chosen = ["-DWITH_AVX2"]
-        objects.append(_compiled(compiling, "binding.c", Path(folder, "binding.o"), *chosen))
+        objects.append(_compile(compiling, "binding.c", Path(folder, "binding.o"), *chosen))
         fresh = Path(folder, LIBRARY)
         _run([*common, *flags, "-shared", "-o", str(fresh), *map(str, objects), *_linking()], fresh.parent)
-        place = target / f".{LIBRARY}.new"  # a process that has loaded the old one keeps it
-        shutil.copyfile(fresh, place)
-        os.replace(place, target / LIBRARY)
+        temporary = target / f".{LIBRARY}.new"  # a process that has loaded the old one keeps it
+        shutil.copyfile(fresh, temporary)
+        os.replace(temporary, target / LIBRARY)
     return target / LIBRARY
 
 
-def _compiled(compiling: Sequence[str], source: str, target: Path, *flags: str) -> Path:
+def _compile(compiling: Sequence[str], source: str, target: Path, *flags: str) -> Path:
     _run([*compiling, *flags, "-c", str(SOURCES / source), "-o", str(target)], target.parent)
     return target
 
 
 def _macos() -> list[str]:
-    """On macOS: the machine and the oldest system version in the wheel's name."""
+    """Return the flags for macOS: the machine and the oldest system version, as in the wheel's name."""
     if sys.platform != "darwin":
         return []
     _, version, machine = _platform()
@@ -112,13 +112,13 @@ def _linking() -> list[str]:
 def _run(command: Sequence[str], folder: Path) -> None:
     environment = {"ZIG_GLOBAL_CACHE_DIR": str(folder / "zig"), **os.environ}  # zig needs it if there is no home folder
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise SystemExit(f"the C compiler {command[0]} cannot be run: {error.strerror}") from error
-    if done.returncode:
-        raise SystemExit(f"the C compiler failed: {shlex.join(command)}\n{done.stderr}")
-    if done.stderr.strip():
-        print(done.stderr, file=sys.stderr)
+    if result.returncode:
+        raise SystemExit(f"the C compiler failed: {shlex.join(command)}\n{result.stderr}")
+    if result.stderr.strip():
+        print(result.stderr, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Bring what the page takes from npm into the package: ``python scripts/build_page.py``, or by itself at each build.
+"""Copy the files that the page needs from npm: ``python scripts/build_page.py``. Every build does this too.
 
-`npm ci` runs in a temporary folder, without the packages' own scripts, and checks each package against the lock; the
-few files that the page uses are copied to ``vendor/``, together with their licences and the lock's digest. While the
-digest fits there is nothing to do, so that npm is not needed to install from a source distribution. Without npm there
-is one warning and no ``vendor/``: all but the server's page works.
+`npm ci` runs in a temporary folder, without the packages' install scripts, and verifies each package against the lock
+file. The few files that the page uses are copied to ``vendor/``, with their licences and the digest of the lock file.
+If the digest matches, there is nothing to do, so installing from a source distribution does not need npm. Without npm
+there is a warning and no ``vendor/``: everything except the server's page works.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ FILES = {  # name in vendor/: file in node_modules/
 
 
 def fresh() -> bool:
-    """Is everything there, and made from this very lock?"""
+    """Return whether all files exist and were built from the current lock file."""
     stamp = VENDOR / STAMP
     return all((VENDOR / name).is_file() for name in FILES) and stamp.is_file() and stamp.read_text() == _digest()
 
 
 def build() -> None:
-    """Make ``vendor/`` if it is not fresh; if that cannot be, say why and leave it."""
+    """Build ``vendor/`` unless it is up to date; if that fails, print a warning."""
     if fresh():
         return
     npm = shutil.which("npm")
@@ -48,32 +48,32 @@ def build() -> None:
         _warn("npm is not installed")
         return
     try:
-        _make(npm)
+        _build_vendor(npm)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        _warn(f"npm failed: {said.strip().splitlines()[-1] if said.strip() else error}")
+        output = getattr(error, "stderr", None) or str(error)
+        _warn(f"npm failed: {output.strip().splitlines()[-1] if output.strip() else error}")
 
 
-def _make(npm: str) -> None:
+def _build_vendor(npm: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("package.json", "package-lock.json", ".npmrc"):
             shutil.copy(ROOT / name, folder)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE)
         VENDOR.mkdir(exist_ok=True)
-        (VENDOR / STAMP).unlink(missing_ok=True)  # whoever is interrupted leaves no stamp
+        (VENDOR / STAMP).unlink(missing_ok=True)  # an interrupted build leaves no stamp
         for name, source in FILES.items():
             _copy(Path(folder, "node_modules", source), VENDOR / name)
     _write(VENDOR / STAMP, _digest().encode())
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A copy without the line that points a browser to a source map that is not there."""
+    """Copy a file without the line that points a browser to a missing source map."""
     _write(target, re.sub(rb"\n/[/*]# sourceMappingURL=[^\n]*\s*\Z", b"\n", source.read_bytes()))
 
 
 def _write(target: Path, content: bytes) -> None:
-    """All at once: another build may be reading, or writing the same."""
+    """Write a file atomically: another build may read it, or write it too."""
     part = target.with_name(f".{target.name}.{os.getpid()}")
     part.write_bytes(content)
     part.replace(target)
@@ -85,8 +85,8 @@ def _digest() -> str:
 
 def _warn(reason: str) -> None:
     print(
-        f"warning: the server's page was not built, {reason}; all else works. Install npm and run "
-        "'python scripts/build_page.py' to have it.",
+        f"warning: the server's page was not built, because {reason}; everything else works. To build it, install "
+        "npm and run 'python scripts/build_page.py'.",
         file=sys.stderr,
     )
 

@@ -1,7 +1,7 @@
-"""The pictures of the documentation, drawn with the package itself.
+"""Draw the pictures of the documentation, with the package itself.
 
-``python scripts/docs_pictures.py`` writes docs/pictures/*.png (``make pictures``). The same code and seeds stand on the
-pages, so that the numbers there are those of the pictures.
+``python scripts/docs_pictures.py`` writes docs/pictures/*.png (``make pictures``). The pages show the same
+code and seeds, so their numbers match the pictures.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def save(ax: Axes, name: str) -> None:
     """Draw and save one picture."""
     drawn = io.BytesIO()
     ax.figure.savefig(drawn, dpi=110, metadata={"Software": None})
-    keep(drawn.getvalue(), name)
+    save_png(drawn.getvalue(), name)
 
 
-def keep(png: bytes, name: str) -> None:
-    """Reduce the number of colours, so that the file is small."""
+def save_png(png: bytes, name: str) -> None:
+    """Save an image with a reduced number of colours, so that the file is small."""
     Image.open(io.BytesIO(png)).convert("RGB").quantize(48).save(PICTURES / f"{name}.png", optimize=True)
 
 
@@ -148,7 +148,7 @@ def report() -> None:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         tab = browser.new_page(viewport={"width": 1000, "height": 1085})
         tab.goto(page.as_uri())
-        keep(tab.screenshot(), "report")
+        save_png(tab.screenshot(), "report")
         browser.close()
 
 

@@ -1,4 +1,4 @@
-"""The pictures of the page in the documentation: a real server, made-up streams, a real browser.
+"""Take the screenshots of the page for the documentation, with a server, simulated streams and a browser.
 
 ``python scripts/page_pictures.py`` writes docs/overview.png and docs/stream.png (``make pictures``).
 """
@@ -21,8 +21,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
-def streams(url: str) -> None:
-    """Latencies, losses and scores of models, two of which change."""
+def send_streams(url: str) -> None:
+    """Send simulated latencies, losses and scores to the server; two of the streams change."""
     with Client(url) as client:
         for k, name in enumerate(("checkout-latency", "search-latency", "ranker-loss", "fraud-score", "churn-score")):
             rng = np.random.default_rng(k)
@@ -36,8 +36,8 @@ def streams(url: str) -> None:
                 stream.extend(x.tolist())
 
 
-def pictures(page: Page, url: str) -> None:
-    """One of all streams, one of a single one."""
+def take_screenshots(page: Page, url: str) -> None:
+    """Take a screenshot of the overview and of one stream."""
     for path, name in (("/", "overview"), ("/streams/checkout-latency", "stream")):
         page.goto(url + path)
         page.wait_for_selector("canvas")
@@ -46,21 +46,21 @@ def pictures(page: Page, url: str) -> None:
 
 
 def main() -> None:
-    """Start, feed, look, stop."""
+    """Start a server, send the streams, take the screenshots, and stop the server."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         command = [sys.executable, "-m", "exchangeable", "serve", "--db", f"{folder}/streams.db", "--port", "0"]
-        with log.open("w") as said:
-            server = subprocess.Popen(command, stderr=said)
+        with log.open("w") as output:
+            server = subprocess.Popen(command, stderr=output)
         try:
-            while not (found := re.search(r"http://\S+", log.read_text())) and server.poll() is None:
+            while not (match := re.search(r"http://\S+", log.read_text())) and server.poll() is None:
                 time.sleep(0.1)
-            if found is None:
+            if match is None:
                 raise SystemExit(log.read_text())
-            streams(found[0])
+            send_streams(match[0])
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-                pictures(browser.new_page(viewport={"width": 1200, "height": 800}), found[0])
+                take_screenshots(browser.new_page(viewport={"width": 1200, "height": 800}), match[0])
                 browser.close()
         finally:
             server.terminate()

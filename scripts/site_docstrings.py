@@ -38,5 +38,5 @@ def fenced(text: str) -> str:
     return EXAMPLE.sub(_block, text + "\n").removesuffix("\n")
 
 
-def _block(found: re.Match[str]) -> str:
-    return f"{found[1]}```pycon\n{found[0]}{found[1]}```\n"
+def _block(match: re.Match[str]) -> str:
+    return f"{match[1]}```pycon\n{match[0]}{match[1]}```\n"

@@ -20,14 +20,14 @@ LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add every file that a page links to, including links from the added pages."""
-    found = list(files.documentation_pages())
-    while found:
-        page = found.pop()
+    pending = list(files.documentation_pages())
+    while pending:
+        page = pending.pop()
         for target in _targets(page, Path(str(page.abs_src_path)).read_text(encoding="utf-8")):
             if target not in files.src_uris and (ROOT / target).is_file():
                 file = File.generated(config, target, abs_src_path=str(ROOT / target))
                 files.append(file)
-                found += [file] if file.is_documentation_page() else []
+                pending += [file] if file.is_documentation_page() else []
     return files
 
 

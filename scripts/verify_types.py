@@ -18,13 +18,13 @@ COMMAND = [sys.executable, "-m", "pyright", "--verifytypes", "exchangeable", "--
 
 def main() -> int:
     """Print the share of names with a type, and the names without; return 1 if the share is too small."""
-    here = str(Path(sys.executable).parent)  # pyright finds the package's environment by PATH
-    environment = {**os.environ, "PATH": os.pathsep.join([here, os.environ.get("PATH", "")])}
-    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=environment)
+    folder = str(Path(sys.executable).parent)  # pyright finds the package's environment by PATH
+    environment = {**os.environ, "PATH": os.pathsep.join([folder, os.environ.get("PATH", "")])}
+    result = subprocess.run(COMMAND, capture_output=True, text=True, check=False, env=environment)
     try:
-        report = json.loads(done.stdout)["typeCompleteness"]
+        report = json.loads(result.stdout)["typeCompleteness"]
     except (ValueError, KeyError):
-        print(f"pyright failed: {done.stdout}{done.stderr}", file=sys.stderr)
+        print(f"pyright failed: {result.stdout}{result.stderr}", file=sys.stderr)
         return 1
     for symbol in report["symbols"]:
         if symbol["isExported"] and not symbol["isTypeKnown"]:

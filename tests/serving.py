@@ -15,7 +15,7 @@ import httpx2
 import uvicorn
 from fastapi import FastAPI
 
-from exchangeable.service.app import application
+from exchangeable.service.app import create_app
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
 
@@ -62,7 +62,7 @@ def served(database: Path, settings: Settings | None = None, *, page: bool = Fal
     """A server on this database, stopped gracefully at the end."""
     store = Store(database)
     try:
-        app = application(store, settings, page=page)
+        app = create_app(store, settings, page=page)
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=5)

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.testclient import TestClient
 
 from exchangeable.service import access
-from exchangeable.service.access import SCOPES, Access, Allow, Token, allow, create, listing, revoke, tokens_exist
+from exchangeable.service.access import SCOPES, Access, Allow, Token, allow, create, list_tokens, revoke, tokens_exist
 from exchangeable.service.problems import Problem
 from exchangeable.service.store import Store, StoreError, open_database
 
@@ -78,11 +78,11 @@ def test_the_list_shows_all_but_the_secret(database: sqlite3.Connection) -> None
     first = create(database, ["admin"], "me", now=2.0)
     second = create(database, ["ingest", "read", "read"], now=1.0)
     revoke(database, first[3:11], now=3.0)
-    assert listing(database) == [
+    assert list_tokens(database) == [
         Token(second[3:11], ("read", "ingest"), "", 1.0, None),
         Token(first[3:11], ("admin",), "me", 2.0, 3.0),
     ]
-    assert first[12:] not in repr(listing(database))
+    assert first[12:] not in repr(list_tokens(database))
 
 
 def test_a_token_is_revoked_by_its_id_or_by_itself_and_once(database: sqlite3.Connection) -> None:
@@ -90,7 +90,7 @@ def test_a_token_is_revoked_by_its_id_or_by_itself_and_once(database: sqlite3.Co
     revoke(database, by_id[3:11], now=1.0)
     revoke(database, by_itself, now=2.0)
     revoke(database, by_id, now=9.0)
-    assert sorted(token.revoked or 0.0 for token in listing(database)) == [1.0, 2.0]
+    assert sorted(token.revoked or 0.0 for token in list_tokens(database)) == [1.0, 2.0]
     assert not tokens_exist(database)
 
 
@@ -104,7 +104,7 @@ def test_whom_nobody_knows_cannot_be_revoked(database: sqlite3.Connection) -> No
 def test_scopes_are_three(database: sqlite3.Connection, scopes: list[str]) -> None:
     with pytest.raises(ValueError, match=r"^scopes must be among read, ingest, admin, got "):
         create(database, scopes)
-    assert listing(database) == []
+    assert list_tokens(database) == []
 
 
 @pytest.mark.parametrize("note", ["a\nb", "\x1b[2J", "x" * 201, 7])

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from contracts import settled
 from exchangeable.service import alerts
-from exchangeable.service.addresses import CheckedBackend, ForbiddenAddressError, public
+from exchangeable.service.addresses import CheckedBackend, ForbiddenAddressError, is_public
 from exchangeable.service.alerts import (
     Details,
     Sender,
@@ -32,10 +32,10 @@ from exchangeable.service.alerts import (
     Transact,
     Webhook,
     delivery,
-    due,
+    due_alerts,
     enqueue,
     fingerprint,
-    listing,
+    list_alerts,
     mark_failed,
     mark_sent,
     outbox,
@@ -167,7 +167,7 @@ def test_firing_message(box: sqlite3.Connection) -> None:
     annotations = {
         "summary": "Stream payments is no longer exchangeable.",
         "description": "The alarm was raised at example 120, with a log10 capital of 2.3125. The change seems to "
-        f"have begun after example 95. {PROMISE}",
+        f"have started after example 95. {PROMISE}",
         "log10_martingale": "2.3125",
         "alarm_at": "120",
         "changepoint": "95",
@@ -241,38 +241,38 @@ def test_fingerprint_is_made_of_the_labels_alone() -> None:
 def test_one_row_a_receiver_in_the_callers_transaction(box: sqlite3.Connection) -> None:
     box.execute("BEGIN")
     assert enqueue(box, [OPS, CHAT], "a", "firing", DETAILS, NOW) == 2
-    assert len(due(box)) == 2
+    assert len(due_alerts(box)) == 2
     box.execute("ROLLBACK")  # the alarm could not be recorded
-    assert due(box) == []
+    assert due_alerts(box) == []
     put(box, "a", "firing", OPS, CHAT)
-    assert [row.receiver for row in due(box)] == ["ops", "chat"]
+    assert [row.receiver for row in due_alerts(box)] == ["ops", "chat"]
 
 
 def test_without_receivers_nothing_is_kept(box: sqlite3.Connection) -> None:
     assert enqueue(box, [], "a", "firing", DETAILS, NOW) == 0
-    assert listing(box) == {"pending": 0, "dead": 0, "alerts": []}
+    assert list_alerts(box) == {"pending": 0, "dead": 0, "alerts": []}
 
 
 def test_unlawful_status(box: sqlite3.Connection) -> None:
     with pytest.raises(ValueError, match="status must be firing or resolved, got 'on'"):
         enqueue(box, [OPS], "a", "on", DETAILS, NOW)  # type: ignore[arg-type]
-    assert due(box) == []
+    assert due_alerts(box) == []
 
 
 def test_resolved_waits_for_its_firing(box: sqlite3.Connection) -> None:
     (first,), (second,), (other,) = put(box, "a", "firing"), put(box, "a", "resolved"), put(box, "b", "firing")
-    assert [row.id for row in due(box)] == [first, other]
+    assert [row.id for row in due_alerts(box)] == [first, other]
     mark_failed(box, first, "no luck", dead=False)
-    assert [(row.id, row.attempts) for row in due(box)] == [(first, 1), (other, 0)]
+    assert [(row.id, row.attempts) for row in due_alerts(box)] == [(first, 1), (other, 0)]
     mark_sent(box, first)
-    assert [row.id for row in due(box)] == [second, other]
+    assert [row.id for row in due_alerts(box)] == [second, other]
 
 
 def test_dead_firing_does_not_block(box: sqlite3.Connection) -> None:
     (first,), (second,) = put(box, "a", "firing"), put(box, "a", "resolved")
     mark_failed(box, first, "x" * 1_000, dead=True)
-    assert [row.id for row in due(box)] == [second]
-    shown = listing(box)
+    assert [row.id for row in due_alerts(box)] == [second]
+    shown = list_alerts(box)
     assert (shown["pending"], shown["dead"]) == (1, 1)
     assert shown["alerts"][0] == {
         "id": first,
@@ -291,10 +291,11 @@ def test_listing_shows_the_dead_first_and_no_more_than_asked(box: sqlite3.Connec
     (a,), (b,), (c,), (d,) = (put(box, stream, "firing") for stream in "abcd")
     mark_failed(box, b, "", dead=True)
     mark_sent(box, d)
-    assert [row["id"] for row in listing(box)["alerts"]] == [b, c, a, d]
-    assert [row["id"] for row in listing(box, limit=2)["alerts"]] == [b, c]
+    assert [row["id"] for row in list_alerts(box)["alerts"]] == [b, c, a, d]
+    assert [row["id"] for row in list_alerts(box, limit=2)["alerts"]] == [b, c]
     mark_failed(box, a, "no", dead=False)
-    assert [row["id"] for row in listing(box)["alerts"]] == [b, a, c, d]  # what is stuck before what waits behind it
+    # what is stuck comes before what waits behind it
+    assert [row["id"] for row in list_alerts(box)["alerts"]] == [b, a, c, d]
 
 
 def test_retried_firing_is_not_the_last_word(box: sqlite3.Connection) -> None:
@@ -303,9 +304,9 @@ def test_retried_firing_is_not_the_last_word(box: sqlite3.Connection) -> None:
     mark_failed(box, first, "no", dead=True)
     mark_sent(box, second)
     assert retry(box, first) == 2
-    assert [(row.id, row.attempts) for row in due(box)] == [(first, 0)]
+    assert [(row.id, row.attempts) for row in due_alerts(box)] == [(first, 0)]
     mark_sent(box, first)
-    assert [row.id for row in due(box)] == [second]
+    assert [row.id for row in due_alerts(box)] == [second]
 
 
 def test_retry_while_the_resolved_is_under_way(box: sqlite3.Connection) -> None:
@@ -322,7 +323,7 @@ def test_retry_leaves_other_streams_and_receivers_alone(box: sqlite3.Connection)
     for row in (first, other, third):
         mark_failed(box, row, "no", dead=True)
     assert retry(box, first) == 1
-    assert [row.id for row in due(box)] == [first]
+    assert [row.id for row in due_alerts(box)] == [first]
 
 
 @pytest.mark.parametrize(("state", "status", "code"), [("sent", 409, "conflict"), ("pending", 409, "conflict")])
@@ -349,7 +350,7 @@ def test_outbox_does_not_grow_for_ever(box: sqlite3.Connection, monkeypatch: pyt
     kept = dict(box.execute("SELECT state, count(*) FROM outbox GROUP BY state").fetchall())
     assert kept["dead"] == 5
     assert kept["sent"] <= 11
-    assert [row["stream"] for row in listing(box)["alerts"][:5]] == ["b49", "b48", "b47", "b46", "b45"]
+    assert [row["stream"] for row in list_alerts(box)["alerts"][:5]] == ["b49", "b48", "b47", "b46", "b45"]
 
 
 def test_only_so_many_wait_for_one_receiver_and_stream(
@@ -360,11 +361,11 @@ def test_only_so_many_wait_for_one_receiver_and_stream(
     for i in range(40):
         put(box, "a", "resolved" if i % 2 else "firing", OPS, CHAT)
     put(box, "b", "firing")
-    assert listing(box)["pending"] == 21
-    assert listing(box)["dead"] == 15
+    assert list_alerts(box)["pending"] == 21
+    assert list_alerts(box)["dead"] == 15
     waiting = box.execute("SELECT id FROM outbox WHERE receiver = 'ops' AND stream = 'a' AND state = 'pending'")
     assert [row[0] for row in waiting] == list(range(61, 81, 2))  # the newest, in their order
-    assert {row["error"] for row in listing(box)["alerts"] if row["state"] == "dead"} == {
+    assert {row["error"] for row in list_alerts(box)["alerts"] if row["state"] == "dead"} == {
         "too many alerts were waiting"
     }
 
@@ -387,7 +388,7 @@ def test_retried_firing_is_not_the_last_word_if_the_newest_dies_again(box: sqlit
     mark_failed(box, third, "no", dead=True)
     assert retry(box, first) == 3
     mark_sent(box, first)
-    assert [row.id for row in due(box)] == [second]
+    assert [row.id for row in due_alerts(box)] == [second]
 
 
 STEPS = st.tuples(st.sampled_from("ab"), st.sampled_from(["put", "sent", "failed", "dead", "retry", "late"]))
@@ -403,7 +404,7 @@ def test_any_history_ends_with_the_newest_word(steps: list[tuple[str, str]]) -> 
 
         def ready(stream: str) -> int | None:
             (row,) = box.execute("SELECT min(id) FROM outbox WHERE stream=? AND state='pending'", (stream,)).fetchone()
-            assert row in [None, *(row.id for row in due(box))]
+            assert row in [None, *(row.id for row in due_alerts(box))]
             return None if row is None else int(row)
 
         def again(stream: str) -> None:
@@ -575,7 +576,7 @@ def test_passing_trouble_is_tried_again(box: sqlite3.Connection, status: int) ->
         assert len({heard.message["alerts"][0]["fingerprint"] for heard in receiver.heard}) == 1
 
     play(scene())
-    assert [row["attempts"] for row in listing(box)["alerts"]] == [1, 3]
+    assert [row["attempts"] for row in list_alerts(box)["alerts"]] == [1, 3]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422, 301, 304])
@@ -587,7 +588,7 @@ def test_lasting_trouble_is_a_dead_letter_at_once(box: sqlite3.Connection, statu
         assert len(receiver.heard) == 1
 
     play(scene())
-    (row,) = listing(box)["alerts"]
+    (row,) = list_alerts(box)["alerts"]
     assert (row["state"], row["attempts"]) == ("dead", 1)
     assert row["error"].startswith(f"the receiver answered {status} ")
 
@@ -604,7 +605,7 @@ def test_redirects_are_not_followed(box: sqlite3.Connection) -> None:
         assert (outer.connections, inner.connections) == (1, 0)
 
     play(scene())
-    assert listing(box)["alerts"][0]["error"] == "the receiver answered 307 Temporary Redirect"
+    assert list_alerts(box)["alerts"][0]["error"] == "the receiver answered 307 Temporary Redirect"
 
 
 def test_gives_up_after_so_many_attempts_and_goes_on(box: sqlite3.Connection) -> None:
@@ -639,7 +640,7 @@ def test_bad_receivers(box: sqlite3.Connection, reply: Reply, error: str) -> Non
             await quick([receiver.webhook(timeout=patience, token="hush")], transact_on(box), attempts=1).drain()
 
     play(scene())
-    (row,) = listing(box)["alerts"]
+    (row,) = list_alerts(box)["alerts"]
     assert row["state"] == "dead"
     assert row["error"].startswith(error)
     assert "s3cr3t" not in row["error"]
@@ -672,7 +673,7 @@ def test_nobody_there(box: sqlite3.Connection) -> None:
         await quick([receiver.webhook()], transact_on(box), attempts=2).drain()
 
     play(scene())
-    (row,) = listing(box)["alerts"]
+    (row,) = list_alerts(box)["alerts"]
     assert (row["state"], row["attempts"]) == ("dead", 2)
     assert "the request failed" in row["error"]
 
@@ -683,7 +684,7 @@ def test_name_that_does_not_resolve(box: sqlite3.Connection) -> None:
 
     put(box, "a", "firing")
     play(quick([OPS], transact_on(box), attempts=1, resolve=nowhere).drain())
-    assert listing(box)["alerts"][0]["error"] == "the request failed: the host's name cannot be resolved"
+    assert list_alerts(box)["alerts"][0]["error"] == "the request failed: the host's name cannot be resolved"
 
 
 @pytest.mark.parametrize(
@@ -858,11 +859,11 @@ def test_everything_pending_is_due_after_a_restart(box: sqlite3.Connection) -> N
         async with Receiver(500).open() as receiver:
             put(box, "a", "firing")
             async with quick([receiver.webhook()], transact_on(box), first=60.0, longest=60.0):
-                await until(lambda: due(box)[0].attempts == 1)
+                await until(lambda: due_alerts(box)[0].attempts == 1)
             await quick([receiver.webhook()], transact_on(box), first=60.0).drain()
 
     play(scene())
-    assert listing(box)["alerts"][0]["attempts"] == 2
+    assert list_alerts(box)["alerts"][0]["attempts"] == 2
 
 
 def test_clock_jumps_do_not_matter(box: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -918,7 +919,7 @@ def test_outlives_a_storage_that_cannot_be_read(box: sqlite3.Connection) -> None
 def test_receiver_that_left_the_settings(box: sqlite3.Connection) -> None:
     put(box, "a", "firing")
     play(quick([CHAT], transact_on(box)).drain())
-    (row,) = listing(box)["alerts"]
+    (row,) = list_alerts(box)["alerts"]
     assert (row["state"], row["error"]) == ("dead", "the receiver is not in the settings")
 
 
@@ -931,7 +932,7 @@ def test_no_alert_is_lost_over_random_trouble(box: sqlite3.Connection) -> None:
         async with Receiver(*replies).open() as receiver:
             for i in range(50):
                 put(box, f"s{i % 5}", "resolved" if i // 5 % 2 else "firing", now=NOW + i)
-            while due(box):
+            while due_alerts(box):
                 async with quick([receiver.webhook()], transact_on(box), attempts=1_000) as sender:
                     await asyncio.sleep(0.03)
                     await sender.stop(grace=0.0)
@@ -1031,7 +1032,7 @@ def test_proxies_of_the_environment_are_ignored(box: sqlite3.Connection, monkeyp
     ],
 )
 def test_not_public(address: str) -> None:
-    assert not public(address)
+    assert not is_public(address)
 
 
 @pytest.mark.parametrize(
@@ -1052,7 +1053,7 @@ def test_not_public(address: str) -> None:
     ],
 )
 def test_is_public(address: str) -> None:
-    assert public(address)
+    assert is_public(address)
 
 
 @settled(500)
@@ -1061,7 +1062,7 @@ def test_nothing_that_python_calls_special_is_public(address: ipaddress.IPv4Addr
     """The standard library is an independent opinion: what it refuses, we refuse (but for IPv4 inside IPv6)."""
     carries = address.version == 6 and (address.ipv4_mapped or address in ipaddress.ip_network("64:ff9b::/96"))
     special = not address.is_global or address.is_multicast or address.is_reserved or address.is_link_local
-    assert carries or not (public(str(address)) and special)
+    assert carries or not (is_public(str(address)) and special)
 
 
 TRICKS = {
@@ -1111,7 +1112,7 @@ def test_trick_is_refused_at_connect(box: sqlite3.Connection, host: str, monkeyp
                 webhook = receiver.webhook(host=host, allow_private=False)
                 put(box, "a", "firing")
                 await quick([webhook], transact_on(box), attempts=1).drain()
-                assert "must have public addresses only" in listing(box)["alerts"][0]["error"] or not resolves
+                assert "must have public addresses only" in list_alerts(box)["alerts"][0]["error"] or not resolves
         assert receiver.connections == 0
 
     play(scene())
@@ -1180,7 +1181,7 @@ def test_rebinding_between_attempts(box: sqlite3.Connection) -> None:
         assert len(names.asked) == 4
 
     play(scene())
-    assert listing(box)["alerts"][0]["error"].endswith("got 127.0.0.1")
+    assert list_alerts(box)["alerts"][0]["error"].endswith("got 127.0.0.1")
 
 
 @pytest.mark.parametrize("answer", [["192.0.43.8", "127.0.0.1"], ["10.0.0.1", "192.0.43.8"], ["192.0.43.8", "::1"]])
@@ -1255,7 +1256,7 @@ def test_tls_is_verified_against_the_name(
     if arrives:
         assert receiver.heard[0].headers["host"] == f"{host}:{receiver.port}"
     else:
-        assert "CERTIFICATE_VERIFY_FAILED" in listing(box)["alerts"][0]["error"]
+        assert "CERTIFICATE_VERIFY_FAILED" in list_alerts(box)["alerts"][0]["error"]
 
 
 # ---------------------------------------------------------------- the test alert

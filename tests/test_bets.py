@@ -336,7 +336,7 @@ STATE = ("head", "nodes", "waves", "cells", "cursors", "grid", "blocks")
         ("head", native.PLUGIN_ACTIVE, 528.0, "number of cosine sums"),
         ("head", native.PLUGIN_ACTIVE, math.nan, "number of cosine sums"),
         ("cursors", (0, 0), -1.0, "cursors must lie in the grid"),
-        ("cursors", (1, 0), float(native.PLUGIN_PLACES), "cursors must lie in the grid"),
+        ("cursors", (1, 0), float(native.PLUGIN_GRID_SIZE), "cursors must lie in the grid"),
         ("cursors", (1, 0), math.nan, "cursors must lie in the grid"),
     ],
 )

@@ -504,8 +504,8 @@ def test_bad_files_get_one_sentence(run: Run, tmp_path: Path, name: str) -> None
         ),
         (["test", "d.csv", "--measure", "value"], 2, "there are 4 feature columns ('a', 'b', 'c', 'kind')"),
         (["test", "d.csv", "--measure", "value", "--label", "kind"], 2, "leave the others out with --drop"),
-        (["test", "d.csv", "--measure", "value", "--categorical", "kind"], 2, "--categorical does not go with"),
-        (["test", "d.csv", "--measure", "value", "--neighbours", "2"], 2, "--neighbours goes with the measures"),
+        (["test", "d.csv", "--measure", "value", "--categorical", "kind"], 2, "--categorical cannot be combined with"),
+        (["test", "d.csv", "--measure", "value", "--neighbours", "2"], 2, "--neighbours applies only to the measures"),
         (["test", "d.csv", "--label", "kind", "--neighbours", "0"], 2, "neighbours"),
         (["test", "d.csv", "--label", "kind", "--neighbours", "1000000000000"], 2, "k must be an integer"),
         (["test", "d.csv", "--label", "kind", "--measure", "nonsense"], 2, "nonsense"),
@@ -679,7 +679,7 @@ def test_columns_are_tested_on_their_own(run: Run, tmp_path: Path) -> None:
     assert "for 3 columns tested one by one (alarm level 600 each): c 10^" in run(*words, "--columns", "each").out
     assert verdict(run, *words)["log10_martingale"] == result.log10_martingale
     refused = run(*words, "--columns", "each", "--alarm", "cusum")
-    assert (refused.code, "--columns each goes with --alarm ville" in refused.err) == (2, True)
+    assert (refused.code, "--columns each requires --alarm ville" in refused.err) == (2, True)
 
 
 def test_a_small_sample_is_reported(run: Run, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_other_values_that_are_refused_at_once(client: Client) -> None:
     sent = client.stream("a")
     with pytest.raises(ValueError, match="y must hold one label"):
         sent.extend([1.0], [])
-    with pytest.raises(ValueError, match="y must be a text or a finite number"):
+    with pytest.raises(ValueError, match="y must be a string or a finite number"):
         sent.send(1.0, y=float("nan"))
     for name in ("batch", "age", "capacity"):
         with pytest.raises(ValueError, match=f"{name} must"):

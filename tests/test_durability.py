@@ -770,7 +770,7 @@ def test_a_second_process_is_rejected_on_any_path_to_the_file(quick: Quick, load
     for path in paths:
         said = refused(loaded, Path(f"{tmp_path}/{path}"), tmp_path / "other")
         assert "database must be served by one process" in said
-        assert "which another one serves" in said
+        assert "which another process serves" in said
     assert quick.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201
     assert post(quick, "a", 1, numbers(1)[:10]).status == 200
     quick.end(signal.SIGKILL)
@@ -811,7 +811,7 @@ def test_a_damaged_or_foreign_database_is_rejected_and_unchanged(tmp_path: Path,
         "wiped": (_wiped(sound), "database must be a readable SQLite file"),
         "text": (b"name,x\n" * 999, "database must be a readable SQLite file"),
         "noise": (np.random.default_rng(0).bytes(50_000), "database must be a readable SQLite file"),
-        "foreign": (_foreign(tmp_path), "database must be one of exchangeable's"),
+        "foreign": (_foreign(tmp_path), "database must be an exchangeable database"),
     }
     for name, (data, law) in cases.items():
         folder = tmp_path / name
@@ -825,7 +825,7 @@ def test_a_damaged_or_foreign_database_is_rejected_and_unchanged(tmp_path: Path,
 
 
 def test_a_folder_or_a_missing_folder_is_rejected(tmp_path: Path, loaded: Loaded) -> None:
-    assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith("database must lie in a folder")
+    assert refused(loaded, tmp_path / "missing" / "service.db", tmp_path).startswith("database must be in a writable folder")
     (tmp_path / "folder.db").mkdir()
     assert refused(loaded, tmp_path / "folder.db", tmp_path).startswith("database must be a readable SQLite file")
 

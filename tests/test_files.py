@@ -182,7 +182,7 @@ def test_many_columns_few_rows(tmp_path: Path) -> None:
 
 
 def test_batches_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "CELLS", 64)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 64)
     rows = [(i / 7, f"c{i % 3}", "uv"[i % 2]) for i in range(500)]
     path = put(tmp_path, "a,c,y\n" + "".join(f"{a!r},{c},{y}\n" for a, c, y in rows))
     table = read_table(path, label="y", categorical=["c"])
@@ -289,13 +289,13 @@ def test_disk_error_while_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         def read1(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(tables, "_binary", lambda path: Broken())
+    monkeypatch.setattr(tables, "_open_binary", lambda path: Broken())
     assert "Input/output error" in csv_sentence(tmp_path, GOOD)
 
 
 def test_a_file_that_changes_between_the_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = iter([GOOD.encode(), b"y\nu\nv\n"])
-    monkeypatch.setattr(tables, "_binary", lambda path: io.BytesIO(next(versions)))
+    monkeypatch.setattr(tables, "_open_binary", lambda path: io.BytesIO(next(versions)))
     assert "expected 3 columns as in the header, got 1" in csv_sentence(tmp_path, GOOD)
 
 
@@ -304,7 +304,7 @@ def test_out_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr(tables, "_assemble", exhaust)
-    assert "more memory than there is" in csv_sentence(tmp_path, GOOD)
+    assert "the table does not fit in memory" in csv_sentence(tmp_path, GOOD)
 
 
 @pytest.mark.parametrize("name", ["t", "t.txt", "t.xlsx", "t.csv.bz2", "csv", "t.parquet.gz"])
@@ -313,7 +313,7 @@ def test_unknown_suffix(tmp_path: Path, name: str) -> None:
 
 
 def test_nul_in_the_path(tmp_path: Path) -> None:
-    assert "a\\x00b.csv: the path holds a NUL" in sentence(tmp_path / "a\0b.csv", ColumnError)
+    assert "a\\x00b.csv: the path contains a NUL" in sentence(tmp_path / "a\0b.csv", ColumnError)
 
 
 @pytest.mark.parametrize(
@@ -345,21 +345,21 @@ def test_ragged_rows_without_header_and_far_away(tmp_path: Path, monkeypatch: py
     assert "data row 5001: expected 2 columns as in the first row, got 1" in csv_sentence(
         tmp_path, text, header=False, label="2"
     )
-    monkeypatch.setattr(tables, "CELLS", 64)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 64)
     assert "data row 5001: expected 2" in csv_sentence(tmp_path, text, header=False, label="2")
     assert "data row 5000: expected 2" in csv_sentence(tmp_path, text, label="u")
 
 
 @pytest.mark.parametrize("long", ["v" * 2000, '"' + "\n" * 2000 + '"', '"v\n",' * 500])
 def test_a_row_that_is_too_long(tmp_path: Path, long: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "LONGEST", 1000)
+    monkeypatch.setattr(tables, "MAX_ROW_LENGTH", 1000)
     assert "the row is longer than" in csv_sentence(tmp_path, f"a,y\n1,u\n2,{long}\n3,u\n")
     assert "the row is longer than" in csv_sentence(tmp_path, long)
     assert read_table(put(tmp_path, "a,y\n" + "1,u\n2,v\n" * 2000), label="y").X.shape == (4000, 1)
 
 
 def test_a_line_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
-    message = csv_sentence(tmp_path, "a,y\n1,u\n" + "2," * (tables.LONGEST // 2 + 9))
+    message = csv_sentence(tmp_path, "a,y\n1,u\n" + "2," * (tables.MAX_ROW_LENGTH // 2 + 9))
     assert message == "t.csv: line 3: the row is longer than 16 million characters, the limit"
 
 
@@ -511,7 +511,7 @@ def test_text_first_and_numbers_later(tmp_path: Path) -> None:
 
 
 def test_text_in_a_later_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "CELLS", 64)
+    monkeypatch.setattr(tables, "BATCH_CELLS", 64)
     text = "a,y\n" + "1,u\n" * 998 + "x,u\n" * 99
     assert "data row 999, column 'a': 'x' is not a number" in csv_sentence(tmp_path, text)
 
@@ -571,7 +571,7 @@ def test_one_class(tmp_path: Path) -> None:
 def test_every_label_distinct(tmp_path: Path) -> None:
     message = csv_sentence(tmp_path, "a,y\n1,0.5\n2,0.6\n3,0.7\n")
     assert "'y' holds 3 different values in 3 rows; it looks like a continuous number or an identifier" in message
-    assert message.endswith("(for numbers there is exchangeable test --measure nearest-residual)")
+    assert message.endswith("(for numbers, use exchangeable test --measure nearest-residual)")
 
 
 @pytest.mark.parametrize(
@@ -700,7 +700,7 @@ def test_a_given_width(tmp_path: Path) -> None:
     one: dict[str, Any] = {"label": None, "labels": "none", "width": 1}
     message = csv_sentence(tmp_path, "a,b,c\n1,2,3\n", ColumnError, **one)
     assert message == (
-        "t.csv: there are 3 feature columns ('a', 'b', 'c'); the measure takes exactly 1, so leave the others out with "
+        "t.csv: there are 3 feature columns ('a', 'b', 'c'); the measure needs exactly 1, so leave the others out with "
         "--drop"
     )
     assert "there are 2 feature columns" in csv_sentence(tmp_path, GOOD, ColumnError, **{**one, "label": "y"})
@@ -810,9 +810,9 @@ def test_little_of_a_large_csv_is_touched(tmp_path: Path, monkeypatch: pytest.Mo
             Endless.served += len(given)
             return given
 
-    monkeypatch.setattr(tables, "_binary", lambda path: Endless())
+    monkeypatch.setattr(tables, "_open_binary", lambda path: Endless())
     assert "more than 1000 rows" in csv_sentence(tmp_path, "x", header=False, label="2", max_rows=1000)
-    assert Endless.served < 10 * tables.CELLS
+    assert Endless.served < 10 * tables.BATCH_CELLS
 
 
 def test_a_large_npz_is_refused_by_its_header(tmp_path: Path) -> None:

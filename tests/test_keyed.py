@@ -637,7 +637,7 @@ def test_invalid_numbers_are_named_and_nothing_changes(measure: str, x: float, m
         ([1], [0.5, 0.5], None, None, "x must be as long as keys, 1, got 2"),
         ([1], ["0.5"], None, None, "x must be a one-dimensional array of numbers, got"),
         ([1], 0.5, None, None, "x must be a one-dimensional array of numbers, got"),
-        ([1], [0.5], [1], None, "refused must be a one-dimensional array of truth values"),
+        ([1], [0.5], [1], None, "refused must be a one-dimensional array of booleans"),
         ([1], [0.5], [True, False], None, "refused must be as long as keys"),
         ([1], [0.5], None, [0.5], "content must be a one-dimensional array of 64-bit integers"),
     ],
@@ -888,7 +888,7 @@ def head(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "format": (head(format="exchangeable snapshot"), "state.json must be of the format 'exchangeable monitors'"),
-    "version": (head(version=4), "version must be 3 for this exchangeable to read it, got 4, written by exchangeable"),
+    "version": (head(version=4), "version must be 3 for this release to read it, got 4, written by exchangeable"),
     "old version": (head(version=1), "got 1, .*: start with a new state"),
     "true version": (head(version="3"), "version must be 3"),
     "keys": (head(keys="float"), "state.json must have format, keys"),
@@ -900,20 +900,20 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no bet": (lambda members: members.pop("bet.npy"), "bet.npy must be a one-dimensional array of <f8"),
     "one more": (lambda members: members.update({"x.npy": np.zeros(1)}), "data must hold state.json and keys, text"),
     "dtype": (lambda members: members.update({"reals.npy": np.zeros(12, np.float32)}), "reals.npy must be"),
-    "n": (integer(native.TRACK_N, -1), "n of every stream must be possible"),
-    "large n": (integer(native.TRACK_N, 2**60), "n of every stream must be possible"),
-    "since": (integer(native.TRACK_START, -1), "n of every stream must be possible"),
-    "pool": (integer(native.TRACK_N, 1), "pool of every stream must be possible|lowest of every stream must be"),
-    "order": (integer(native.KEYED_FIRST, 2**62), "order of every stream must be possible"),
-    "lowest": (integer(native.TRACK_LOWEST, 2**40), "lowest of every stream must be possible"),
-    "alarm": (integer(native.TRACK_ALARM, 0), "alarm_at of every stream must be possible"),
-    "change": (integer(native.TRACK_CHANGE, -2), "changepoint of every stream must be possible"),
-    "test": (integer(native.TRACK_TEST, 0), "test of every stream must be possible"),
-    "flags below": (integer(native.KEYED_FLAGS, -1), "flags of every stream must be possible"),
-    "flags": (integer(native.KEYED_FLAGS, 8), "flags of every stream must be possible"),
-    "low": (put("reals", native.TRACK_LOW, 0.5), "log_max of every stream must be possible"),
-    "nan": (put("reals", native.TRACK_HIGH, math.nan), "log_max of every stream must be possible"),
-    "sum": (put("reals", native.KEYED_SUM, math.nan), "log_value of every stream must be possible"),
+    "n": (integer(native.TRACK_N, -1), "n of every stream must be valid"),
+    "large n": (integer(native.TRACK_N, 2**60), "n of every stream must be valid"),
+    "since": (integer(native.TRACK_START, -1), "n of every stream must be valid"),
+    "pool": (integer(native.TRACK_N, 1), "pool of every stream must be valid|lowest of every stream must be"),
+    "order": (integer(native.KEYED_FIRST, 2**62), "order of every stream must be valid"),
+    "lowest": (integer(native.TRACK_LOWEST, 2**40), "lowest of every stream must be valid"),
+    "alarm": (integer(native.TRACK_ALARM, 0), "alarm_at of every stream must be valid"),
+    "change": (integer(native.TRACK_CHANGE, -2), "changepoint of every stream must be valid"),
+    "test": (integer(native.TRACK_TEST, 0), "test of every stream must be valid"),
+    "flags below": (integer(native.KEYED_FLAGS, -1), "flags of every stream must be valid"),
+    "flags": (integer(native.KEYED_FLAGS, 8), "flags of every stream must be valid"),
+    "low": (put("reals", native.TRACK_LOW, 0.5), "log_max of every stream must be valid"),
+    "nan": (put("reals", native.TRACK_HIGH, math.nan), "log_max of every stream must be valid"),
+    "sum": (put("reals", native.KEYED_SUM, math.nan), "log_value of every stream must be valid"),
     "bet": (put("bet", 0, math.nan), "a state must hold numbers, got NaN"),
     "lengths": (put("spans_used", 0, 255), "lengths must be those of 3 rows that fill"),
     "spans": (put("spans", 0, 2**62), "spans must be ranges of missing numbers in order"),
@@ -937,7 +937,7 @@ def test_a_forged_state_is_refused(name: str) -> None:
 
 def test_the_same_key_twice_is_refused() -> None:
     data = busy(composite, ["a", "b"]).encode()
-    with pytest.raises(ValueError, match="keys must be unique, got one twice"):
+    with pytest.raises(ValueError, match="keys must be unique, got a duplicate"):
         Monitors(composite(), seed=9).like(forged(data, put("text", 1, ord("a"))))
 
 
@@ -948,7 +948,7 @@ def test_too_many_ranges_are_refused() -> None:
         members["spans.npy"] = np.zeros(34, np.int64)
         assert used.sum() == len(spans)
 
-    with pytest.raises(ValueError, match="spans must be at most 16 ranges a key"):
+    with pytest.raises(ValueError, match="spans must be at most 16 ranges for each key"):
         Monitors(composite(), seed=9).like(forged(busy(composite).encode(), change))
 
 

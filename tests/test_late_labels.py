@@ -344,7 +344,6 @@ def test_memory_of_expired_ones_is_bounded() -> None:
             True,
             "not on time or traffic, and if delays were not changed by outages or by a full queue.",
         ),
-        (LeftOut(expired=3, crowded=3), False, "which 3 observations an earlier version left out, because too many"),
     ],
 )
 def test_the_conditions_are_stated(counts: LeftOut, server: bool, words: str) -> None:
@@ -392,7 +391,7 @@ def rows(*tuples: list[Any]) -> list[Any]:
     return [{"tuple": row} for row in tuples]
 
 
-COUNTS = {"expired": 1, "undelivered": 0, "never": 0, "crowded": 0, "classes": {"dict": []}}
+COUNTS = {"expired": 1, "undelivered": 0, "never": 0, "classes": {"dict": []}}
 
 
 def counts(**change: Any) -> dict[str, Any]:

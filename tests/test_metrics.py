@@ -19,7 +19,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from exchangeable.service.alerts import Details, Webhook, due, enqueue, mark_failed
+from exchangeable.service.alerts import Details, Webhook, due_alerts, enqueue, mark_failed
 from exchangeable.service.metrics import LIMIT, REASONS, DatabaseStatus, Metrics, StreamStatus, read_status
 from exchangeable.service.store import StoreError, open_database
 
@@ -212,7 +212,7 @@ def test_the_status_of_a_database(database: sqlite3.Connection) -> None:
     insert(database, "bankrupt", log10=-math.inf, log10_max=0.5, observations=12, observed_at=1_600_000_000.0)
     webhooks = [Webhook(name, "http://example.org/") for name in ("one", "two", "three")]
     enqueue(database, webhooks, "loud", "firing", Details("ville", "", 1, 0, 2.5), 0.0)
-    mark_failed(database, due(database)[0].id, "no", dead=True)
+    mark_failed(database, due_alerts(database)[0].id, "no", dead=True)
     assert read_status(database) == DatabaseStatus([LOUD, BANKRUPT, QUIET], total=3, pending=2, dead=1)
 
 

@@ -324,7 +324,7 @@ def test_a_restart_needs_a_fresh_measure() -> None:
     # regression: what a measure had seen before returned at each start, like a frozen calibration set
     measure = Value()
     measure.extend([1.0, 2.0])
-    with pytest.raises(ValueError, match=r"^measure must be fresh where the monitor restarts"):
+    with pytest.raises(ValueError, match=r"^measure must be fresh if the monitor restarts"):
         Monitor(measure, on_alarm="restart")
     assert Monitor(measure).n == 0  # without restarts it may have seen the beginning
 

@@ -244,11 +244,11 @@ def test_the_page_of_a_stream_tells_what_it_knows_and_lives(server: Server, tab:
     seen(
         page,
         "#verdict",
-        f"Alarm: capital reached 100 at example {at}; the change probably began around example {change}.",
+        f"Alarm: capital reached 100 at example {at}; the change probably started around example {change}.",
     )
     seen(page, "#announcer", "Alarm.")
     seen(page, "#figures", "110")
-    seen(page, "#legend", f"change probably began around example {change}")
+    seen(page, "#legend", f"change probably started around example {change}")
     expect(page.locator("#histogram svg")).to_have_attribute("aria-label", re.compile("^Histogram of 110 "))
     assert json.loads(page.locator("#json").text_content()) == server.state("st-live")["configuration"]
     assert page.evaluate("window.same") == 1

@@ -114,10 +114,10 @@ def test_the_seed_of_a_table() -> None:
 
 
 def test_streams_of_columns_hang_on_their_names() -> None:
-    streams = {column_stream(name, back=back) for name in ("a", "b", "é", "") for back in (False, True)}
+    streams = {column_stream(name, backwards=back) for name in ("a", "b", "é", "") for back in (False, True)}
     assert len(streams) == 8
     assert all(16 <= stream < 2**32 - 16 for stream in streams)
-    assert column_stream("a") == column_stream("a") != column_stream("a", back=True)
+    assert column_stream("a") == column_stream("a") != column_stream("a", backwards=True)
 
 
 def test_what_is_constant_is_never_tested() -> None:

@@ -276,7 +276,7 @@ def test_what_is_no_number_is_refused_and_changes_nothing(value: Any) -> None:
     ("parameters", "message"),
     [
         ({"alpha": 2}, "alpha must lie in (0, 1), got 2"),
-        ({"alpha": 0.1, "period": 100}, "alpha must be None where period is given, got 0.1"),
+        ({"alpha": 0.1, "period": 100}, "alpha must be None if period is given, got 0.1"),
         ({"period": 0.5}, "period must lie in (1, 1e300], got 0.5"),
         ({"alpha": 0.1, "warning": 0.1}, "warning must lie in (0.1, 1), got 0.1"),
         ({"warning": 1.0}, "warning must lie in (0.01, 1), got 1.0"),
@@ -636,7 +636,7 @@ def test_that_test_of_layouts_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     def plain(numbers: int, room: int) -> Any:
         return numbers + room, np.arange(numbers), numbers + np.arange(room)
 
-    monkeypatch.setattr(dict_rows, "_places", plain)
+    monkeypatch.setattr(dict_rows, "_positions", plain)
     examples, distances = layouts(5, 20, 5)
     assert distances(examples) != distances(examples[::-1])
 

@@ -127,7 +127,7 @@ def test_times_of_the_clients_decide(server: Served) -> None:
     label(server, "c", time="2026-01-01T00:01:03Z")  # 60 seconds
     shown = server.show("a")
     assert (shown["state"]["n"], shown["waiting"]) == (2, 1)
-    assert shown["left_out"] == {"expired": 1, "undelivered": 0, "never": 0, "crowded": 0, "classes": {"fraud": 1}}
+    assert shown["left_out"] == {"expired": 1, "undelivered": 0, "never": 0, "classes": {"fraud": 1}}
     assert shown["state"]["guarantee"] == (
         f"{PROMISE} This holds if the delay of a label depends on its own example only, not on time or traffic."
     )
@@ -306,7 +306,7 @@ def test_a_label_that_never_comes(server: Served) -> None:
     assert server.label("a", [{"id": "a", "never": True}]).json()["state"]["n"] == 1
     assert label(server, "b")["late"] == 1
     shown = server.show("a")
-    assert shown["left_out"] == {"expired": 0, "undelivered": 0, "never": 2, "crowded": 0, "classes": {}}
+    assert shown["left_out"] == {"expired": 0, "undelivered": 0, "never": 2, "classes": {}}
     assert shown["state"]["guarantee"].endswith("if whether a label never comes depends on its own example only.")
     assert server.label("a", [{"id": "c", "never": True}]).json()["error"] == "different"
 
@@ -319,7 +319,7 @@ def test_a_label_that_never_comes(server: Served) -> None:
         ({"id": "a", "never": True, "y": 1}, "either y or never: true must be given, not both"),
         ({"id": "a", "never": True, "time": 1}, "time must be left out if the label will never arrive"),
         ({"id": "a", "never": "yes"}, "never must be true or false"),
-        ({"id": "a", "y": 1, "time": []}, "time must be a text or a finite number"),
+        ({"id": "a", "y": 1, "time": []}, "time must be a string or a finite number"),
     ],
 )
 def test_labels_have_a_form(server: Served, line: dict[str, Any], law: str) -> None:
@@ -339,8 +339,8 @@ def test_a_full_queue_rejects_new_observations_and_keeps_the_old(server: Served)
     reply = server.send("a", [{"seq": 5, "x": [1.0, 1.0], "id": "e", "time": 50}])
     assert (reply.status_code, reply.json()["error"], reply.headers["retry-after"]) == (429, "too-many-waiting", "5")
     assert reply.json()["message"] == (
-        "at most 3 observations of stream 'a' may wait for their labels: send this again when labels have come "
-        "(skipping it would break the promise of the alarm)"
+        "at most 3 observations of stream 'a' may wait for their labels: send this again when labels have arrived "
+        "(skipping it would invalidate the guarantee of the alarm)"
     )
     assert server.show("a") == before
     assert 'rejects_total{reason="too-many-waiting"} 1.0' in server.ask("GET", "/metrics").text
@@ -402,6 +402,21 @@ def test_the_export_and_the_history_know_of_used_ones_only(server: Served) -> No
     assert server.ask("GET", "/v1/streams/a/history").json()["n"] == [1, 2]
     assert observe(server, 1, "a", time=0)["duplicates"] == 1
     assert observe(server, 1, "a", time=1)["error"] == "different"
+
+
+def test_a_count_of_earlier_versions_is_dropped(tmp_path: Path) -> None:
+    path, expected = tmp_path / "s.db", {"expired": 0, "undelivered": 0, "never": 0, "classes": {}}
+    with served(path) as server:
+        made(server, wait=10)
+        observe(server, 1, "a", time=0)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE streams SET left_out = json_set(left_out, '$.crowded', 0)")
+    with served(path) as server:
+        assert server.show("a")["left_out"] == expected
+        assert server.ask("GET", "/v1/streams/a/waiting").json()["left_out"] == expected
+        assert observe(server, 2, "b", time=1)["waiting"] == 2
+    with closing(sqlite3.connect(path)) as connection:
+        assert "crowded" not in connection.execute("SELECT left_out FROM streams").fetchone()[0]
 
 
 def test_an_alert_states_the_conditions(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from contracts import settled
 from exchangeable.service import access, events, parsing
-from exchangeable.service.app import application
+from exchangeable.service.app import create_app
 from exchangeable.service.middleware import POLICY
 from exchangeable.service.page import page_files
 from exchangeable.service.problems import Problem
@@ -120,7 +120,7 @@ class Service(NamedTuple):
 def running(folder: Path, *, tokens: bool = True, loopback: bool = True, limits: Limits = LIMITS) -> Iterator[Service]:
     database = folder / "streams.db"
     store = Store(database)
-    app = application(store, Settings(limits=limits), loopback=loopback)
+    app = create_app(store, Settings(limits=limits), loopback=loopback)
     made = {scopes: grant(database, scopes) for scopes in HELD} if tokens else {}
     try:
         with serving(app) as port:

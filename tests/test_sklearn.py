@@ -236,7 +236,7 @@ def test_integers_may_follow_real_numbers() -> None:
         ({"seed": "one"}, "seed must"),
         ({"measure": "nearest"}, "measure must"),
         ({"bet": bets.Plugin}, "bet must"),
-        ({"measure": measures.Value()}, "X must have one feature where the measure is Value, got 3"),
+        ({"measure": measures.Value()}, "X must have one feature if the measure is Value, got 3"),
     ],
 )
 def test_parameters_are_judged_by_fit(parameters: dict[str, Any], message: str) -> None:

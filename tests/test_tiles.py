@@ -58,7 +58,7 @@ class Bench:
             for segment in segments
         ]
         self.reported.append(sum(map(len, found)) // 16)
-        self.tiles.settle(map(Falls.decode, found))
+        self.tiles.end_round(map(Falls.decode, found))
 
 
 def tiled(X: Any, y: Iterable[Any], size: int, cores: int = 1) -> Ranks:

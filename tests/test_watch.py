@@ -119,14 +119,14 @@ def test_what_an_object_carries() -> None:
         (b'{"x": 1, "z": 2}', "unknown field 'z'"),
         (b'{"x": 1, " - at `$.z": 2}', "unknown field ' - at `$.z'"),
         (b'{"x": 1, "\\u001b[31m\\n": 2}', r"unknown field '\x1b[31m\n'"),
-        (b'{"x": 1, "y": [1]}', "y must be a text or a finite number"),
+        (b'{"x": 1, "y": [1]}', "y must be a string or a finite number"),
         (b'{"x": 1, "y": "' + b"a" * 257 + b'"}', "at most 256 characters"),
-        (b'{"x": 1, "y": 9007199254740992}', "y must be a text or a finite number"),
-        (b'{"x": 1, "time": []}', "time must be a text or a finite number"),
-        (b'{"x": 1, "x": 2}', "line 3 must not have a key twice, got 'x'"),
-        (b'{"x": 1, "\\u0078": 2}', "must not have a key twice, got 'x'"),
-        (b'{"x": 1, "id": 5}', "id must be a text"),
-        (b'{"x": 1, "id": ""}', "id must be a text"),
+        (b'{"x": 1, "y": 9007199254740992}', "y must be a string or a finite number"),
+        (b'{"x": 1, "time": []}', "time must be a string or a finite number"),
+        (b'{"x": 1, "x": 2}', "line 3 must not repeat a key, got 'x'"),
+        (b'{"x": 1, "\\u0078": 2}', "must not repeat a key, got 'x'"),
+        (b'{"x": 1, "id": 5}', "id must be a string"),
+        (b'{"x": 1, "id": ""}', "id must be a string"),
         (b'{"x": 1, "seq": 0}', "seq must be an integer from 1"),
         (b'{"x": 1, "seq": true}', "seq must be an integer"),
         (b'{"x": 1, "seq": 1.0}', "seq must be an integer"),
@@ -166,7 +166,7 @@ def test_rows_that_are_no_examples(lines: list[bytes], clue: str) -> None:
         ({}, [b"a;b", b"1;2"], "';'"),
         ({}, [b"1,2", b"3,4"], "--no-header"),
         ({}, [b"a,a", b"3,4"], "different names"),
-        ({}, [b"a,b", b"3,4"], "takes one column"),
+        ({}, [b"a,b", b"3,4"], "needs exactly one column"),
         ({}, [b"a,b", b"c,d"], "no column but the label holds a number"),
         ({"features": ["c"]}, [b"a,b", b"3,4"], "no column 'c'"),
         ({"features": ["a"], "label": "a"}, [b"a,b", b"3,4"], "once"),
@@ -265,14 +265,14 @@ def test_ids_are_repeated(run: Run, tmp_path: Path) -> None:
     [
         (["missing"], 3, "missing"),
         (["x", "--measure", "frozen"], 2, "--reference FILE"),
-        (["x", "--reference", "x"], 2, "go with --measure frozen"),
-        (["x", "--bins", 8], 2, "go with --measure frozen"),
+        (["x", "--reference", "x"], 2, "require --measure frozen"),
+        (["x", "--bins", 8], 2, "require --measure frozen"),
         (["x", "--measure", "frozen", "--reference", "bad"], 3, "bad: line 2"),
         (["x", "--measure", "frozen", "--reference", "one"], 2, "2 distinct scores"),
         (["x", "--measure", "p-values", "--neighbours", 2], 2, "--neighbours"),
         (["x", "--neighbours", 2], 2, "--neighbours"),
         (["x", "--alpha", 2], 2, "alpha must lie in (0, 1)"),
-        (["x", "--alarm", "cusum", "--alpha", 0.1], 2, "--alpha goes with"),
+        (["x", "--alarm", "cusum", "--alpha", 0.1], 2, "--alpha requires"),
         (["x", "--every", 0], 2, "every"),
         (["x", "--input", "xml"], 2, "xml"),
         (["x", "--state", "no/where"], 3, "no/where"),
@@ -532,7 +532,7 @@ def test_files_that_are_not_what_they_were(run: Run, tmp_path: Path) -> None:
     shorter = run("watch", "x", "--state", "s")
     for done in (longer, changed, shorter):
         assert (done.code, done.out) == (2, "")
-        assert "must still begin with" in done.err
+        assert "must still start with" in done.err
     (tmp_path / "x").write_text("\n".join(map(repr, x[:10])) + "\n" + "\n".join(map(repr, x[10:])) + "\n")
     assert records(run("watch", "x", "--state", "s").out)[0]["n"] == 11
 

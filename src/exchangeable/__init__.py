@@ -2,8 +2,8 @@
 
     example --Measure--> rank --theta--> p --Bet--> log f(p) --sum--> log S --Alarm--> bool
 
-``test`` does it all for a table. Or enter where you stand: with examples (``Monitor``), with p-values (``Martingale``),
-with evidence (``alarms``).
+``test`` does all of this for a table. Each step is available separately: ``Monitor`` for examples, ``Martingale`` for
+p-values, ``alarms`` for evidence.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
     "test",
     "thetas",
 ]
-__version__ = "0.2.0"  # the one place: pyproject.toml and everything else read it here
+__version__ = "0.2.0"  # the only place that states it: pyproject.toml reads it from here
 
 
 def __dir__() -> list[str]:
@@ -58,7 +58,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"fleet", "plots", "research", "snapshot"}:  # heavier, so only when asked for
+    if name in {"fleet", "plots", "research", "snapshot"}:  # heavier, so imported on first use
         return import_module(f"{__name__}.{name}")
     if name in {"load", "save"}:
         return getattr(import_module(f"{__name__}.snapshot"), name)

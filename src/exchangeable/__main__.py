@@ -1,4 +1,4 @@
-"""`python -m exchangeable`."""
+"""Run the command line with ``python -m exchangeable``."""
 
 from exchangeable.cli import main
 

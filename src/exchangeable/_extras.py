@@ -1,7 +1,7 @@
 """Optional packages: if one is missing, too old or too new, the error message names the extra that installs it.
 
-The version bounds are written in ``pyproject.toml`` only, and read here from the metadata of the installed package, but
-not before an import has failed or ``check`` is called.
+The version bounds are stated in ``pyproject.toml`` only. They are read from the metadata of the installed package, once
+an import has failed or ``check`` is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BOUND = re.compile(r"(>=|<)\s*([0-9.]+)")
 
 
 class Requirement(NamedTuple):
-    """A package that an extra installs: the lowest version that works, and the first later one that does not."""
+    """A package that an extra installs: the lowest version that works, and the first one that is too new."""
 
     name: str
     least: str | None = None
@@ -52,7 +52,7 @@ class Requirement(NamedTuple):
 
 @contextmanager
 def needed(extra: str, purpose: str) -> Iterator[None]:
-    """Import optional packages inside this block: if that fails, the error message says what to install."""
+    """Guard imports of optional packages: if one fails in this block, the error message says what to install."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Alarms: they decide when the capital is large enough evidence of a change.
+"""Alarms: they decide when the capital is enough evidence of a change.
 
-`Ville` bounds the chance that there is *ever* a false alarm. `Cusum` and `ShiryaevRoberts` are for streams that do not
-end: they bound how often false alarms occur, and detect a change soon even after a long time without change, during
+`Ville` bounds the probability that there is *ever* a false alarm. `Cusum` and `ShiryaevRoberts` are for streams without
+end: they bound how often false alarms occur, and detect a change quickly even after a long time without one, during
 which the capital shrinks. They use only the increments of the log martingale, so nothing underflows.
 """
 
@@ -19,14 +19,14 @@ from exchangeable.protocols import Floats
 from exchangeable.validation import call_repr, check_interval
 
 __all__ = ["Cusum", "ShiryaevRoberts", "Ville"]
-SMALLEST = 1e-300  # so that 1/alpha is finite
+MIN_ALPHA = 1e-300  # so that 1/alpha is finite
 Bools = NDArray[np.bool_]
 
 
 class Ville:
     """An alarm that is raised whenever the capital is at least 1/alpha.
 
-    The promise: on exchangeable data the probability that it is *ever* raised, however long one watches, is at most
+    Guarantee: on exchangeable data the probability that it is *ever* raised, however long one watches, is at most
     alpha (Ville's inequality: P(S_n >= c for some n) <= 1/c for a nonnegative martingale with S_0 = 1).
     O(1) time and memory; it has no state.
 
@@ -39,8 +39,8 @@ class Ville:
 
     def __init__(self, alpha: float = 0.01) -> None:
         self.alpha: float = check_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
-        if self.alpha < SMALLEST:
-            raise ValueError(f"alpha must be at least {SMALLEST:g}, got {alpha}")
+        if self.alpha < MIN_ALPHA:
+            raise ValueError(f"alpha must be at least {MIN_ALPHA:g}, got {alpha}")
 
     def __repr__(self) -> str:
         return call_repr(self)
@@ -57,28 +57,28 @@ class Ville:
 
     @property
     def guarantee(self) -> str:
-        """The promise in words."""
+        """A sentence that states the guarantee."""
         return f"On exchangeable data the chance that this alarm is ever raised is at most {self.alpha:g}."
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that restarts after each alarm: k alarms have probability at most alpha^k."""
+        """The guarantee for a monitor that restarts after each alarm: k alarms have probability at most alpha^k."""
         return (
             f"On exchangeable data the chance of a false alarm after any one start is at most {self.alpha:g}, and the "
             f"expected number of false alarms, however long one watches, at most {self.alpha / (1.0 - self.alpha):.3g}."
         )
 
     def update(self, log_value: float) -> bool:
-        """Whether S_n >= 1/alpha."""
-        return _one(log_value) >= self.log_threshold
+        """Return whether S_n >= 1/alpha."""
+        return _check_log_value(log_value) >= self.log_threshold
 
     def extend(self, log_values: ArrayLike) -> Bools:
-        """Return ``update`` of each value, one after the other."""
-        return np.asarray(_many(log_values) >= self.log_threshold)
+        """Return the result of ``update`` for each value, one after the other."""
+        return np.asarray(_check_log_values(log_values) >= self.log_threshold)
 
 
-class _Repeated(ABC):
-    """What alarms for streams without end have in common: a statistic of the increments, and a period."""
+class _PeriodAlarm(ABC):
+    """The base class of alarms for streams without end: a statistic of the increments, and a period."""
 
     _INITIAL: tuple[float, float]  # the state before the first value: the last log value, and the log statistic
     n: int = 0  # values read
@@ -106,13 +106,13 @@ class _Repeated(ABC):
 
     def update(self, log_value: float) -> bool:
         """Read the next log value; return whether the alarm is raised."""
-        statistic: float = self._log_statistic(_one(log_value), None)
+        statistic: float = self._log_statistic(_check_log_value(log_value), None)
         self.n += 1
         return statistic >= self.log_threshold
 
     def extend(self, log_values: ArrayLike) -> Bools:
-        """Return ``update`` of each value, one after the other."""
-        values = _many(log_values)
+        """Return the result of ``update`` for each value, one after the other."""
+        values = _check_log_values(log_values)
         statistic = np.empty(len(values))
         self._log_statistic(values, statistic)
         self.n += len(values)
@@ -120,7 +120,7 @@ class _Repeated(ABC):
 
     @property
     def guarantee(self) -> str:
-        """The promise in words."""
+        """A sentence that states the guarantee."""
         return (
             f"On exchangeable data the mean time to a false alarm is at least {self.period:g} examples, and the chance "
             f"of one within the first n examples at most n/{self.period:g}."
@@ -128,19 +128,19 @@ class _Repeated(ABC):
 
     @property
     def guarantee_with_restarts(self) -> str:
-        """The promise for a monitor that restarts after each alarm."""
+        """The guarantee for a monitor that restarts after each alarm."""
         return (
             f"On exchangeable data the mean time between false alarms is at least {self.period:g} examples, and their "
             f"expected number within n examples at most n/{self.period:g}."
         )
 
 
-class Cusum(_Repeated):
+class Cusum(_PeriodAlarm):
     """An alarm that is raised when the capital is at least ``period`` times its lowest value so far.
 
         gamma_n = max_{i<n} S_n / S_i ,   log gamma_n = g_n + max(log gamma_{n-1}, 0) ,   g_n = log S_n - log S_{n-1}
 
-    The promise: on exchangeable data the mean time to a false alarm is at least ``period`` examples, because gamma is
+    Guarantee: on exchangeable data the mean time to a false alarm is at least ``period`` examples, because gamma is
     at most the statistic of `ShiryaevRoberts`. O(1) time and memory.
 
     >>> alarm = Cusum(period=100)
@@ -156,12 +156,12 @@ class Cusum(_Repeated):
         return native.cusum(self._state[0], log_values, out)
 
 
-class ShiryaevRoberts(_Repeated):
-    """An alarm that is raised when many gamblers, one of whom starts before each example, have ``period`` in total.
+class ShiryaevRoberts(_PeriodAlarm):
+    """An alarm that is raised when many gamblers, one of whom starts before each example, hold ``period`` in total.
 
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
 
-    The promise: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
+    Guarantee: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
     ``period`` examples. It is raised no later than `Cusum`, and soonest with the bet `Watchful`. O(1) time and memory.
 
     >>> alarm = ShiryaevRoberts(period=100)
@@ -177,8 +177,8 @@ class ShiryaevRoberts(_Repeated):
         return native.shiryaev_roberts(self._state[0], log_values, out)
 
 
-def _one(log_value: Any) -> float:
-    if type(log_value) is float and not math.isnan(log_value):  # nearly always; keeps single steps fast
+def _check_log_value(log_value: Any) -> float:
+    if type(log_value) is float and not math.isnan(log_value):  # the usual case, without further checks
         return log_value
     try:
         value = float(log_value) if isinstance(log_value, (float, int, np.floating, np.integer)) else math.nan
@@ -189,7 +189,7 @@ def _one(log_value: Any) -> float:
     return value
 
 
-def _many(log_values: ArrayLike) -> Floats:
+def _check_log_values(log_values: ArrayLike) -> Floats:
     try:
         values = np.asarray(log_values)
     except ValueError:  # ragged

@@ -1,4 +1,4 @@
-"""Many streams at once: find those that have changed, with few false discoveries among them."""
+"""Many streams at once: find those that have changed, with a bound on the rate of false discoveries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from exchangeable import native
 from exchangeable.protocols import Floats, Integers
 from exchangeable.validation import check_integer, check_interval, format_value, is_masked
 
-SHOWN = 5  # streams that a repr lists
+MAX_LISTED = 5  # streams that a repr lists
 RULE = "log_values must be numbers below inf (-inf is bankruptcy, and valid)"
 TERMS = 20  # of the exponential series, enough for arguments up to 1
 
@@ -24,7 +24,7 @@ RULES: Mapping[Rule, str] = {"given": "", "fixed": " fixed in advance", "joined"
 
 
 class Discoveries(NamedTuple):
-    """The streams that have changed, the most evidence first, equal evidence in the order of the input.
+    """The streams that have changed, sorted by evidence; streams with equal evidence are in the order of the input.
 
     ``rejected`` is a mask in the order of the input: ``frame[found.rejected]`` in pandas,
     ``frame.filter(found.rejected)`` in Polars. ``rule`` is "given" (K is the number of streams given), "fixed" (K was
@@ -32,18 +32,18 @@ class Discoveries(NamedTuple):
     is compared with the threshold, and K is 1 in the threshold).
     """
 
-    names: list[Any]  # of the k streams found
-    log_values: Floats  # theirs, natural logs
+    names: list[Any]  # of the k discoveries
+    log_values: Floats  # of the discoveries, natural logs
     rejected: NDArray[np.bool_]
     streams: int  # K; with the rule "joined", the last position given
     alpha: float
-    log_threshold: float  # log(K / (alpha k)), which all found have reached, with k = 1 if none is found
+    log_threshold: float  # log(K / (alpha k)), which all k discoveries have reached; with k = 1 if there is none
     rule: Rule
 
     def __repr__(self) -> str:
         shown = [f"{name!r} ({value:.4g})" for name, value in zip(self.names, self.log_values.tolist(), strict=True)]
-        more = [f"and {len(shown) - SHOWN:,} more"] * (len(shown) > SHOWN)
-        found = ", ".join(shown[:SHOWN] + more) or "none"
+        more = [f"and {len(shown) - MAX_LISTED:,} more"] * (len(shown) > MAX_LISTED)
+        found = ", ".join(shown[:MAX_LISTED] + more) or "none"
         streams = f"{self.streams:,} streams{RULES[self.rule]}"
         return f"Discoveries({len(shown):,} of {streams} at alpha={self.alpha:g}: {found})"
 
@@ -60,24 +60,24 @@ def e_bh(
 ) -> Discoveries:
     """Find which of K streams have changed, with a false discovery rate of at most alpha: the e-BH rule.
 
-    With the capitals sorted, ``e_(1) >= e_(2) >= ..``, all in logs, the k largest are found, where
+    With the capitals sorted, ``e_(1) >= e_(2) >= ..``, the streams with the k largest are discoveries, where
 
         k = max{k : e_(k) >= K / (alpha k)} .
 
-    Among the streams found, the expected share of those that are exchangeable is at most alpha. For one stream this is
-    Ville's rule. O(K + m log m) time with m streams above 1/alpha; the largest capitals never overflow.
+    The expected share of exchangeable streams among the discoveries is at most alpha. For one stream this is Ville's
+    rule. O(K + m log m) time with m streams above 1/alpha. All is computed in logs, so large capitals never overflow.
 
     ``log_values`` are the logs of the *current* martingale values (``log_value`` of a step or a martingale): a mapping
     from names; a pandas Series (its index holds the names); a one-dimensional array (the names are the positions); or
-    a pandas, Polars or Arrow frame of one row a stream, whose columns ``stream`` and ``log_value`` hold the name and
-    the value. Logs are natural unless ``base`` says otherwise: 10 for a column ``log10_martingale``. ``-inf``, a
+    a pandas, Polars or Arrow frame with one row per stream, whose columns ``stream`` and ``log_value`` hold the name
+    and the value. Logs are natural unless ``base`` says otherwise: 10 for a column ``log10_martingale``. ``-inf``, a
     bankrupt stream, is valid; a missing value or ``inf`` is not.
 
-    When the promise holds: the value of each stream at a time fixed in advance, or at a time that depends only on its
-    own history, is an e-value, and the rule holds whatever the dependence between the streams. If the whole fleet is
-    watched to decide when to look (say, until something is found), it holds for streams independent of one another;
-    for dependent ones use ``adjusted``. **The running maximum of a martingale is not an e-value and must not be
-    used here**; ``adjusted`` turns it into one.
+    When the guarantee holds: the value of each stream at a time fixed in advance, or at a time that depends only on its
+    own history, is an e-value, and the guarantee holds however the streams depend on one another. If the time depends
+    on the entire fleet (say, the first discovery), it holds for independent streams only; for dependent ones use
+    ``adjusted``. **The running maximum of a martingale is not an e-value and must not be used here**; ``adjusted``
+    turns it into one.
 
     >>> found = e_bh({"a": 9.0, "b": 0.3, "c": 4.5, "d": -2.0}, 0.05)
     >>> found
@@ -92,10 +92,10 @@ def e_bh(
       that are not given count as e = 0.
     - ``joined``: the position of each stream in the order of joining, 1 for the first one ever. A deleted stream keeps
       its position. With ``gamma_j = 1/(j (j + 1))``, which sum to 1, the k streams with the largest ``gamma_j e_j`` are
-      found, where ``k = max{k : (gamma e)_(k) >= 1 / (alpha k)}``. Give an array in the order of the input, a mapping
-      or a Series with the same names, or the name of a column of the frame.
+      discoveries, where ``k = max{k : (gamma e)_(k) >= 1 / (alpha k)}``. Give an array in the order of the input, a
+      mapping or a Series with the same names, or the name of a column of the frame.
 
-    Proof, for fixed weights w_j (1/K, or gamma_j) with sum at most 1: where j is among the k found, ``w_j e_j >=
+    Proof, for fixed weights w_j (1/K, or gamma_j) with sum at most 1: if j is one of the k discoveries, ``w_j e_j >=
     1/(alpha k)``. So a false discovery j adds 1/k <= alpha w_j e_j to the false discovery proportion, whose mean is at
     most alpha times the sum of w_j E[e_j] <= 1. Deleted streams only make the sum smaller.
 
@@ -106,7 +106,7 @@ def e_bh(
     """
     level = check_interval("alpha", alpha, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     unit = math.log(check_interval("base", base, 1.0, 1e300, "(1, 1e300]"))
-    raw, names = _fleet(log_values, stream, log_value)
+    raw, names = _read_fleet(log_values, stream, log_value)
     with np.errstate(over="ignore"):
         values = raw * unit
     _check_values(raw, values, names)
@@ -116,14 +116,14 @@ def e_bh(
     rule: Rule = "given" if streams is None else "fixed"
     weighted = values
     if joined is not None:
-        places = _places(joined, log_values, names, len(values))
-        size, K, rule = int(places.max()), 1, "joined"
-        weighted = values - np.log(places) - np.log1p(places)
-    least, threshold = _rule(weighted, K, level)
-    rejected = weighted >= least
-    found = np.flatnonzero(rejected)
-    found = found[np.argsort(-weighted[found], kind="stable")]
-    return Discoveries(names(found), values[found], rejected, size, level, threshold, rule)
+        numbers = _joining_numbers(joined, log_values, names, len(values))
+        size, K, rule = int(numbers.max()), 1, "joined"
+        weighted = values - np.log(numbers) - np.log1p(numbers)
+    lowest, threshold = _apply_rule(weighted, K, level)
+    rejected = weighted >= lowest
+    positions = np.flatnonzero(rejected)
+    positions = positions[np.argsort(-weighted[positions], kind="stable")]
+    return Discoveries(names(positions), values[positions], rejected, size, level, threshold, rule)
 
 
 def adjusted(log_peaks: ArrayLike) -> Floats:
@@ -185,24 +185,24 @@ def _tagged(key: str | int | bytes) -> bytes:
 
 
 @overload
-def log_threshold(streams: int, found: int, alpha: float) -> float: ...
+def log_threshold(streams: int, discoveries: int, alpha: float) -> float: ...
 @overload
-def log_threshold(streams: int, found: Integers, alpha: float) -> Floats: ...
-def log_threshold(streams: int, found: int | Integers, alpha: float) -> float | Floats:
-    """Return the log capital that all of ``found`` streams must reach to be found by ``e_bh``: log(K / (alpha k)).
+def log_threshold(streams: int, discoveries: Integers, alpha: float) -> Floats: ...
+def log_threshold(streams: int, discoveries: int | Integers, alpha: float) -> float | Floats:
+    """Return the log capital that each of k ``discoveries`` must have reached in ``e_bh``: log(K / (alpha k)).
 
     >>> round(log_threshold(4, 2, 0.05), 2)
     3.69
     """
-    thresholds: Floats = np.log(streams / np.atleast_1d(found)) - native.log(alpha, None)
-    return float(thresholds[0]) if isinstance(found, int) else thresholds
+    thresholds: Floats = np.log(streams / np.atleast_1d(discoveries)) - native.log(alpha, None)
+    return float(thresholds[0]) if isinstance(discoveries, int) else thresholds
 
 
-def _rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
-    """Return the smallest log value that is found (inf if none is), and the log threshold.
+def _apply_rule(values: Floats, K: int, alpha: float) -> tuple[float, float]:
+    """Return the smallest log value of a discovery (inf if there is none), and the log threshold.
 
-    Streams with equal values are treated equally. Only values that can be found are sorted: those at least as large as
-    the threshold for finding all streams.
+    Streams with equal values are treated equally. Only values that can be discoveries are sorted: those that reach the
+    threshold for all streams to be discoveries.
     """
     highest = np.sort(values[values >= log_threshold(K, len(values), alpha)])[::-1]
     enough = np.flatnonzero(highest >= log_threshold(K, np.arange(1, len(highest) + 1), alpha))
@@ -225,27 +225,27 @@ def fleet_size(streams: int | None, given: int) -> int:
     return int(streams)
 
 
-def _places(joined: Any, log_values: Any, names: Names, count: int) -> Floats:
+def _joining_numbers(joined: Any, log_values: Any, names: Names, count: int) -> Floats:
     """Return the position of each stream in the order of joining: distinct positive integers."""
-    places = _aligned(joined, log_values)
-    if len(places) != count:
-        raise ValueError(f"joined must hold one position for each of the {count} streams, got {len(places)}")
-    bad = np.flatnonzero(~((places >= 1.0) & (places <= 2.0**53) & (places == np.floor(places))))
+    positions = _aligned(joined, log_values)
+    if len(positions) != count:
+        raise ValueError(f"joined must hold one position for each of the {count} streams, got {len(positions)}")
+    bad = np.flatnonzero(~((positions >= 1.0) & (positions <= 2.0**53) & (positions == np.floor(positions))))
     if bad.size:
         stream = names(bad[:1])[0]
-        raise ValueError(f"joined must hold integers from 1 to 2**53, got {places[bad[0]]:g} for stream {stream!r}")
-    order = np.argsort(places, kind="stable")
-    twice = np.flatnonzero(np.diff(places[order]) == 0.0)
-    if twice.size:
-        one, other = names(order[twice[0] : twice[0] + 2])
+        raise ValueError(f"joined must hold integers from 1 to 2**53, got {positions[bad[0]]:g} for stream {stream!r}")
+    order = np.argsort(positions, kind="stable")
+    repeated = np.flatnonzero(np.diff(positions[order]) == 0.0)
+    if repeated.size:
+        one, other = names(order[repeated[0] : repeated[0] + 2])
         raise ValueError(f"joined must hold different positions, got the same one for streams {one!r} and {other!r}")
-    return places
+    return positions
 
 
 def _check_values(raw: Floats, values: Floats, names: Names) -> None:
     if not len(values):
         raise ValueError("log_values must hold at least one stream, got none")
-    bad = np.flatnonzero(~(values < math.inf))  # NaN is not below either
+    bad = np.flatnonzero(~(values < math.inf))  # also true for NaN
     if bad.size:
         raise ValueError(f"{RULE}, got {raw[bad[0]]} for stream {names(bad[:1])[0]!r}")
 
@@ -253,7 +253,7 @@ def _check_values(raw: Floats, values: Floats, names: Names) -> None:
 # ------------------------------------------------------------------ input formats
 
 
-def _fleet(log_values: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
+def _read_fleet(log_values: Any, stream: str, log_value: str) -> tuple[Floats, Names]:
     """Return the values, and a function that returns names, so that only the names that are needed are read."""
     if isinstance(log_values, Mapping):
         return _mapping_values(log_values), _names_from_list(list(log_values))
@@ -323,8 +323,8 @@ def _column(frame: Any, argument: str, name: str) -> Floats:
     if not column.dtype.is_numeric():
         raise ValueError(f"{argument} must name a column of numbers, got {name!r} of type {column.dtype}")
     values = np.full(len(column), math.nan)
-    there = ~column.is_null().to_numpy().astype(np.bool_)
-    values[there] = column.drop_nulls().to_numpy()
+    present = ~column.is_null().to_numpy().astype(np.bool_)
+    values[present] = column.drop_nulls().to_numpy()
     return values
 
 
@@ -345,7 +345,9 @@ def _names_from_column(frame: Any, name: str) -> Names:
     if distinct < len(column):
         twice = column.filter(column.is_duplicated())[0]
         raise ValueError(f"stream must name each stream once, by its current value, got {twice!r} in several rows")
-    return lambda positions: column[positions.tolist()].to_list()  # a list, as older narwhals take no array
+    return lambda positions: column[
+        positions.tolist()
+    ].to_list()  # a list, since older versions of narwhals do not accept an array
 
 
 def _get_column(frame: Any, argument: str, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The martingale: the only place where a bet meets a p-value."""
+"""The martingale: the capital of a bet on a stream of p-values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from exchangeable.validation import check_p, check_p_array
 
 DIGITS = 12  # significant digits of an amount: the logarithm does not determine more
 LN10 = math.log(10.0)
-SAFE = 700.0  # exp(SAFE) and exp(-SAFE) are normal float64 numbers
+MAX_EXPONENT = 700.0  # exp of it, and of its negative, are normal float64 numbers
 
 
 class Martingale:
@@ -45,7 +45,7 @@ class Martingale:
 
     @property
     def log_value(self) -> float:
-        """Log S_n now; 0 before the first p-value."""
+        """The current log S_n; 0 before the first p-value."""
         total, carry = self._sum.tolist()
         return float(total + carry)
 
@@ -70,7 +70,7 @@ def amount(log: float) -> float | Decimal:
     >>> amount(0.0), amount(-math.inf), amount(3000.0)
     (1.0, 0.0, Decimal('7.64620098905E+1302'))
     """
-    if -SAFE <= log <= SAFE or log == -math.inf:
+    if -MAX_EXPONENT <= log <= MAX_EXPONENT or log == -math.inf:
         return math.exp(log)
     wide = Context(prec=DIGITS + 15, Emax=MAX_EMAX, Emin=MIN_EMIN)
     return Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN).plus(wide.exp(Decimal(log)))

@@ -20,8 +20,8 @@ from exchangeable.protocols import Alarm, Bet, Floats, Integers, Measure, Path, 
 from exchangeable.pvalues import Precomputed, PValues
 
 P = TypeVar("P", float, Floats)
-BLOCK, FEW = 1024, 16  # batch sizes after a restart: small at first, since what follows an alarm is ranked again
-MOST = 2**53  # the largest count that is stored
+MAX_BATCH, FIRST_BATCH = 1024, 16  # rows after a restart: few at first, since those after an alarm are ranked again
+MAX_COUNT = 2**53  # the largest count that is stored
 
 
 class BetWarning(UserWarning):
@@ -39,10 +39,10 @@ def default_bet(alarm: Alarm) -> Bet:
 
 
 def bet_advice(bet: Bet, alarm: Alarm) -> str | None:
-    """Say in a sentence why this bet does not suit this alarm; None if it does.
+    """Return a sentence that explains why this bet does not suit this alarm; None if it does.
 
     `Adaptive` learns to bet about 1 on noise. The Shiryaev-Roberts statistic then counts the examples, and the alarm
-    is raised after about ``period`` of them, whatever they are: the promise holds, but the alarm is useless.
+    is raised after about ``period`` of them, whatever they are: the guarantee holds, but the alarm is useless.
     """
     if not (isinstance(bet, Adaptive) and isinstance(alarm, ShiryaevRoberts)):
         return None
@@ -55,15 +55,15 @@ def bet_advice(bet: Bet, alarm: Alarm) -> str | None:
 class Monitor:
     """Watches examples for departures from exchangeability.
 
-    By default: the paper's nearest-neighbour measure, the bet that suits the alarm (`default_bet`), and the alarm at
-    1 %: on exchangeable data the chance that it is ever raised is at most one in a hundred. Time and memory are those
-    of the measure and the bet.
+    By default the measure is the paper's `NearestNeighbour`, the bet is the one that suits the alarm (`default_bet`),
+    and the alarm is `Ville` at 1 %: on exchangeable data the probability that it is ever raised is at most 0.01. Time
+    and memory are those of the measure and the bet.
 
     The monitor copies the alarm, which must be fresh. It takes over the measure and the bet: do not use them elsewhere.
 
     ``on_alarm`` chooses what follows an alarm. With "latch" the alarm stays on. With "restart" the next example starts
-    a new test with an empty pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm as they were
-    given), to find the next change. ``guarantee`` states what is promised. ``start`` is the number of earlier examples
+    a new test with an empty pool, a fresh bet and a capital of 1 (copies of the measure, bet and alarm that were passed
+    in), to find the next change. ``guarantee`` states what is guaranteed. ``start`` is the number of earlier examples
     of the stream that are not used: numbering continues after them, so that no random tie-breaking number is drawn
     twice.
 
@@ -110,7 +110,9 @@ class Monitor:
         self._fresh: tuple[PValues | Precomputed, Bet, Alarm] | None = None
         if on_alarm == "restart":
             if getattr(measure, "n", 0):
-                rule = "measure must be fresh where the monitor restarts: what it has seen would return at each start"
+                rule = (
+                    "measure must be fresh if the monitor restarts: its earlier examples would return with each restart"
+                )
                 raise ValueError(f"{rule}, got one that has seen {measure.n} examples")  # type: ignore[union-attr]
             self._fresh = copy.deepcopy((self.pvalues, self.martingale.bet, self.alarm))
 
@@ -121,7 +123,7 @@ class Monitor:
 
     @property
     def n(self) -> int:
-        """How many examples have been seen."""
+        """The number of examples so far."""
         return self.pvalues.n
 
     @property
@@ -131,7 +133,7 @@ class Monitor:
 
     @property
     def measure(self) -> Measure | Precomputed:
-        """The measure that ranks the examples now, or `Precomputed`."""
+        """The measure that currently ranks the examples, or `Precomputed`."""
         return self.pvalues if isinstance(self.pvalues, Precomputed) else self.pvalues.measure
 
     @property
@@ -141,7 +143,7 @@ class Monitor:
 
     @property
     def changepoint(self) -> int | None:
-        """How many examples came before the change, as judged at the alarm; None without an alarm."""
+        """The number of examples before the change, as estimated at the alarm; None without an alarm."""
         return _count(self._integers[native.TRACK_CHANGE])
 
     @property
@@ -167,7 +169,7 @@ class Monitor:
 
     @property
     def guarantee(self) -> str:
-        """What the alarm promises on exchangeable data, in words."""
+        """A sentence that states what the alarm guarantees on exchangeable data."""
         name = "guarantee" if self.on_alarm == "latch" else "guarantee_with_restarts"
         return str(getattr(self.alarm, name, "This alarm states no guarantee."))
 
@@ -198,11 +200,11 @@ class Monitor:
     def _bet_on_all(self, p: Floats, X: Any, y: Any) -> Path:
         """Bet on the p-values of all examples; after a restart the remaining examples are ranked again."""
         start = self.n - len(p)
-        stop, parts, size = self.n, [self._bet(p)], FEW
+        stop, parts, size = self.n, [self._bet(p)], FIRST_BATCH
         while self.n < stop:
             rest = slice(self.n - start, self.n - start + size)
             parts.append(self._bet(self.pvalues.extend(_rows(X, rest), None if y is None else _rows(y, rest))))
-            size = FEW if parts[-1].alarm.any() else min(2 * size, BLOCK)
+            size = FIRST_BATCH if parts[-1].alarm.any() else min(2 * size, MAX_BATCH)
         self._interrupted = False
         path = Path.join(parts)
         if len(path.n):
@@ -223,7 +225,7 @@ class Monitor:
         return path.first(int(end[0]))
 
     def _restart(self) -> None:
-        """Replace the parts by fresh copies; the numbering of examples, and with it the tie-breaking, goes on."""
+        """Replace the parts by fresh copies; the numbering of examples, and with it the tie-breaking, continues."""
         self.pvalues, bet, self.alarm = copy.deepcopy(self._fresh)  # type: ignore[misc]
         self.pvalues.n = int(self._integers[native.TRACK_N])
         self.martingale = Martingale(bet)
@@ -235,7 +237,7 @@ class Monitor:
         alarm at different examples.
         """
         if self._interrupted:
-            raise ValueError("a monitor that was interrupted in the middle of an example must not be used any more")
+            raise ValueError("a monitor that was interrupted in the middle of an example cannot be used any more")
         self._interrupted = True
         try:
             return rank(x, y)
@@ -244,7 +246,7 @@ class Monitor:
             raise
 
     def _check_state(self) -> None:
-        """Check what was stored; the parts have been checked."""
+        """Check the fields of a loaded monitor; its parts have been checked."""
         check_records(self._integers[np.newaxis], self._reals[np.newaxis])
         if self._integers[native.TRACK_N] != self.n:
             raise ValueError(f"n must be {self.n} as in pvalues, got {self._integers[native.TRACK_N]}")
@@ -262,20 +264,20 @@ def new_record(n: int) -> tuple[Integers, Floats]:
 
 
 def check_records(integers: Integers, reals: Floats) -> None:
-    """Check stored records, one in each row: counts must be possible, and capitals must be numbers."""
+    """Check stored records, one in each row: counts must be consistent, and capitals must be numbers."""
     n, start, lowest, alarm_at, changepoint, test = integers[:, : native.TRACK_INTEGERS].T
     low, high = reals[:, : native.TRACK_REALS].T
     rules = {
-        "n": (start >= 0) & (start <= n) & (n <= MOST),
+        "n": (start >= 0) & (start <= n) & (n <= MAX_COUNT),
         "lowest": (start <= lowest) & (lowest <= n),
         "alarm_at": (alarm_at == -1) | (alarm_at > 0) & (alarm_at <= n),
         "changepoint": (changepoint >= -1) & (changepoint <= n),
-        "test": (test >= 1) & (test <= MOST),
+        "test": (test >= 1) & (test <= MAX_COUNT),
         "log_max": (low <= 0.0) & (high >= 0.0),
     }
     for name, valid in rules.items():
         if not valid.all():
-            raise ValueError(f"{name} of every stream must be possible, got an impossible one")
+            raise ValueError(f"{name} of every stream must be valid, got an invalid one")
 
 
 def _count(value: np.int64) -> int | None:

@@ -21,7 +21,7 @@ COLOURS = ("#0b6e99", "#c0392b", "#2e7d32", "#8e5ea2", "#b8860b", "#555555")
 
 
 def axes(width: float = 7.0, height: float = 4.2) -> Axes:
-    """Return new axes that need no display; a clear error if matplotlib is missing."""
+    """Return new axes that need no display; raise ImportError if matplotlib is missing."""
     with needed("plots", "plots"):
         from matplotlib.figure import Figure
     ax = Figure(figsize=(width, height), layout="constrained", dpi=150).add_subplot()

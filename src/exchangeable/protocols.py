@@ -100,7 +100,7 @@ class Bet(Protocol):
     """A density on (0, 1] that may depend on the past p-values and on nothing else."""
 
     def log_density(self, p: float) -> float:
-        """Return the log of the betting function at p; nothing is learnt."""
+        """Return the log of the betting function at p, without learning p."""
         ...
 
     def update(self, p: float) -> None:
@@ -129,7 +129,7 @@ METHODS: dict[Any, tuple[str, ...]] = {
 
 
 def has_role(thing: object, role: Any) -> bool:
-    """Return whether it is an object with the methods of `Measure`, `Bet` or `Alarm`.
+    """Return whether an object has the methods of `Measure`, `Bet` or `Alarm`.
 
     >>> from exchangeable import bets
     >>> has_role(bets.Idle(), Bet), has_role(bets.Idle, Bet)
@@ -139,7 +139,7 @@ def has_role(thing: object, role: Any) -> bool:
 
 
 def is_measure(thing: object) -> bool:
-    """Return whether it is a measure. Bets and alarms have ``update`` and ``extend`` too, but without labels.
+    """Return whether an object is a measure. Bets and alarms have ``update`` and ``extend`` too, but without labels.
 
     >>> is_measure("a measure")
     False
@@ -149,7 +149,7 @@ def is_measure(thing: object) -> bool:
 
 
 def is_alarm(thing: object) -> bool:
-    """Return whether it is an alarm, and not a bet or a measure.
+    """Return whether an object is an alarm, and not a bet or a measure.
 
     >>> is_alarm("an alarm")
     False

@@ -11,7 +11,7 @@ from exchangeable import native
 from exchangeable.protocols import Floats, Measure, Ranks, is_measure
 from exchangeable.validation import check_integer, check_p, check_p_array
 
-FURTHEST = 2**62  # the largest position
+MAX_POSITION = 2**62  # the largest position
 SEED_BITS = 53  # bits of a drawn seed, so that every JSON parser reads it exactly
 
 Number = TypeVar("Number", float, Floats)
@@ -20,7 +20,7 @@ Number = TypeVar("Number", float, Floats)
 def draw_seed() -> int:
     """Draw a random seed from the operating system, for calls without a seed.
 
-    The promises hold on average over the seed, so there is no fixed default.
+    The guarantees hold on average over the seed, so there is no fixed default.
 
     >>> 0 <= draw_seed() < 2**53
     True
@@ -85,7 +85,7 @@ class PValues:
         self.measure = measure
         self.seed: int = draw_seed() if seed is None else check_integer("seed", seed, 0, 2**64 - 1)
         self.stream: int = check_integer("stream", stream, 0, 2**32 - 1)
-        self.n: int = check_integer("start", start, 0, FURTHEST)
+        self.n: int = check_integer("start", start, 0, MAX_POSITION)
 
     def __repr__(self) -> str:
         return f"PValues({self.measure!r}, seed={self.seed})"
@@ -105,10 +105,10 @@ class PValues:
 
 
 class Precomputed:
-    """P-values that were computed elsewhere, in the place of examples: nothing is ranked and no tie is broken.
+    """P-values that were computed elsewhere, used instead of examples: nothing is ranked, and no ties are broken.
 
     They must be independent and uniform on exchangeable data, as those of ``PValues`` are. P-values from a fixed
-    calibration set are not, and void every promise. Labels are ignored. O(1).
+    calibration set are not, and invalidate every guarantee. Labels are ignored. O(1).
 
     >>> from exchangeable import Monitor
     >>> Monitor(Precomputed()).extend([0.5, 0.25]).p
@@ -118,7 +118,7 @@ class Precomputed:
     seed = 0  # nothing is random
 
     def __init__(self, *, start: int = 0) -> None:
-        self.n: int = check_integer("start", start, 0, FURTHEST)
+        self.n: int = check_integer("start", start, 0, MAX_POSITION)
 
     def update(self, x: Any, y: Any = None) -> float:
         """Consume one p-value and return it."""

@@ -21,7 +21,7 @@ CONCEPT, LABEL = 0, 1  # streams of tie-breaking numbers
 
 
 class Evidence(NamedTuple):
-    """One martingale: p-values, log capital after each example, and the example (from 1) that took it to 1/alpha."""
+    """One martingale: its p-values, its log capital after each, and the example (from 1) that reached 1/alpha."""
 
     p: Floats
     log_value: Floats
@@ -43,13 +43,13 @@ class Shift(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The result in words: "label shift", "concept shift", "both" or "neither found"."""
+        """The conclusion: "label shift", "concept shift", "both" or "neither found"."""
         words = {(True, True): "both", (True, False): "label shift", (False, True): "concept shift"}
         return words.get((self.label.rejected, self.concept.rejected), "neither found")
 
     @property
     def guarantee(self) -> str:
-        """The guarantee in words."""
+        """A sentence that states the guarantee."""
         return (
             f"If the labels are exchangeable, the chance that label shift is reported is at most {self.alpha:g}; "
             "if the examples given their labels are exchangeable, whatever the labels do, the chance that concept "
@@ -90,19 +90,24 @@ def shift_test(
     """
     alarm, bet = Ville(alpha), bets.Adaptive() if bet is None else bet
     seed = draw_seed() if seed is None else seed
-    of_labels, of_examples = Martingale(copy.deepcopy(bet)), Martingale(copy.deepcopy(bet))
+    label_martingale, concept_martingale = Martingale(copy.deepcopy(bet)), Martingale(copy.deepcopy(bet))
     labels = _labels(y)
     concept = PValues(_conditional(measure), seed=seed, stream=CONCEPT).extend(X, labels)
     label = PValues(Value(), seed=seed, stream=LABEL).extend(_positions(labels))
-    return Shift(_evidence(label, of_labels, alarm), _evidence(concept, of_examples, alarm), alarm.alpha, int(seed))
+    return Shift(
+        _evidence(label, label_martingale, alarm),
+        _evidence(concept, concept_martingale, alarm),
+        alarm.alpha,
+        int(seed),
+    )
 
 
 def _conditional(measure: Measure | None) -> Conditional:
     """Return a fresh conditional measure; the argument is copied."""
-    own = NearestNeighbour() if measure is None else copy.deepcopy(measure)
-    if isinstance(own, Conditional) and own.n:
-        raise ValueError(f"measure must be fresh, got one that has seen {own.n} examples")
-    return own if isinstance(own, Conditional) else Conditional(own)
+    copied = NearestNeighbour() if measure is None else copy.deepcopy(measure)
+    if isinstance(copied, Conditional) and copied.n:
+        raise ValueError(f"measure must be fresh, got one that has seen {copied.n} examples")
+    return copied if isinstance(copied, Conditional) else Conditional(copied)
 
 
 def _evidence(p: Floats, martingale: Martingale, alarm: Ville) -> Evidence:

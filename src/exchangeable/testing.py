@@ -27,11 +27,11 @@ def assert_exchangeable(
     columns: str = "auto",
     max_rows: int = 100_000,
 ) -> Result:
-    """Raise AssertionError, with the verdict in words, if the order of these examples matters; else return the result.
+    """Raise AssertionError, with the verdict as its message, if the order of these examples matters; else return it.
 
     The arguments are those of `exchangeable.test`. The same data gives the same outcome each time. At most a share of
-    ``alpha`` of exchangeable data sets fails. Passing is no proof: a test can refute exchangeability, never confirm
-    it. Data that cannot be tested raises ValueError, not AssertionError.
+    ``alpha`` of exchangeable data sets fails. Passing is not a proof: a test can refute exchangeability, but never
+    confirm it. Data that cannot be tested raises ValueError, not AssertionError.
 
     >>> assert_exchangeable([3.0, 1.0, 2.0, 5.0, 4.0]).n
     5
@@ -60,6 +60,6 @@ def assert_exchangeable(
 
 
 def _message(result: Result) -> str:
-    """Return the text of the result, the verdict first, since summaries of tests show only the first line."""
+    """Return the text of the result, the verdict first, since test summaries show only the first line."""
     table = describe_table(result.table)
     return str(result).removeprefix(f"{table}\n") + f"\nTested: {table}."

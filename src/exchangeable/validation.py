@@ -1,6 +1,6 @@
-"""Checks of arguments, and how messages show values.
+"""Validation of arguments, and formatting of values for error messages.
 
-A check returns the value in the form that the package uses, or raises a ValueError of the form
+A check returns the value in the form that the package uses, or raises a ValueError with a message of the form
 ``name must be .., got ..``.
 """
 
@@ -28,9 +28,18 @@ def format_value(value: object) -> str:
     """Return the repr of a value on one line, shortened to 60 characters, for a message."""
     try:
         text = " ".join(repr(value).split("\n"))
-    except ValueError:  # an integer of more digits than Python writes
+    except ValueError:  # an integer with more digits than Python converts to text
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def printable(text: object) -> str:
+    r"""Return a text or a path with its unprintable characters escaped, for a message.
+
+    >>> printable("a\tb\u202e.csv")
+    'a\\tb\\u202e.csv'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
 def call_repr(thing: object) -> str:
@@ -100,7 +109,7 @@ def check_integer(name: str, value: int, low: int, high: int) -> int:
 
 
 def check_interval(name: str, value: float, low: float, high: float, interval: str) -> float:
-    """Check that ``low < value <= high``; ``interval`` is how the message writes that.
+    """Check that ``low < value <= high``; ``interval`` is the interval as written in the message.
 
     >>> check_interval("rate", 2.0, 0.0, 1.0, "(0, 1]")
     Traceback (most recent call last):
@@ -170,14 +179,14 @@ def check_number(name: str, value: Any) -> float:
 
 
 def is_masked(values: object) -> bool:
-    """Return whether an array has masked values; numpy.ma, which is slow to import, is not imported for it."""
-    ma = sys.modules.get("numpy.ma")  # without it there are no masked arrays
+    """Return whether an array has masked values; numpy.ma, which is slow to import, is never imported here."""
+    ma = sys.modules.get("numpy.ma")  # if it was not imported, there are no masked arrays
     return ma is not None and bool(ma.is_masked(values))
 
 
 def check_finite(name: str, values: Floats) -> None:
     """Check that all values are finite, of magnitude at most 1e150."""
-    for lo in range(0, len(values), BLOCK):  # in blocks, to need no second copy of the data
+    for lo in range(0, len(values), BLOCK):  # in blocks, so that the data is not copied as a whole
         good = np.abs(values[lo : lo + BLOCK]) <= LARGEST
         if not good.all():
             at = np.argwhere(~good)[0]
@@ -244,7 +253,7 @@ def check_distinct_labels(labels: Any) -> dict[Hashable, int]:
 
 
 def encode_labels(labels: list[Any], known: dict[Hashable, int]) -> tuple[NDArray[np.int32], dict[Hashable, int]]:
-    """Number the labels in order of appearance, beginning with the known ones; return the numbers and the new table.
+    """Number the labels in order of appearance, after the known ones; return the numbers and the new table.
 
     The table ``known`` is not changed.
     """
@@ -252,12 +261,12 @@ def encode_labels(labels: list[Any], known: dict[Hashable, int]) -> tuple[NDArra
     for i, label in enumerate(labels):
         try:
             code = codes.get(label)
-            itself = bool(label == label)  # NaN is not equal to itself
+            equal = bool(label == label)  # NaN is not equal to itself
         except (TypeError, ValueError):
-            itself = False
+            equal = False
         if label is None:
             raise ValueError(f"y must hold a label for each example, got None at position {i}")
-        if not itself:
+        if not equal:
             raise ValueError(
                 f"y must hold hashable labels equal to themselves, got {format_value(label)} at position {i}"
             )

@@ -51,13 +51,13 @@ class _Layout:
     def __init__(self, numbers: Sequence[Hashable], flags: dict[Flag, int]) -> None:
         self.numbers, self.flags = tuple(numbers), flags
         self.room = 0 if not flags else max(4, 1 << (len(flags) - 1).bit_length())
-        self.width, self.number_places, self.flag_places = _places(len(self.numbers), self.room)
+        self.width, self.number_positions, self.flag_positions = _positions(len(self.numbers), self.room)
 
     def including(self, example: _Example, n: int) -> _Layout:
         """Return the layout after an example is added to n others."""
         new = example.numbers.keys() - set(self.numbers)
         numbers = sorted((*self.numbers, *new), key=_by_name) if new else self.numbers
-        flags: list[Flag] = [(name, None) for name in new] if n else []  # none of the others has it
+        flags: list[Flag] = [(name, None) for name in new] if n else []  # the other examples do not have it
         flags += [flag for flag in _flags(example, numbers) if flag not in self.flags]
         if not new and not flags:
             return self
@@ -71,8 +71,8 @@ class _Layout:
     def row(self, example: _Example) -> Floats:
         """Return the example as a row."""
         row = np.zeros(self.width)
-        row[self.number_places] = [example.numbers.get(name, 0.0) for name in self.numbers]
-        row[self.flag_places[[self.flags[flag] for flag in _flags(example, self.numbers)]]] = 1.0
+        row[self.number_positions] = [example.numbers.get(name, 0.0) for name in self.numbers]
+        row[self.flag_positions[[self.flags[flag] for flag in _flags(example, self.numbers)]]] = 1.0
         return row
 
 
@@ -116,8 +116,8 @@ class DictMeasure:
         return measure
 
 
-def _places(numbers: int, room: int) -> tuple[int, NDArray[np.intp], NDArray[np.intp]]:
-    """Return the width of a row, and the places of the numbers and of the flags in it."""
+def _positions(numbers: int, room: int) -> tuple[int, NDArray[np.intp], NDArray[np.intp]]:
+    """Return the width of a row, and the positions of the numbers and of the flags in it."""
     if not numbers or not room:
         return numbers + room, np.arange(numbers), np.arange(room)
     most = max(numbers, room)

@@ -54,7 +54,7 @@ def log_result(
 
 
 def parameters(result: Result) -> dict[str, Any]:
-    """Return the parameters of the run: what was tested, and how.
+    """Return the parameters of the run: the data and the method.
 
     >>> import exchangeable as ex
     >>> parameters(ex.test([3.0, 1.0, 2.0, 5.0, 4.0], seed=0))  # doctest: +NORMALIZE_WHITESPACE
@@ -66,7 +66,7 @@ def parameters(result: Result) -> dict[str, Any]:
 
 
 def metrics(result: Result) -> dict[str, float]:
-    """Return the metrics of the run: what was found.
+    """Return the metrics of the run: the outcome of the test.
 
     ``log10_p_value`` is that of the verdict, at most log10 of alpha for a rejection; ``log10_martingale`` and
     ``log10_max`` are those of full rows. Missing and infinite values are left out, since MLflow may change them.

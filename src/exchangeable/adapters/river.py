@@ -37,7 +37,7 @@ __all__ = ["ExchangeabilityDetector", "LabelledDetector", "MultivariateDetector"
 
 
 class _Detector:
-    """What the detectors have in common: a monitor that restarts after each drift, and a second alarm for warnings.
+    """The base class of the detectors: a monitor that restarts after each drift, and a second alarm for warnings.
 
     The parameters are stored under their own names and are never changed, because River clones by them.
     """
@@ -107,11 +107,11 @@ class _Detector:
 
     @property
     def guarantee(self) -> str:
-        """The guarantee for drifts, in words."""
+        """A sentence that states the guarantee for drifts."""
         return self.monitor.guarantee
 
     def __repr__(self) -> str:
-        """Show the parameters; measures and bets by their class, which is the same for a clone."""
+        """Return the parameters; a measure or a bet is shown by its class, which is the same for a clone."""
         names = ("alpha", "period", "warning", "measure", "bet", "seed")
         values = {name: getattr(self, name) for name in names}
         shown = (f"{n}={type(v).__name__ if hasattr(v, 'update') else repr(v)}" for n, v in values.items())
@@ -128,8 +128,8 @@ class ExchangeabilityDetector(_Detector, base.DriftAndWarningDetector):  # type:
     """Drift detector for a stream of numbers, such as errors or waiting times, with a guarantee on false alarms.
 
     ``update(x)`` tests a number; ``drift_detected`` and ``warning_detected`` are the outcome. After a drift the test
-    restarts with the next number: a fresh pool, a fresh bet, a capital of 1. ``guarantee`` states the guarantee in
-    words; it holds for any distribution, as long as the numbers are exchangeable:
+    restarts with the next number: a fresh pool, a fresh bet, a capital of 1. ``guarantee`` states the guarantee. It
+    holds for any distribution, as long as the numbers are exchangeable:
 
     - with ``alpha`` (default 0.01), a drift is a capital of 1/alpha (`alarms.Ville`): the probability of a false alarm
       after any one start is at most alpha, however long the stream;
@@ -140,7 +140,7 @@ class ExchangeabilityDetector(_Detector, base.DriftAndWarningDetector):  # type:
     period below ``period``. By default it is the square root of alpha, or a tenth of the period (its root, for a short
     one). An example that is a drift is not a warning.
 
-    ``measure`` is `measures.Value` by default: O(log n) a step, memory O(distinct numbers since the start), so two
+    ``measure`` is `measures.Value` by default: O(log n) per step, memory O(distinct numbers since the start), so two
     counters for errors 0 and 1. `measures.Frozen` with ``bins`` and ``reference`` has constant memory for any numbers.
     ``bet`` is `bets.Adaptive` with alpha, `bets.Watchful` with a period. Both are copied.
 
@@ -252,7 +252,7 @@ def _alarms(alpha: float | None, period: float | None, warning: float | None) ->
     """Return the alarm for drifts and the alarm for warnings."""
     if period is not None:
         if alpha is not None:
-            raise ValueError(f"alpha must be None where period is given, got {alpha!r}")
+            raise ValueError(f"alpha must be None if period is given, got {alpha!r}")
         long = ShiryaevRoberts(period)
         short = max(long.period / 10.0, math.sqrt(long.period)) if warning is None else warning
         below = math.nextafter(long.period, 0.0)
@@ -264,7 +264,7 @@ def _alarms(alpha: float | None, period: float | None, warning: float | None) ->
 
 
 class _MeasureByLabel:
-    """Nearest neighbours for labels of the kind that comes first: floats are numbers, others are classes."""
+    """Nearest neighbours, with the kind of labels decided by the first one: floats are numbers, others are classes."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -282,7 +282,7 @@ class _MeasureByLabel:
         labels = check_labels(y)
         measure = self._choose(labels)
         ranks = measure.extend(X, labels)
-        self._measure, self.n = measure if measure.n else None, measure.n  # no label, no decision
+        self._measure, self.n = measure if measure.n else None, measure.n  # without labels nothing is decided
         return ranks
 
     def _choose(self, labels: list[Any]) -> NearestNeighbour | NearestResidual:

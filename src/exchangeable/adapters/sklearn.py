@@ -103,7 +103,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         return np.array(self._log_values) / LN10
 
     def _update(self, X: Any, y: Any, *, reset: bool) -> Self:
-        """Test samples; if this fails, restore the estimator."""
+        """Test samples; restore the estimator if this fails."""
         before = dict(self.__dict__)
         try:
             path = self._extend(X, y, reset)
@@ -136,7 +136,7 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self._p, self._log_values = array("d"), array("d")
 
     def _check_kind(self, labels: NDArray[Any] | None) -> None:
-        """Reject labels of another kind, for which the entire table would have had another measure."""
+        """Reject labels of another kind, which would have led to another measure for the entire table."""
         if self._kind is None:
             return
         kind = _label_kind(labels)
@@ -177,9 +177,9 @@ def frozen(
     function only by its margin, ``highest decision for another class - decision for the label``.
 
     With ``X`` (and ``y``), samples that are not part of the stream, scores are binned into ``bins`` (1024) between the
-    quantiles of theirs: constant memory, and still exactly valid. Held-out samples are best. The training data is valid
-    too, since the bins only have to be fixed before the stream starts; but a model fits it too well, and strange
-    samples of the stream then fall into few bins.
+    quantiles of the scores of these samples: constant memory, and still exactly valid. Held-out samples are best. The
+    training data is valid too, since the bins only have to be fixed before the stream starts; but a model fits it too
+    well, and strange samples of the stream then fall into few bins.
 
     A label that the classifier has never seen is rejected; with ``unknown="strangest"`` it has the largest score: 1,
     as for probability 0, or the largest number if the score is a margin. Such a fixed score is valid too.
@@ -222,9 +222,9 @@ def _score(model: Any, unknown: str, scale: float) -> Any:
 def _probability_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Floats:
     """Return 1 - the probability of the label."""
     table = round_outputs(np.asarray(model.predict_proba(X)), scale)
-    known, own = _class_columns(model, unknown, y, len(table))
+    known, column = _class_columns(model, unknown, y, len(table))
     scores = np.ones(len(table))
-    scores[known] -= table[known, own[known]]
+    scores[known] -= table[known, column[known]]
     return scores
 
 
@@ -237,10 +237,10 @@ def _margin_scores(model: Any, unknown: str, scale: float, X: Any, y: Any) -> Fl
             "decision_function must return one column for each class (decision_function_shape='ovr'), got "
             f"{table.shape[1]} for {len(model.classes_)} classes"
         )
-    known, own = _class_columns(model, unknown, y, len(table))
+    known, column = _class_columns(model, unknown, y, len(table))
     scores = np.full(len(table), sys.float_info.max)
-    decisions = table[known, own[known]]
-    table[known, own[known]] = -math.inf
+    decisions = table[known, column[known]]
+    table[known, column[known]] = -math.inf
     scores[known] = table[known].max(axis=1) - decisions
     return scores
 
@@ -250,13 +250,13 @@ def _class_columns(model: Any, unknown: str, y: Any, rows: int) -> tuple[NDArray
     labels = check_labels(y, rows)
     encode_labels(labels, {})  # rejects invalid labels
     columns: dict[Hashable, int] = {label: i for i, label in enumerate(np.asarray(model.classes_).tolist())}
-    own = np.array([columns.get(label, -1) for label in labels], np.intp)
-    if unknown == "error" and (own < 0).any():
-        at = int((own < 0).argmax())
+    column = np.array([columns.get(label, -1) for label in labels], np.intp)
+    if unknown == "error" and (column < 0).any():
+        at = int((column < 0).argmax())
         raise ValueError(
             f"y must hold labels that the classifier has learnt, got {format_value(labels[at])} at position {at}"
         )
-    return np.flatnonzero(own >= 0), own
+    return np.flatnonzero(column >= 0), column
 
 
 # ------------------------------------------------------------------ validation of samples and labels
@@ -306,5 +306,5 @@ def _label_kind(labels: NDArray[Any] | None) -> str:
 
 def _column(X: Any, measure: Any) -> Floats:
     if X.shape[1] != 1:
-        raise ValueError(f"X must have one feature where the measure is {type(measure).__name__}, got {X.shape[1]}")
+        raise ValueError(f"X must have one feature if the measure is {type(measure).__name__}, got {X.shape[1]}")
     return np.ascontiguousarray(X[:, 0])

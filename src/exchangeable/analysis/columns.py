@@ -29,7 +29,7 @@ from exchangeable.validation import format_value
 FULL_ROWS = "full rows"
 COLUMN_SHARE = 0.5  # of alpha, for all columns together, if they are tested one by one
 MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
-NEAR = 0.2  # in logs: a capital within a fifth of its minimum
+NEAR_MINIMUM = 0.2  # in logs: a capital within a fifth of its minimum
 Progress = Callable[[str, int, int], None]
 
 
@@ -63,7 +63,7 @@ class ColumnTest(NamedTuple):
         may lie anywhere in a long time without a change, in which the capital hardly moves.
         """
         capital = np.concatenate([[0.0], self.log_value[: bets - 1]])
-        return int(np.flatnonzero(capital <= capital.min() + NEAR)[-1])
+        return int(np.flatnonzero(capital <= capital.min() + NEAR_MINIMUM)[-1])
 
 
 def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
@@ -135,24 +135,24 @@ def run_column_tests(
     share: float,
     seed: int,
     start: int = 0,
-    back: bool = False,
+    backwards: bool = False,
     progress: Progress | None = None,
 ) -> list[ColumnTest]:
     """Test each column with a copy of the bet; the weights sum to ``share``.
 
-    Betting starts after ``start`` examples; with ``back`` the columns are read from the end. The tie-breaking numbers
-    of a column depend on its name, not on its position. No bets are placed on a constant column. O(n log n) for the
-    ranks of each column, and n bets.
+    Betting starts after ``start`` examples; with ``backwards`` the columns are read from the end. The tie-breaking
+    numbers of a column depend on its name, not on its position. No bets are placed on a constant column. O(n log n) for
+    the ranks of each column, and n bets.
     """
     tests = []
     for i, (column, values) in enumerate(columns):
         if progress is not None:
-            progress("each column backwards" if back else "each column", i, len(columns))
-        stream = column_stream(column.name, back=back)
-        p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if back else values)[start:]
+            progress("each column backwards" if backwards else "each column", i, len(columns))
+        stream = column_stream(column.name, backwards=backwards)
+        p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if backwards else values)[start:]
         column_bet = Idle() if constant(values) else copy.deepcopy(bet)
         kind = "label" if column.start < 0 else "categories" if column.categorical else "numbers"
         tests.append(ColumnTest(column.name, kind, share / len(columns), p, Martingale(column_bet).extend(p)))
     if progress is not None:
-        progress("each column backwards" if back else "each column", len(columns), len(columns))
+        progress("each column backwards" if backwards else "each column", len(columns), len(columns))
     return tests

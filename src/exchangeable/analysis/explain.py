@@ -36,7 +36,7 @@ EXTREMES = 5  # examples that are listed with the smallest and with the largest 
 
 
 class Change(NamedTuple):
-    """A change point: how many examples came before the change.
+    """A change point, as the number of examples before the change.
 
     The interval from ``low`` to ``high`` has a guarantee. Suppose that there is a single change, that the examples
     before it are exchangeable given those after it, and that those after it are exchangeable given those before (as
@@ -71,7 +71,7 @@ class FeatureEvidence(NamedTuple):
     flagged: bool
     rejected_at: int | None
     changepoint: int | None
-    difference: str  # in words; empty if the column is not flagged
+    difference: str  # a description; empty if the column is not flagged
 
 
 class ExtremeExample(NamedTuple):
@@ -82,7 +82,7 @@ class ExtremeExample(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What `Result.explain` finds; ``print`` describes it in sentences.
+    """The result of `Result.explain`; ``print`` describes it in sentences.
 
     - ``change``: the change point with an interval; None if nothing was rejected, or if two sets were compared.
     - ``features``: the test of each column and of the label, sorted by evidence. A column is ``flagged`` if its capital
@@ -104,7 +104,7 @@ class Explanation(NamedTuple):
 
     @property
     def guarantee(self) -> str:
-        """The guarantee for the columns, in words."""
+        """A sentence that states the guarantee for the columns."""
         if not self.features:
             return "All columns are constant, so none was tested."
         columns = f"each of {len(self.features):,} columns" if len(self.features) > 1 else "a column"
@@ -189,7 +189,7 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
     A change after t examples is refuted if the examples up to t, forwards, or those after t, backwards, give evidence
     of 2 / (1 - confidence) against their exchangeability. For the true t each has probability at most half of
     1 - confidence, by Ville's inequality: given one part, all orders of the other are equally likely, so a scale or a
-    category taken from both does not depend on that order.
+    category that comes from both does not depend on that order.
     """
     if result.changepoint is None or result.verdict.on_alarm != "latch":
         return None
@@ -213,14 +213,17 @@ def _backward_tests(result: Result, progress: Progress) -> list[ColumnTest]:
         return [full_rows]
     share, columns = sum(test.weight for test in result.column_tests), select_columns(result.table)
     bet = result.parts.bet
-    return [full_rows, *run_column_tests(columns, bet, share=share, seed=result.seed, back=True, progress=progress)]
+    return [
+        full_rows,
+        *run_column_tests(columns, bet, share=share, seed=result.seed, backwards=True, progress=progress),
+    ]
 
 
 # ----------------------------------------------------------------------------------------------------- columns, labels
 
 
 def _feature(result: Result, column: TableColumn, values: Floats, test: ColumnTest, alpha: float) -> FeatureEvidence:
-    """Judge the test of a column at its share of alpha."""
+    """Evaluate the test of a column at its share of alpha."""
     bets = test.first_reaching(-math.log(alpha))
     changepoint = None if bets is None or result.split is not None else test.rise_start(bets)
     boundary = result.start if result.split is not None else changepoint

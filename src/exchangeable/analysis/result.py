@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from exchangeable.analysis.explain import Explanation
     from exchangeable.data.table import Table
 
-PLOTTED_COLUMNS = 4  # at most, in a figure
+MAX_PLOTTED_COLUMNS = 4  # in a figure
 COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
 TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}."
 
@@ -124,7 +124,7 @@ class Result:
 
     @property
     def rejected(self) -> bool:
-        """Whether the alarm was raised: exchangeability is rejected at level ``alpha``."""
+        """Whether the alarm was raised, which rejects exchangeability at level ``alpha``."""
         return self.verdict.rejected
 
     @property
@@ -244,7 +244,7 @@ class Result:
 
     @property
     def guarantee(self) -> str:
-        """The guarantee of the test, in words."""
+        """A sentence that states the guarantee of the test."""
         return self.verdict.guarantee
 
     @cached_property
@@ -316,13 +316,13 @@ class Result:
         )
 
     def plotted_tests(self) -> dict[str, ColumnTest]:
-        """Return the tests of a figure by name: full rows, and the columns that reject or else the strongest one."""
+        """Return the tests to plot, by name: full rows, and the columns that reject, or else the strongest column."""
         if not self.column_tests:
             return {self.bet: self.tests[0]}
         ranked = sorted(self.column_tests, key=lambda test: -float(test.log_value.max()))
         rejecting = set(self.rejected_by)
         chosen = [test for test in ranked if test.name in rejecting] or ranked[:1]
-        names = {f"column {format_name(test.name)}": test for test in chosen[:PLOTTED_COLUMNS]}
+        names = {f"column {format_name(test.name)}": test for test in chosen[:MAX_PLOTTED_COLUMNS]}
         return {FULL_ROWS: self.tests[0], **names}
 
     def explain(
@@ -393,4 +393,4 @@ def _combine(path: Path, tests: Sequence[ColumnTest], monitor: Monitor) -> Path:
 
 
 def _ignore_progress(task: str, done: int, total: int) -> None:
-    """Do nothing."""
+    """Ignore reports of progress."""

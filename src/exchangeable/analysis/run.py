@@ -58,9 +58,9 @@ def test(
 
     - ``data``: a pandas, Polars or Arrow frame or series, a NumPy array (columns x0, x1, ...), a SciPy sparse matrix, a
       mapping of columns, or a list of rows. The test is about their order: do not shuffle or sort them first.
-    - ``label``: the name of a column, or one label for each row; default none. Text, booleans and integers with few
-      different values are classes; other numbers are real-valued. ``categorical=["y"]`` turns a column of numbers into
-      classes.
+    - ``label``: the name of a column, or one label for each row; by default there are no labels. Text, booleans and
+      integers with few different values are classes; other numbers are real-valued. ``categorical=["y"]`` turns a
+      column of numbers into classes.
     - Columns of text and categories, and those named in ``categorical``, are one-hot encoded; those in ``drop`` are
       left out.
     - ``scale``: "deviation" divides each numeric column by its standard deviation over the entire table, "none" leaves
@@ -192,7 +192,7 @@ def _reorder(table: Table, order: NDArray[np.int64]) -> Table:
 def _test_columns(
     table: Table, which: str, measure: Measure | None, parts: Parts, seed: int, start: int = 0
 ) -> list[ColumnTest]:
-    """Test the columns one by one, if asked to, with half of the weight."""
+    """Test the columns one by one, with half of the weight, if ``which`` selects that."""
     if which not in ("auto", "each", "none"):
         raise ValueError(f"columns must be 'auto', 'each' or 'none', got {which!r}")
     columns = select_columns(table)
@@ -216,8 +216,8 @@ def _prepare_measure(
 ) -> tuple[Measure, Floats]:
     """Return a fresh measure that fits the table, and its input.
 
-    If the measure has a score function or a fitted model, that scores the features as the user has them, once; the
-    scores are then ranked.
+    If the measure has a score function or a fitted model, that scores the features once, in the form in which the user
+    passed them; the scores are then ranked.
     """
     order = column_order(table)
     if measure is None:
@@ -255,14 +255,14 @@ def _check_length(rows: int, max_rows: int) -> None:
 
 
 def _scores(measure: Frozen, y: Any, sets: Sequence[Examples]) -> Floats:
-    ends = np.cumsum([0, *(one.rows for one in sets)]).tolist()
+    ends = np.cumsum([0, *(examples.rows for examples in sets)]).tolist()
     labels = [None if y is None else y[start:stop] for start, stop in pairwise(ends)]
-    return np.concatenate([measure.scores(one.native, own) for one, own in zip(sets, labels, strict=True)])
+    return np.concatenate([measure.scores(examples.native, part) for examples, part in zip(sets, labels, strict=True)])
 
 
 def _prepare_bet(bet: Bet | None, measured: Floats, y: list[object] | Floats | None) -> Bet:
     """Return a copy of the bet; `Idle` if all examples are equal, since there is nothing to test."""
-    checked = Martingale(Adaptive() if bet is None else bet).bet  # rejects what is not a bet
+    checked = Martingale(Adaptive() if bet is None else bet).bet  # rejects anything that is not a bet
     return Idle() if all_equal(measured, y) else copy.deepcopy(checked)
 
 

@@ -1,4 +1,4 @@
-"""What a test found, in sentences: tables, verdicts, explanations, and notes about the data."""
+"""Text about tests: sentences on tables, verdicts and explanations, and notes about the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from exchangeable.data.table import Table, TableColumn
 if TYPE_CHECKING:
     from exchangeable.analysis.explain import Change, Explanation, FeatureEvidence
 
-FEW = 30  # with fewer examples, evidence of 100 is hardly possible
+FEW_EXAMPLES = 30  # with fewer examples, evidence of 100 is hardly possible
 MAX_NAME = 60  # characters of a column name
 LISTED_ALARMS = 10  # alarms or columns that a sentence lists
 LISTED_COLUMNS = 5  # columns that a note lists
@@ -125,7 +125,7 @@ def figure_title(name: str) -> str:
 
 
 def describe_measure(measure: str) -> str:
-    """Say what a measure compares and what it cannot detect; empty for a measure that is not part of this package."""
+    """Describe what a measure compares and what it can miss; empty for a measure that is not part of this package."""
     return MEASURES.get(measure, "")
 
 
@@ -133,14 +133,14 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterato
     """Yield notes on data that is valid but often a mistake, such as row numbers as a feature, and on scaling."""
     for column in table.columns:
         yield from _column_notes(table, column)
-    if isinstance(table.y, list) and len(table.y) >= FEW and SMALL_CLASS * len(set(table.y)) > len(table.y):
+    if isinstance(table.y, list) and len(table.y) >= FEW_EXAMPLES and SMALL_CLASS * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
-    still = [format_name(column.name) for column in table.columns if constant(table.X[:, column.start : column.stop])]
-    if still:
-        names = ", ".join(map(repr, still[:LISTED_COLUMNS])) + _more(still, LISTED_COLUMNS)
+    fixed = [format_name(column.name) for column in table.columns if constant(table.X[:, column.start : column.stop])]
+    if fixed:
+        names = ", ".join(map(repr, fixed[:LISTED_COLUMNS])) + _more(fixed, LISTED_COLUMNS)
         yield (
             f"column {names} is constant, so it was not tested"
-            if len(still) == 1
+            if len(fixed) == 1
             else (f"columns {names} are constant, so they were not tested")
         )
     if not columns_tested and len(table.columns) > MAX_AUTO_COLUMNS:
@@ -158,7 +158,7 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterato
 
 def _column_notes(table: Table, column: TableColumn) -> Iterator[str]:
     name, values = repr(format_name(column.name)), table.X[:, column.start]
-    if len(values) < FEW:
+    if len(values) < FEW_EXAMPLES:
         return
     categories = column.stop - column.start
     if not column.categorical and (np.diff(values) > 0.0).all():
@@ -201,7 +201,9 @@ def describe_verdict(
     """
     if sets is not None:
         return _describe_comparison(verdict, tests, sets, name)
-    return _describe_rejection(verdict, tests, name) if verdict.rejected else _describe_silence(verdict, tests, name)
+    return (
+        _describe_rejection(verdict, tests, name) if verdict.rejected else _describe_no_rejection(verdict, tests, name)
+    )
 
 
 def _describe_comparison(
@@ -242,11 +244,11 @@ def _describe_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: Nam
     )
 
 
-def _describe_silence(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> VerdictText:
+def _describe_no_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> VerdictText:
     outcome = f"NO ALARM of {verdict.alarm}"
     if verdict.alpha is not None:
         outcome = f"NOT REJECTED at level {_percent(verdict.alpha)}"
-    few = ["With so few examples, enough evidence for a rejection is hardly possible."] * (verdict.n < FEW)
+    few = ["With so few examples, enough evidence for a rejection is hardly possible."] * (verdict.n < FEW_EXAMPLES)
     return VerdictText(
         f"{outcome}: no convincing evidence that the order of the {verdict.n:,} examples matters.",
         [_describe_evidence(verdict, tests, "order", name), *few],
@@ -257,7 +259,7 @@ def _describe_silence(verdict: Verdict, tests: Sequence[ColumnTest], name: NameF
 
 
 def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
-    """Say when the alarm was raised, and where the change may be."""
+    """Describe when the alarm was raised, and where the change may be."""
     if len(verdict.alarms) > 1:
         return (
             f"The alarm was raised {len(verdict.alarms):,} times in {verdict.n:,} examples, at "
@@ -307,7 +309,7 @@ def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFor
 
 
 def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
-    """Say how probable a false alarm is."""
+    """Describe how probable a false alarm is."""
     exchangeable = "If the examples were exchangeable (in random order, as i.i.d. data are), the probability"
     if len(tests) > 1 and verdict.alpha is not None:
         return f"{exchangeable} of a rejection by any of these tests would be at most {_percent(verdict.alpha)}."
@@ -326,7 +328,7 @@ def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
 
 
 def describe_change(change: Change) -> str:
-    """Say when the change occurred."""
+    """Describe when the change occurred."""
     where = "at the very start"
     if change.estimate:
         where = f"after about {change.estimate:,} example{'s' if change.estimate > 1 else ''}"
@@ -344,7 +346,7 @@ def describe_change(change: Change) -> str:
 
 
 def describe_columns(explanation: Explanation) -> str:
-    """Say whether columns changed, without their names; empty if a single column did not."""
+    """Describe whether columns changed, without their names; empty if there is one column that did not change."""
     if explanation.changed:
         return f"these columns {'differ' if explanation.compared else 'changed'}, each tested separately."
     if len(explanation.features) > 1:
@@ -373,7 +375,9 @@ def _list_columns(explanation: Explanation) -> Iterator[str]:
         yield f" {_more(flagged, LISTED_ALARMS)}"
     rest = [feature for feature in explanation.features if not feature.flagged][:3]
     if rest and len(explanation.features) > 1:
-        peaks = ", ".join(f"{format_name(one.name)} (peak {format_evidence(one.log10_max)})" for one in rest)
+        peaks = ", ".join(
+            f"{format_name(feature.name)} (peak {format_evidence(feature.log10_max)})" for feature in rest
+        )
         yield f"{'Not enough evidence' if flagged else 'The most evidence'}: {peaks}."
 
 
@@ -390,5 +394,5 @@ def _describe_extremes(explanation: Explanation) -> str:
 
 
 def describe_smallest_p(n: int) -> str:
-    """Say how small the smallest of n p-values is without any change."""
+    """Describe how small the smallest of n p-values is even without a change."""
     return f"The smallest of {n:,} p-values is about {1.0 / n:.1g} even if nothing changes."

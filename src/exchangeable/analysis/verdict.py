@@ -1,4 +1,4 @@
-"""The verdict of a test as plain data, with the parts the test was built of."""
+"""The verdict of a test as plain data, with the method that was used."""
 
 from __future__ import annotations
 

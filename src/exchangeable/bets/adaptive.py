@@ -1,4 +1,4 @@
-"""The default bet: a fixed portfolio of all the others."""
+"""The default bet: a fixed portfolio of other bets."""
 
 from __future__ import annotations
 

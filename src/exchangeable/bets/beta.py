@@ -12,7 +12,7 @@ from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
-SIZE, REACH = 15, 2.5  # of the grid by default; native/adaptive.c has the same
+SIZE, REACH = 15, 2.5  # defaults of the grid; native/adaptive.c has the same
 
 
 @lru_cache(maxsize=64)

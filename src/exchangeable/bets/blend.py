@@ -68,7 +68,7 @@ class Blend(_Mixture):
     >>> Blend([Power(0.5), Idle()]).extend([0.01, 0.01]).round(3)
     array([1.099, 1.466])
 
-    Reference: Vovk, Gammerman, Shafer (2022), section 8.1; Fedorova et al. (2012), section 5 asks for it.
+    Reference: Vovk, Gammerman, Shafer (2022), section 8.1; Fedorova et al. (2012), section 5.
     """
 
     def __init__(self, bets: Sequence[Bet], weights: Sequence[float] | None = None) -> None:
@@ -85,7 +85,7 @@ class Blend(_Mixture):
 class Switching(_Mixture):
     """Fixed share: follows the best bet even when the best one changes.
 
-    Before each step the part ``share`` of all capital is taken and spread evenly over the m bets,
+    Before each step a fraction ``share`` of the capital is spread evenly over the m bets,
 
         w_k <- ((1 - share) w_k + share / m) f_k(p) .
 
@@ -110,8 +110,9 @@ class Switching(_Mixture):
 class Cautious:
     """Places a bet only while that bet has been winning.
 
-    A shadow always places the bet. The bet is placed for real while the capital of the shadow is at least ``factor``
-    times its minimum over the last ``window`` steps. O(1) time per step in addition to the bet's, O(window) memory.
+    A shadow account places the bet at every step. The bet is placed for real while the shadow capital is at least
+    ``factor`` times its minimum over the last ``window`` steps. O(1) time per step in addition to that of
+    the bet, O(window) memory.
 
     >>> from exchangeable.bets import Power
     >>> Cautious(Power(0.5), factor=4.0, window=100).extend([0.01, 0.01, 0.01]).round(3)
@@ -124,7 +125,7 @@ class Cautious:
         self.bet: Bet = _check_bets([bet])[0]
         self.factor: float = check_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
         self.window: int = check_integer("window", window, 1, 10**8)
-        self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, log capital of the shadow, and the used part of the ring
+        self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, shadow log capital, and the used part of the ring
         self._ring = np.zeros((2, self.window + 1))
 
     def __repr__(self) -> str:
@@ -132,8 +133,8 @@ class Cautious:
 
     def log_density(self, p: float) -> float:
         """Return the log of the betting function at p."""
-        own = float(self.bet.log_density(check_p(p)))
-        return native.cautious(self._state.copy(), self._ring.copy(), native.log(self.factor, None), own, None)
+        gain = float(self.bet.log_density(check_p(p)))
+        return native.cautious(self._state.copy(), self._ring.copy(), native.log(self.factor, None), gain, None)
 
     def update(self, p: float) -> None:
         """Learn p."""
@@ -146,8 +147,8 @@ class Cautious:
         """Bet on each p while the shadow has been winning, then learn it; return the log densities."""
         values = check_p_array(p)
         gains = np.empty(len(values))
-        own = np.ascontiguousarray(self.bet.extend(values), np.float64)
-        native.cautious(self._state, self._ring, native.log(self.factor, None), own, gains)
+        shadow_gains = np.ascontiguousarray(self.bet.extend(values), np.float64)
+        native.cautious(self._state, self._ring, native.log(self.factor, None), shadow_gains, gains)
         return gains
 
 
@@ -168,7 +169,7 @@ def _check_bets(bets: Sequence[Bet]) -> list[Bet]:
 def _check_weights(weights: Sequence[float], count: int) -> list[float]:
     shares = [float(weight) for weight in weights]
     if len(shares) != count:
-        raise ValueError(f"weights must be as many as the bets, {count}, got {len(shares)}")
+        raise ValueError(f"weights must hold one number for each of the {count} bets, got {len(shares)}")
     if not all(0.0 <= weight <= 1.0 for weight in shares) or abs(math.fsum(shares) - 1.0) > 1e-12:
         raise ValueError(f"weights must lie in [0, 1] and sum to 1, got {shares}")
     return shares

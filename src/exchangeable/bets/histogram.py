@@ -54,7 +54,7 @@ class Tree(Learner):
         self._state = (np.tile([0.0, 1.0, 0.0], (2**self.depth, 1)),)
 
     def log_density(self, p: float) -> float:
-        """Return the log of the betting function at p, from one path of the tree, without a copy."""
+        """Return the log of the betting function at p, without a copy: only one path of the tree is read."""
         return native.tree_at(self._state[0], self.depth, self.prior == "smooth", check_p(p))
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The bet that does not bet."""
+"""The bet that stakes nothing."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ JUMPERS = native.COMPOSITE_JUMPERS
 
 
 class SleepyJumper(Learner):
-    """Power bets that fall asleep, wake up and jump: for p-values that are small only at times.
+    """Power bets that fall asleep, wake up and jump: for p-values that are small only from time to time.
 
     Sleeping capital A does not bet; waking capital w_eps bets ``eps p^(eps - 1)``, eps = 1/G, 2/G, .., 1. With
     ``W = sum w``, ``R = waking`` and ``J = jumping``, each step does
 
         A <- (1 - R) A + R W,    w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .
 
-    At first all capital sleeps. O(G) time per step, O(G) memory.
+    At the start all capital is asleep. O(G) time per step, O(G) memory.
 
     >>> SleepyJumper().extend([0.001, 0.001]).round(3)
     array([0.181, 1.982])

@@ -26,7 +26,7 @@ def weights(order: int) -> Floats:
 
 
 class Kernel(Learner):
-    """Bets a density estimate with the Jackson kernel: smooth, nonnegative, with integral exactly one; it can forget.
+    """Bets a density estimate with the Jackson kernel: smooth, nonnegative, and with integral one; it can forget.
 
         f(p) = (1 + sum_i lam^(n-i) K_J(p, p_i)) / (1 + sum_i lam^(n-i)) ,   lam = forgetting
         K_J(x, y) = 1 + 2 sum_{k<K} g_k cos(k pi x) cos(k pi y) ,            K = order

@@ -15,13 +15,13 @@ from exchangeable import native
 from exchangeable.protocols import Bet, Floats
 from exchangeable.validation import call_repr, check_p, check_p_array
 
-State = tuple[Any, ...]  # of arrays, and of tuples of arrays
+State = tuple[Any, ...]  # arrays, or nested tuples of arrays
 
 
 class Learner(ABC):
     """A bet whose state is a tuple of arrays and whose recursion is one compiled loop over p-values.
 
-    A subclass sets ``_state`` and implements ``_run``. The log density at p is what a copy of the state gains there.
+    A subclass sets ``_state`` and implements ``_run``. The log density at p is the gain of a copy of the state at p.
     ``_step`` and ``_run`` expect p-values that have been validated.
     """
 
@@ -49,7 +49,7 @@ class Learner(ABC):
         return gain
 
     def log_density(self, p: float) -> float:
-        """Return the log of the betting function at p; nothing is learnt."""
+        """Return the log of the betting function at p, without learning p."""
         gain: float = self._run(copy_state(self._state), check_p(p), None)
         return gain
 
@@ -72,20 +72,20 @@ def step(bet: Bet, p: float) -> float:
     >>> round(step(Power(0.5), 0.01), 3)
     1.609
     """
-    own = _own_step(type(bet))
-    return float(bet.extend(np.array([p]))[0]) if own is None else own(bet, p)
+    fast = _fast_step(type(bet))
+    return float(bet.extend(np.array([p]))[0]) if fast is None else fast(bet, p)
 
 
 @lru_cache(maxsize=256)
-def _own_step(kind: type) -> Callable[[Bet, float], float] | None:
+def _fast_step(kind: type) -> Callable[[Bet, float], float] | None:
     """Return the ``_step`` of a class of this package; None if there is none, or if a subclass overrides ``extend``.
 
     Bets of users follow the `Bet` protocol, in which ``_step`` has no meaning.
     """
     for base in kind.__mro__:
         if "_step" in vars(base) and base.__module__.startswith("exchangeable."):
-            own: Callable[[Bet, float], float] = vars(base)["_step"]
-            return own
+            method: Callable[[Bet, float], float] = vars(base)["_step"]
+            return method
         if "extend" in vars(base):
             return None
     return None

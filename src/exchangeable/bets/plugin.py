@@ -11,7 +11,9 @@ from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_p
 
-Arrays = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Floats]  # in the order in which the kernels take them
+Arrays = tuple[
+    Floats, Floats, Floats, Floats, Floats, Floats, Floats
+]  # in the order of the arguments of the native functions
 
 
 class Plugin(Learner):
@@ -22,7 +24,7 @@ class Plugin(Learner):
 
     O(1/h) time per step, about a microsecond, and constant memory (3 MB): see ``native/plugin.c``. It agrees with
     direct summation to 1e-9 in log S after 10,000 steps. If p-values are so U-shaped that Silverman's rule uses the
-    interquartile range, it agrees to 1e-3, because quartiles come from a grid of 86,018 intervals.
+    interquartile range, it agrees to 1e-3, because the quartiles come from a grid of 86,018 intervals.
 
     >>> bet = Plugin()
     >>> bet.extend([0.1, 0.1, 0.1]).round(3)
@@ -57,6 +59,6 @@ def _fresh() -> Arrays:
         np.zeros((2, native.PLUGIN_WAVES)),
         np.zeros((native.PLUGIN_CELLS, native.PLUGIN_MOMENTS)),
         np.zeros((2, 2)),  # cursors of the quartiles
-        np.zeros((native.PLUGIN_PLACES, native.PLUGIN_INTERVAL)),
+        np.zeros((native.PLUGIN_GRID_SIZE, native.PLUGIN_INTERVAL)),
         np.zeros(native.PLUGIN_STRIDES),
     )

@@ -14,7 +14,7 @@ from exchangeable.validation import call_repr, check_interval, check_p, check_p_
 
 
 class Power:
-    """Bets on small p-values with one fixed strength: ``f(p) = epsilon p^(epsilon - 1)``, epsilon in (0, 1e6].
+    """Bets on small or large p-values with a fixed strength: ``f(p) = epsilon p^(epsilon - 1)``, epsilon in (0, 1e6].
 
     Epsilon below 1 bets on small p-values, above 1 on large ones; 1 does not bet. O(1) time and memory.
 
@@ -32,7 +32,7 @@ class Power:
 
     @staticmethod
     def best(p: ArrayLike) -> float:
-        """Return the epsilon in (0, 1] with the highest final capital on these p-values: in hindsight, so not a bet.
+        """Return the epsilon in (0, 1] with the highest final capital on these p-values. It is known only in hindsight.
 
         ``log S = n ln(epsilon) + (1 - epsilon) a`` with ``a = -sum ln p`` has its maximum at ``n / a``.
 

@@ -1,4 +1,4 @@
-"""The bet for change detection without an end."""
+"""The bet for change detection in streams without end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from exchangeable.protocols import Floats
 EPSILONS, MIXED = np.array([0.1, 0.3, 0.6]), np.array([0.02, 0.05, 0.1, 0.2, 0.5])
 WIDTHS, STEPPED = np.array([1 / 64, 1 / 32, 1 / 8, 3 / 16, 3 / 8]), np.array([0.1, 0.3])
 COUNTS = SIZE**2, 3 * len(EPSILONS) * len(MIXED), 2 * len(WIDTHS) * len(STEPPED)
-SHARES = (0.4, 0.4, 0.2)  # of the Beta densities, of the tails, of the steps
+SHARES = (0.4, 0.4, 0.2)  # of the Beta densities, the powers and the steps
 
 
 class Watchful(Learner):
-    """For change detection with `ShiryaevRoberts` or `Cusum`: as ready for a change after a million steps as at first.
+    """For change detection with `ShiryaevRoberts` or `Cusum`: it is always equally ready for a change.
 
     For each of 290 fixed densities f_k, with weights w_k, betting starts again before every example:
 

@@ -10,8 +10,9 @@ import typer
 
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
 from exchangeable.cli.options import Format, FormatOption
-from exchangeable.cli.output import printable_path, write
+from exchangeable.cli.output import write
 from exchangeable.cli.service import read_config, service_imports
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from exchangeable.service.alerts import Webhook
@@ -56,5 +57,5 @@ def _select(webhooks: tuple[Webhook, ...], receiver: str | None, config: Path) -
     if receiver is not None and receiver not in names:
         raise CommandError(f"--receiver must be one of {', '.join(names) or 'none'}, got {receiver!r}", USAGE)
     if not names:
-        raise CommandError(f"{printable_path(config)} has no receivers: it has no [[webhooks]] section", USAGE)
+        raise CommandError(f"{printable(config)} has no receivers: it has no [[webhooks]] section", USAGE)
     return [webhook for webhook in webhooks if receiver in (None, webhook.name)]

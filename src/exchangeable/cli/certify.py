@@ -67,7 +67,7 @@ def _text(certificates: Sequence[ex.research.certificate.Certificate]) -> str:
             f"(99 % interval {100.0 * low:.2f} to {100.0 * high:.2f}), promised {100.0 * one.promise:g}: {one.verdict}"
         )
     lines.append(
-        "Means: BROKEN if the exact interval lies above the promise, which happens at most once in 200 times when the "
+        "Means: BROKEN if the exact interval lies above the promise, which happens in at most 1 of 200 cases if the "
         f"promise holds. A rate of 1.3 times the promise is detected with probability "
         f"{min(one.power for one in certificates):.2f}."
     )

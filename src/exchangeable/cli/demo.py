@@ -11,7 +11,8 @@ import exchangeable as ex
 from exchangeable.analysis.text import describe_verdict
 from exchangeable.analysis.verdict import summarise
 from exchangeable.cli.monitor_options import MonitorOptions
-from exchangeable.cli.output import check_plot, extend_with_progress, printable_path, save_plot, write
+from exchangeable.cli.output import check_plot, extend_with_progress, save_plot, write
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Floats
@@ -34,4 +35,4 @@ def demo(
         paths[f"digits {name}"] = path.log_value
         write(f"\nDigits {name}\n{describe_verdict(summarise(path, monitor, X.shape[1], 'digits'))}")
     save_plot(ex.plots.growth(paths, title="Evidence against exchangeability"), out)
-    write(f"\nThe plot is in {printable_path(out)}")
+    write(f"\nThe plot is in {printable(out)}")

@@ -10,7 +10,8 @@ import typer
 
 import exchangeable as ex
 from exchangeable.cli.errors import USAGE, CommandError, usage_errors
-from exchangeable.cli.output import printable_path, progress_bars, write
+from exchangeable.cli.output import progress_bars, write
+from exchangeable.validation import printable
 
 
 class DatasetName(StrEnum):
@@ -34,4 +35,4 @@ def fetch(
     with progress_bars() as progress, usage_errors():
         paths = ex.research.datasets.fetch(name.value, to, mirror=mirror, source=source, progress=progress)
     for path in paths:
-        write(printable_path(path))
+        write(printable(path))

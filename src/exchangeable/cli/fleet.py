@@ -12,8 +12,9 @@ import exchangeable as ex
 from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.errors import RejectedError, usage_errors
 from exchangeable.cli.options import Format, FormatOption
-from exchangeable.cli.output import printable_path, write
+from exchangeable.cli.output import write
 from exchangeable.martingale import LN10
+from exchangeable.validation import printable
 
 LISTED = 20  # streams named in the text output
 
@@ -54,7 +55,7 @@ def fleet(
     if format is Format.json:
         write(json.dumps(_record(discoveries)))
     else:
-        write(f"{printable_path(Path(file.name))}: {_text(discoveries)}")
+        write(f"{printable(Path(file.name))}: {_text(discoveries)}")
     if discoveries.names:
         raise RejectedError
 

@@ -67,7 +67,9 @@ class MonitorOptions(NamedTuple):
         if self.neighbours is None:
             return make()
         if not self.measure.startswith("nearest-"):
-            raise CommandError(f"--neighbours goes with the measures nearest-..., got it with {self.measure}", USAGE)
+            raise CommandError(
+                f"--neighbours applies only to the measures nearest-..., got it with {self.measure}", USAGE
+            )
         with usage_errors():
             return make(self.neighbours)
 
@@ -75,16 +77,16 @@ class MonitorOptions(NamedTuple):
         if self.epsilon is None:
             return None if self.bet is None else catalogue.BETS[self.bet]()
         if self.bet != "power" or not 0.0 < self.epsilon < 1.0:
-            rule = "--epsilon must lie in (0, 1) and goes with --bet power"
+            rule = "--epsilon must lie in (0, 1) and requires --bet power"
             raise CommandError(f"{rule}, got {self.epsilon} with {self.bet or 'the default bet'}", USAGE)
         return bets.Power(self.epsilon)
 
     def _alarm(self) -> Alarm:
         make: Callable[..., Alarm] = catalogue.ALARMS[self.alarm]
-        own, other = (self.alpha, self.period) if self.alarm == "ville" else (self.period, self.alpha)
+        value, other = (self.alpha, self.period) if self.alarm == "ville" else (self.period, self.alpha)
         if other is not None:
-            rule = "--alpha goes with --alarm ville, and --period with the other alarms"
+            rule = "--alpha requires --alarm ville, and --period requires another alarm"
             name = "period" if self.alarm == "ville" else "alpha"
             raise CommandError(f"{rule}, got --{name} with {self.alarm}", USAGE)
         with usage_errors():
-            return make() if own is None else make(own)
+            return make() if value is None else make(value)

@@ -13,6 +13,7 @@ import typer
 
 import exchangeable as ex
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ CHUNK = 1024  # examples between two updates of the progress bar
 
 
 def write(text: str) -> None:
-    """Write text to stdout. If nobody reads it, the exit code is 3: a closed pipe is not a verdict."""
+    """Write text to stdout. If its reader has closed the pipe, the exit code is 3, which is not a verdict."""
     try:
         typer.echo(text)
     except BrokenPipeError:
@@ -35,7 +36,7 @@ def write(text: str) -> None:
 
 
 def silence_stdout() -> None:
-    """Write nothing more to stdout, not at exit either."""
+    """Discard all further output to stdout, including what is flushed at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -95,9 +96,9 @@ def check_report(path: Path | None) -> None:
 
 def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:
     if path.suffix.lower() not in suffixes:
-        raise CommandError(f"{printable_path(path)} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", USAGE)
+        raise CommandError(f"{printable(path)} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", USAGE)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        message = f"{printable_path(path)} cannot be written: its folder does not exist or is read-only"
+        message = f"{printable(path)} cannot be written: its folder does not exist or is read-only"
         raise CommandError(message, UNDECIDED)
 
 
@@ -116,8 +117,3 @@ def save_plot(ax: Axes, path: Path) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def printable_path(path: Path) -> str:
-    """Return the path with control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))

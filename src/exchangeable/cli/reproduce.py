@@ -13,7 +13,8 @@ import typer
 
 import exchangeable as ex
 from exchangeable.cli.options import Format, FormatOption
-from exchangeable.cli.output import printable_path, progress_bars, write
+from exchangeable.cli.output import progress_bars, write
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from exchangeable.research import paper
@@ -45,7 +46,7 @@ def reproduce(
     else:
         _write_table(rows)
     if out is not None:
-        typer.echo(f"Figures and table.md are in {printable_path(out)}", err=True)
+        typer.echo(f"Figures and table.md are in {printable(out)}", err=True)
 
 
 def _write_table(rows: Sequence[paper.Row]) -> None:

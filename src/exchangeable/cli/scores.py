@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from exchangeable import catalogue
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError, usage_errors
 from exchangeable.cli.monitor_options import MonitorOptions
-from exchangeable.cli.output import printable_path
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Measure
@@ -21,7 +21,7 @@ def read_reference(options: MonitorOptions, reference: Path | None, bins: int | 
     """Read the reference scores if the measure is frozen. The options of another measure are a usage error."""
     if options.measure != "frozen":
         if reference is not None or bins is not None:
-            message = f"--reference and --bins go with --measure frozen, got them with {options.measure}"
+            message = f"--reference and --bins require --measure frozen, got them with {options.measure}"
             raise CommandError(message, USAGE)
         return None
     if reference is None:
@@ -31,7 +31,7 @@ def read_reference(options: MonitorOptions, reference: Path | None, bins: int | 
     try:
         return watching.read_numbers(reference)
     except (watching.LineError, watching.UsageError) as error:
-        raise CommandError(f"{printable_path(reference)}: {error}", UNDECIDED) from error
+        raise CommandError(f"{printable(reference)}: {error}", UNDECIDED) from error
 
 
 def score_measure(options: MonitorOptions, scores: list[float] | None, bins: int) -> Measure | Precomputed | None:
@@ -40,7 +40,9 @@ def score_measure(options: MonitorOptions, scores: list[float] | None, bins: int
     from exchangeable.pvalues import Precomputed
 
     if options.measure not in catalogue.MEASURES and options.neighbours is not None:
-        raise CommandError(f"--neighbours goes with the measures nearest-..., got it with {options.measure}", USAGE)
+        raise CommandError(
+            f"--neighbours applies only to the measures nearest-..., got it with {options.measure}", USAGE
+        )
     if options.measure == "p-values":
         return Precomputed()
     if scores is None:

@@ -11,7 +11,7 @@ import typer
 
 from exchangeable._extras import check, needed
 from exchangeable.cli.errors import UNDECIDED, CommandError
-from exchangeable.cli.output import printable_path
+from exchangeable.validation import printable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,7 +49,7 @@ def database(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection
     from exchangeable.service.store import StoreError, open_database
 
     if not create and not path.exists():
-        message = f"{printable_path(path)} does not exist; --db names the database file of the server"
+        message = f"{printable(path)} does not exist; --db names the database file of the server"
         raise CommandError(message, UNDECIDED)
     try:
         with closing(open_database(path)) as connection:

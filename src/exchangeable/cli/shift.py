@@ -138,6 +138,6 @@ def _text(result: ex.Shift) -> str:
         [
             *lines,
             f"Guarantee: {result.guarantee}",
-            "Does not mean: that what was not found is not there. A test can only ever refute exchangeability.",
+            "Does not mean: that there is no shift if none was found. A test can only ever refute exchangeability.",
         ]
     )

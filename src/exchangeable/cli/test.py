@@ -98,7 +98,9 @@ def test(
     columns = _resolve_columns(columns, options, measure_chosen=measure is not None)
     needs = MEASURE_INPUTS[name]
     if needs.width == 1 and categorical:
-        raise CommandError(f"--categorical does not go with --measure {name}: it needs a column of numbers", USAGE)
+        raise CommandError(
+            f"--categorical cannot be combined with --measure {name}: it needs a column of numbers", USAGE
+        )
     table = files.read_table(
         file, label=label, labels=needs.labels, width=needs.width, categorical=categorical or (), drop=drop or (),
         header=not no_header, encoding=encoding, max_rows=max_rows or needs.max_rows,
@@ -117,7 +119,7 @@ def _resolve_columns(columns: Columns, options: MonitorOptions, *, measure_chose
     """Test columns on their own if asked to, or if no measure is chosen and the alarm is ville with latch."""
     supported = (options.alarm, options.on_alarm) == ("ville", "latch")
     if columns is Columns.each and not supported:
-        raise CommandError("--columns each goes with --alarm ville and --on-alarm latch only", USAGE)
+        raise CommandError("--columns each requires --alarm ville and --on-alarm latch", USAGE)
     return Columns.none if columns is Columns.auto and (measure_chosen or not supported) else columns
 
 

@@ -52,7 +52,7 @@ def list_tokens(db: Database = DEFAULT_DATABASE, format: FormatOption = Format.t
     with service_imports():
         from exchangeable.service import access
     with database(db) as connection:
-        tokens = [_record(token) for token in access.listing(connection)]
+        tokens = [_record(token) for token in access.list_tokens(connection)]
     if format is Format.json:
         write(json.dumps(tokens))
     else:

@@ -88,7 +88,7 @@ Measure = Annotated[
         metavar="NAME",
         help="Measure that scores how strange an example is: value, frozen (scores binned by the quantiles of "
         f"--reference), p-values (computed elsewhere), {join_names(ROW_MEASURES)}. The first three "
-        "take one number. The others take rows and store all of them, so the time per row grows with the stream.",
+        "use one number. The others use rows and store all of them, so the time per row grows with the stream.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
@@ -144,7 +144,7 @@ def watch(
 
     A line of JSONL is an object such as {"x": 1.5}, a number, or a list of numbers. "x" may be a list; "y", "seq", "id"
     and "time" are optional. Each output line has n, p, log10_martingale (null if the capital is 0) and alarm; while the
-    alarm is on, also alarm_at and changepoint; "id" is copied. Each line is answered as soon as it is read. An invalid
+    alarm is on, also alarm_at and changepoint; "id" is copied. Each line is processed as soon as it is read. An invalid
     line ends the watch.
 
     With --state, a resumed watch gives exactly the numbers of an uninterrupted one. The state is saved after the

@@ -1,4 +1,4 @@
-"""A client for the monitoring server. It numbers, batches and retries, so that nothing is lost or counted twice.
+"""A client for the monitoring server: it numbers, batches and retries, so that nothing is lost or counted twice.
 
 >>> client = Client("http://127.0.0.1:8000", token="ex_...")  # doctest: +SKIP
 >>> client.create("pump", {"alarm": {"kind": "ville", "alpha": 0.05}})  # doctest: +SKIP

@@ -11,7 +11,7 @@ from typing import Any
 class Buffer:
     """Encoded observations in order, without their sequence numbers; the first ``_delivered`` of them were accepted.
 
-    Accepted observations are kept while there is room, in case the server loses them (restored from a backup).
+    Accepted observations are retained while there is room, in case the server loses them (restored from a backup).
     ``first_seq`` is the sequence number of the first observation in the buffer, once it is known.
     """
 
@@ -40,9 +40,9 @@ class Buffer:
         self._lines.append(line)
         self._oldest = min(self._oldest, time.monotonic())
 
-    def body(self, first_seq: int, most: int) -> tuple[bytes, int]:
-        """Return the next pending observations, numbered, as NDJSON, and how many they are."""
-        lines = self._lines[self._delivered : self._delivered + most]
+    def body(self, first_seq: int, limit: int) -> tuple[bytes, int]:
+        """Return the next pending observations, numbered, as NDJSON, and their number."""
+        lines = self._lines[self._delivered : self._delivered + limit]
         numbered = (b'{"seq":%d,%s' % (seq, line[1:]) for seq, line in enumerate(lines, first_seq + self._delivered))
         return b"\n".join(numbered), len(lines)
 
@@ -57,7 +57,7 @@ class Buffer:
         self._oldest = time.monotonic() if self.pending else math.inf
 
     def rewind(self, seq: int) -> bool:
-        """Continue from this sequence number; return False if its observation was not accepted, or is dropped."""
+        """Continue from this sequence number; return False if its observation was never accepted, or was dropped."""
         first = self.first_seq or 0
         if not first <= seq < first + self._delivered:
             return False

@@ -13,7 +13,7 @@ from exchangeable.validation import check_interval
 
 
 class Client:
-    """The client of one server. Failures that may pass are retried with growing delays, for ``patience`` seconds.
+    """The client of one server. Transient failures are retried with growing delays, for ``patience`` seconds.
 
     A client is not thread-safe: use one for each thread.
     """
@@ -35,11 +35,11 @@ class Client:
         self._transport.close()
 
     def create(self, name: str, configuration: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Create a stream, or check that it exists with the same configuration; return it as the server shows it."""
+        """Create a stream, or check that it exists with the same configuration; return its description."""
         return self._transport.json("PUT", stream_path(name), json=dict(configuration or {}))
 
     def delete(self, name: str) -> None:
-        """Delete a stream and its history; its place in the fleet and the number of its tests are kept."""
+        """Delete a stream and its history; its position in the fleet and the number of its tests are kept."""
         self._transport.request_once("DELETE", stream_path(name))
 
     def stream(self, name: str, *, batch: int = 1000, age: float = 1.0, capacity: int = 100_000) -> Stream:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from httpx2 import Response
 
 TRANSIENT_STATUSES = frozenset({429, 502, 503, 504, 507})  # overload, restart, a full disk
-MAX_RETRY_AFTER = 300.0  # seconds, however long the server asks to wait
+MAX_RETRY_AFTER = 300.0  # seconds, even if the server asks to wait longer
 
 
 class ClientError(Exception):
@@ -34,7 +34,7 @@ class ClientError(Exception):
 
 
 class TransientError(Exception):
-    """A failure that may pass: the error to raise in the end, and how long the server asks to wait."""
+    """A transient failure: the error to raise if retries do not help, and how long the server asks to wait."""
 
     def __init__(self, error: ClientError, retry_after: float = 0.0) -> None:
         super().__init__(str(error))

@@ -29,11 +29,11 @@ class Stream:
     something is sent, so end with ``flush``, or use the stream in a ``with`` block, which flushes at its end. Every
     query flushes first.
 
-    Failures that may pass (no connection, a timeout, overload, a restart, a full disk, too many observations waiting
-    for labels) do not stop ``send``: it keeps the observations and retries after a growing delay. When ``capacity``
+    Transient failures (no connection, a timeout, overload, a restart, a full disk, too many observations waiting
+    for labels) do not stop ``send``: it buffers the observations and retries after a growing delay. When ``capacity``
     observations are pending, ``send`` blocks, as ``flush`` does, for the client's patience, and then raises
     ``ClientError``. Observations are sent again under the same numbers, and the server counts none twice. Accepted
-    observations are kept while there is room: a server that was restored from a backup gets them again.
+    observations are retained while there is room: a server that was restored from a backup gets them again.
 
     A permanent rejection (an invalid observation, another writer, an unknown stream) is raised at once, and again by
     every later call; pending observations stay in the buffer until ``discard`` returns them. Numbers continue from the
@@ -49,8 +49,8 @@ class Stream:
         self._transport = transport
         self._path = stream_path(name)
         self._buffer = Buffer(check_integer("capacity", capacity, self.batch, 10**9))
-        self._most = self.batch  # observations in a request; fewer if requests are too large
-        self._retry_at, self._attempts = 0.0, 0  # after failures that may pass
+        self._max_rows = self.batch  # in a request; fewer if requests are too large
+        self._retry_at, self._attempts = 0.0, 0  # after transient failures
         self._failure: ClientError | None = None
 
     @property
@@ -149,11 +149,11 @@ class Stream:
         if self._failure is not None:
             raise self._failure
 
-    def _post(self, most: int | None = None) -> dict[str, Any]:
+    def _post(self, limit: int | None = None) -> dict[str, Any]:
         """Send one request with pending observations, as many as fit; return the state of the stream afterwards."""
         count = 0
         try:
-            body, count = self._buffer.body(self._first_seq(), most or self._most)
+            body, count = self._buffer.body(self._first_seq(), limit or self._max_rows)
             reply = self._transport.request("POST", f"{self._path}/observations", content=body, headers=NDJSON).json()
         except ClientError as error:
             self._recover(error)
@@ -189,10 +189,10 @@ class Stream:
         raise ClientError(None, "full", f"stream {self.name!r} has used all numbers up to {LAST_SEQ}")
 
     def _recover(self, error: ClientError) -> None:
-        """Adapt to what a rejection asks for, or remember the rejection and raise it."""
-        waiting = min(self.pending, self._most)
+        """Adapt the next request to a rejection, or store the rejection and raise it."""
+        waiting = min(self.pending, self._max_rows)
         if error.code == "too-large" and waiting > 1:
-            self._most = waiting // 2
+            self._max_rows = waiting // 2
             return
         if error.code == "gap":
             if self._buffer.rewind(error.body["expected_seq"]):  # the server was restored from a backup
@@ -214,7 +214,10 @@ class Stream:
         return self._label(encode_label(id, y, time))
 
     def never(self, id: str) -> dict[str, Any]:  # noqa: A002
-        """State that the label of an observation will never arrive. This may depend on that observation only."""
+        """State that the label of an observation will never arrive.
+
+        For the guarantee to hold, this may depend on that observation only.
+        """
         return self._label(encode_label(id, never=True))
 
     def _label(self, body: bytes) -> dict[str, Any]:
@@ -241,18 +244,18 @@ class Stream:
         return dict(self.show()["state"])
 
     def show(self) -> dict[str, Any]:
-        """Return the stream as the server shows it: configuration, state, next_seq and more."""
+        """Return the description of the stream: configuration, state, next_seq and more."""
         self.flush()
         return self._transport.json("GET", self._path)
 
     def history(self, start: int = 1, stop: int | None = None, max_points: int = 1000) -> dict[str, Any]:
-        """Return the capital between two steps as columns, thinned to ``max_points`` such that extremes are kept."""
+        """Return the capital between two steps as columns, thinned to ``max_points`` so that extremes are kept."""
         self.flush()
         params = {"from": start, "max_points": max_points} | ({} if stop is None else {"to": stop})
         return self._transport.json("GET", f"{self._path}/history", params=params)
 
     def reset(self) -> dict[str, Any]:
-        """Start a new test with the next observation. This is not retried, because a second reset is another one."""
+        """Start a new test with the next observation. This is not retried: a second reset would start another test."""
         self.flush()
         return dict(self._transport.request_once("POST", f"{self._path}/reset").json())
 

@@ -16,7 +16,7 @@ from exchangeable.client.errors import ClientError, TransientError, error_from
 if TYPE_CHECKING:
     from httpx2 import Response
 
-FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0  # seconds before the first retry, and at most
+FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0  # seconds before the first retry, and before any later one
 EVENT_TIMEOUT = 45.0  # seconds: three heartbeats
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Transport:
-    """Sends requests to one server. Failures that may pass raise ``TransientError``, all others ``ClientError``."""
+    """Sends requests to one server. Transient failures raise ``TransientError``, all others ``ClientError``."""
 
     def __init__(self, base_url: str, token: str | None, timeout: float, patience: float) -> None:
         self.patience = patience
@@ -63,7 +63,7 @@ class Transport:
         return dict(self.retry(lambda: self.request(method, path, **options)).json())
 
     def retry(self, action: Callable[[], T]) -> T:
-        """Repeat an action while its failures may pass and the patience lasts."""
+        """Repeat an action while its failures are transient and the patience lasts."""
         end = time.monotonic() + self.patience
         attempt = 0
         while True:

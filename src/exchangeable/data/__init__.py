@@ -1,1 +1,1 @@
-"""How data comes in: tables in memory, files, and lines of JSON or CSV."""
+"""Reading of data: tables in memory, files, and lines of JSON or CSV."""

@@ -1,6 +1,6 @@
-"""Results that do not depend on the order of columns: the order for distances, the seed, and the streams of columns.
+"""Choices that do not depend on the order of columns: the order for distances, the seed, and the streams of columns.
 
-The same table gives the same result, bit for bit, in whatever order its columns are.
+So the same table gives the same result, bit for bit, whatever the order of its columns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from exchangeable.data.table import Table, TableColumn
 from exchangeable.protocols import Floats
 from exchangeable.pvalues import SEED_BITS
 
-FIRST = 16  # streams of random numbers below this are for full rows
-BACK = 2**31  # streams from here on are for columns read backwards
+COLUMN_STREAMS = 16  # streams of random numbers below this are for full rows
+BACKWARD_STREAMS = 2**31  # streams from here on are for columns read backwards
 
 
 def column_order(table: Table) -> NDArray[np.intp]:
@@ -39,8 +39,8 @@ def table_seed(table: Table) -> int:
     """Return the default seed of a table: a hash of its rows *in order*, with columns sorted by name.
 
     Given the bag of rows, the seed still varies with their order. A hash of the bag alone would make the tie-breaking
-    a constant given the data, but the guarantee is an average over it. Equal values have equal hashes: ``-0.0``
-    counts as ``0.0``, and a category as its text. Constant columns are ignored. O(n d).
+    a constant given the data, but the guarantee is an average over the tie-breaking. Equal values have equal hashes:
+    ``-0.0`` counts as ``0.0``, and a category as its text. Constant columns are ignored. O(n d).
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in _parts(table):
@@ -49,13 +49,14 @@ def table_seed(table: Table) -> int:
     return int.from_bytes(digest.digest(), "little") >> (64 - SEED_BITS)
 
 
-def column_stream(name: str, *, back: bool = False) -> int:
+def column_stream(name: str, *, backwards: bool = False) -> int:
     """Return the stream of random numbers of a column: a hash of its name, so its position does not matter.
 
     Two names may share a stream (one pair in 2^31). This is valid: the tests of columns may depend on one another.
     """
-    number = int.from_bytes(hashlib.blake2b(_text(name), digest_size=8).digest(), "little") % (BACK - 2 * FIRST)
-    return FIRST + number + (BACK if back else 0)
+    digest = hashlib.blake2b(_text(name), digest_size=8).digest()
+    number = int.from_bytes(digest, "little") % (BACKWARD_STREAMS - 2 * COLUMN_STREAMS)
+    return COLUMN_STREAMS + number + (BACKWARD_STREAMS if backwards else 0)
 
 
 def constant(values: Floats) -> bool:

@@ -1,4 +1,4 @@
-"""Read a table from a file: numbers `X` and labels `y`.
+"""Reading of tables from files: numbers `X` and labels `y`.
 
 Nothing is guessed or repaired: a missing value, text among numbers, or a number that float64 cannot hold is an error
 that names the data row (the first is 1) and the column. Text becomes numbers only on request.
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     import os
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".npz")
-LONGEST = 16 << 20  # characters in a row of CSV
-CELLS = 200_000  # of CSV that are read as text at a time
+MAX_ROW_LENGTH = 16 << 20  # characters in a row of CSV
+BATCH_CELLS = 200_000  # of CSV, read as text at a time
 
 _MISSING = re.compile(r"|na|n/a|[+-]?nan|null|none", re.IGNORECASE)
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _ROW_INDEX = re.compile(r"|Unnamed: [0-9]+|__index_level_[0-9]+__")  # what pandas calls an index saved with the data
 
-Values = NDArray[Any] | Sequence[Any]  # of a column, batch by batch: numbers as an array, or text, decimals, None
+Values = NDArray[Any] | Sequence[Any]  # a batch of a column: an array of numbers, or text, decimals and None
 Batches = Generator[list[Values], None, None]
 LabelKind = Literal["classes", "numbers", "none"]
 
 
 class TableError(Exception):
-    """The file cannot be opened, or what it holds is not a table that can be tested."""
+    """The file cannot be opened, or its content is not a table that can be tested."""
 
 
 class ColumnError(ValueError):
@@ -75,8 +75,8 @@ def read_table(
 ) -> Table:
     """Read the table in `path`: the column `label` holds the labels, every other column is a feature.
 
-    `labels` says what they are: "classes", at least two of them, and not as many as there are rows; "numbers", with
-    the same rules as features; or "none", so that the column `label`, if it is named at all, is ignored.
+    `labels` is the kind of labels: "classes", at least two, and fewer than there are rows; "numbers", with the same
+    rules as features; or "none", with which the column `label`, if named, is ignored.
     Columns named in `categorical` are one-hot encoded, each value as it is written; those in `drop` are left out.
     `width` is the required number of feature columns. `header` and `encoding` are for CSV and TSV: with `header=False`
     the columns are named `"1"`, `"2"`, ... In an NPZ file the columns of `X` have these names too (a 1-D `X` is one
@@ -94,7 +94,7 @@ def read_table(
     (['weight', 'coat=grey', 'coat=red'], ['cat', 'dog', 'cat'])
     """
     name, wanted = _printable(Path(path).name), _Wanted(labels, width, categorical, drop)
-    with _name_file(name):
+    with _prefix_errors(name):
         source = _open(Path(path), label, header, encoding, max_rows, wanted)
         X, features, columns, y = _collect(source, wanted, max_rows)
     return Table(X, y, features, name, columns, None if y is None else _printable(str(source.label)))
@@ -120,7 +120,7 @@ def read_fleet(
     ...     read_fleet(file)
     {'pump': 7.5, 'fan': -inf}
     """
-    with _name_file(_printable(Path(path).name)):
+    with _prefix_errors(_printable(Path(path).name)):
         if str(path).lower().endswith(".npz"):
             raise ColumnError("a fleet is a table with a column of names: CSV, TSV or Parquet, not NPZ")
         source = _open(Path(path), None, True, "utf-8", sys.maxsize)
@@ -129,20 +129,20 @@ def read_fleet(
 
 
 @contextmanager
-def _name_file(name: str) -> Iterator[None]:
+def _prefix_errors(name: str) -> Iterator[None]:
     """Start every error message with the name of the file."""
     try:
         yield
     except (TableError, ColumnError) as error:
         raise type(error)(f"{name}: {error}") from None
     except MemoryError:
-        raise TableError(f"{name}: the table needs more memory than there is") from None
+        raise TableError(f"{name}: the table does not fit in memory") from None
     except OSError as error:
         raise TableError(f"{name}: the file cannot be read: {_printable(error.strerror or str(error))}") from None
 
 
 class _Wanted(NamedTuple):
-    """How the columns are used."""
+    """What the caller wants: the kind of labels, the number of features, and special columns."""
 
     labels: LabelKind = "classes"
     width: int | None = None
@@ -154,24 +154,24 @@ _PLAIN = _Wanted()
 
 
 class _Source(NamedTuple):
-    """An opened file: its columns, a way to iterate over some of them, the name of the labels."""
+    """An open file: its column names, a function that yields batches of some columns, and the name of the label."""
 
     names: list[str]
     batches: Callable[[list[str]], Batches]
     label: str | None
-    parse: bool = False  # is text allowed to be a number, as in CSV?
-    types: Mapping[str, Any] = MappingProxyType({})  # of Arrow, where the columns have some
+    parse: bool = False  # whether numbers are written as text, as in CSV
+    types: Mapping[str, Any] = MappingProxyType({})  # Arrow types of the columns, if the file has types
 
 
 def _open(
     path: Path, label: str | None, header: bool, encoding: str, max_rows: int, wanted: _Wanted = _PLAIN
 ) -> _Source:
-    """Check what can be checked from outside, then call the reader of this type of file."""
+    """Check the path and the file, then call the reader for this type of file."""
     suffix = next((suffix for suffix in SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise ColumnError(f"unknown type of file; the name must end in one of {', '.join(SUFFIXES)}")
     if "\0" in str(path):
-        raise ColumnError("the path holds a NUL character, which no path may")
+        raise ColumnError("the path contains a NUL character, which is not allowed")
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise TableError("this is a directory or a device; a regular file is needed")
@@ -197,7 +197,7 @@ def _format(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(map(_format, names[:10])) + more
 
@@ -246,11 +246,11 @@ NAMELESS = {
 }
 
 
-def _choose(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
-    """Return the features, after a check that every requested name exists and is used once."""
+def _choose_features(names: list[str], label: str | None, wanted: _Wanted) -> list[str]:
+    """Return the features, after checking that every requested name exists and is used once."""
     _check_distinct(names)
     if label is None and wanted.labels != "none":
-        raise ColumnError(f"{NAMELESS[wanted.labels]}; the columns are {_listed(names)}")
+        raise ColumnError(f"{NAMELESS[wanted.labels]}; the columns are {_list_names(names)}")
     _check_known("--label", [label] if label is not None else [], names)
     _check_known("--categorical", wanted.categorical, names)
     _check_known("--drop", wanted.drop, names)
@@ -275,23 +275,23 @@ def _check_known(option: str, wanted: Sequence[str], names: list[str]) -> None:
         if name not in names:
             near = difflib.get_close_matches(name, names[:1000], n=1)
             hint = f"did you mean {_format(near[0])}? " if near else ""
-            raise ColumnError(f"{option} {_format(name)} is not a column; {hint}the columns are {_listed(names)}")
+            raise ColumnError(f"{option} {_format(name)} is not a column; {hint}the columns are {_list_names(names)}")
 
 
 def _check_features(features: list[str], label: str | None, width: int | None) -> None:
     if not features:
         besides = " besides the label" if label is not None else ""
         raise TableError(f"no feature column is left; at least one{besides} is needed")
-    for name in filter(_ROW_INDEX.fullmatch, features):  # a row number is no feature: it always looks like a drift
+    for name in filter(_ROW_INDEX.fullmatch, features):  # a row number is not a feature: it always looks like a drift
         rule = f"give it a name, or leave it out with {_option('--drop', name)}"
         raise TableError(f"column {_format(name)} has no name, like a saved row index; {rule}")
     if width is not None and len(features) != width:
-        rule = f"the measure takes exactly {width}, so leave the others out with --drop"
-        raise ColumnError(f"there are {len(features)} feature columns ({_listed(features)}); {rule}")
+        rule = f"the measure needs exactly {width}, so leave the others out with --drop"
+        raise ColumnError(f"there are {len(features)} feature columns ({_list_names(features)}); {rule}")
 
 
 def _is_text(kind: Any) -> bool:
-    """Return whether a type of Arrow is text or categories; the type is None if the file has no types."""
+    """Return whether an Arrow type is text or categories; the type is None if the file has no types."""
     if kind is None:
         return False
     from pyarrow import types
@@ -361,7 +361,7 @@ class _Numbers:
 
     def _parsed(self, column: Sequence[str], start: int) -> NDArray[np.float64]:
         values = _to_floats(column)
-        if values is None:  # then some value is no number, or not written as most are
+        if values is None:  # some value is not a number, or is written in an unusual way
             plain = np.array([NUMBER.fullmatch(text.strip()) is not None for text in column])
             self._check(~plain, column, start, among_numbers=start > 0 or bool(plain.any()))
             values = np.array([float(text) for text in column])
@@ -411,9 +411,9 @@ class _Categories:
         return [f"{self.name}={value}" for value in self._ordered()]
 
     def fill(self, X: NDArray[np.float64]) -> None:
-        place = np.empty(len(self.codes), np.intp)
-        place[[self.codes[value] for value in self._ordered()]] = np.arange(len(self.codes))
-        X[np.arange(len(self.rows)), place[self.rows]] = 1
+        column = np.empty(len(self.codes), np.intp)
+        column[[self.codes[value] for value in self._ordered()]] = np.arange(len(self.codes))
+        X[np.arange(len(self.rows)), column[self.rows]] = 1
 
     def _ordered(self) -> list[object]:
         return sorted(self.codes, key=lambda value: (type(value).__name__, str(value)))
@@ -431,23 +431,25 @@ class _Classes:
         self.y += _scalars(column, self.name, start)
 
     def values(self) -> list[object]:
-        """Return all labels, after a check that they may be classes."""
+        """Return all labels, after checking that they can be classes."""
         distinct = len(set(self.y))
         if distinct == 1:
             rule = f"classes are compared, so at least two are needed ({UNLABELLED})"
             raise TableError(f"label column {_format(self.name)} holds one class only ({_format(self.y[0])}); {rule}")
         if distinct == len(self.y) or (len(self.y) >= 10 and distinct > 0.8 * len(self.y)):
             rule = "it looks like a continuous number or an identifier, and class labels are needed"
-            way = "for numbers there is exchangeable test --measure nearest-residual"
-            found = f"{distinct} different values in {len(self.y)} rows"
-            raise TableError(f"label column {_format(self.name)} holds {found}; {rule} ({way})")
+            way = "for numbers, use exchangeable test --measure nearest-residual"
+            content = f"{distinct} different values in {len(self.y)} rows"
+            raise TableError(f"label column {_format(self.name)} holds {content}; {rule} ({way})")
         return self.y
 
 
 def _scalars(column: Values, name: str, start: int) -> list[object]:
     """Return labels or categories as Python scalars. Only null, NaN and blanks are missing: `NA` may well be a name."""
     values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else list(column)
-    values = [float(value) + 0.0 if isinstance(value, (float, Decimal)) else value for value in values]  # one zero
+    values = [
+        float(value) + 0.0 if isinstance(value, (float, Decimal)) else value for value in values
+    ]  # turns -0.0 into 0.0
     for row, value in enumerate(values, start + 1):
         if value is None or value != value or (isinstance(value, str) and not value.strip()):
             _reject(row, name, value)
@@ -460,8 +462,8 @@ def _scalars(column: Values, name: str, start: int) -> list[object]:
 def _collect(
     source: _Source, wanted: _Wanted, max_rows: int
 ) -> tuple[NDArray[np.float64], list[str], list[TableColumn], list[object] | NDArray[np.float64] | None]:
-    """Read all batches; every column reads its rows once and stores only what it needs."""
-    features = _choose(source.names, source.label, wanted)
+    """Read all batches and return the features, their names, their columns and the labels."""
+    features = _choose_features(source.names, source.label, wanted)
     encoded = set(wanted.categorical)
     columns = [_Categories(name) if name in encoded else _Numbers(name, source) for name in features]
     target = _target(source, wanted.labels)
@@ -502,34 +504,34 @@ def _assemble(
 ) -> tuple[NDArray[np.float64], list[str], list[TableColumn]]:
     names = [column.names() for column in columns]
     X = np.zeros((rows, sum(map(len, names))))
-    placed: list[TableColumn] = []
+    table_columns: list[TableColumn] = []
     end = 0
-    for column, own in zip(columns, names, strict=True):
-        column.fill(X[:, end : end + len(own)])
-        placed.append(TableColumn(column.name, end, end + len(own), isinstance(column, _Categories)))
-        end += len(own)
-    return X, [name for own in names for name in own], placed
+    for column, features in zip(columns, names, strict=True):
+        start, end = end, end + len(features)
+        column.fill(X[:, start:end])
+        table_columns.append(TableColumn(column.name, start, end, isinstance(column, _Categories)))
+    return X, [name for features in names for name in features], table_columns
 
 
 # ---------------------------------------------------------------------------------------------------------- the fleet
 
 
 def _choose_logs(names: list[str], stream: str, natural: str | None, decimal: str | None) -> tuple[str, float]:
-    """The column of log values, and what its unit is in natural logs."""
+    """Return the column of log values, and the factor that converts it to natural logs."""
     _check_distinct(names)
     _check_known("--stream", [stream], names)
     units = {"--log-value": (natural, 1.0), "--log10-value": (decimal, LN10)}
-    asked = [(option, name, unit) for option, (name, unit) in units.items() if name is not None]
-    if not asked:
+    choices = [(option, name, unit) for option, (name, unit) in units.items() if name is not None]
+    if not choices:
         usual = (("--log-value", "log_value", 1.0), ("--log10-value", "log10_martingale", LN10))
-        asked = [choice for choice in usual if choice[1] in names]
-    if len(asked) != 1:
+        choices = [choice for choice in usual if choice[1] in names]
+    if len(choices) != 1:
         rule = "one column of log values must be named with --log-value (natural logs) or --log10-value"
-        raise ColumnError(f"{rule}, got {'both' if asked else 'neither'}; the columns are {_listed(names)}")
-    option, name, unit = asked[0]
+        raise ColumnError(f"{rule}, got {'both' if choices else 'neither'}; the columns are {_list_names(names)}")
+    option, name, unit = choices[0]
     _check_known(option, [name], names)
     if name == stream:
-        raise ColumnError(f"column {_format(name)} is named by --stream and {option}; one use is allowed")
+        raise ColumnError(f"column {_format(name)} is named by both --stream and {option}; use two columns")
     return name, unit
 
 
@@ -545,8 +547,8 @@ def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> di
             values = _logs(batch[1], unit, column, len(fleet))
             for name, value in zip(names, values.tolist(), strict=True):
                 if name in fleet:
-                    rule = "a stream has one row, with its current value; of a longer history keep the last row only"
-                    raise TableError(f"data row {len(fleet) + 1}: stream {_format(name)} was there before; {rule}")
+                    rule = "each stream must have one row, with its current value: the last row of a longer history"
+                    raise TableError(f"data row {len(fleet) + 1}: stream {_format(name)} occurs twice; {rule}")
                 fleet[name] = value
     if not fleet:
         raise TableError("there are no data rows; at least one stream is needed")
@@ -555,11 +557,11 @@ def _collect_fleet(source: _Source, stream: str, column: str, unit: float) -> di
 
 def _check_logs(name: str, kind: Any) -> None:
     if _is_text(kind) or str(kind) == "bool":
-        raise TableError(f"column {_format(name)} must hold numbers, and is of type {_format(str(kind))}")
+        raise TableError(f"column {_format(name)} must hold numbers, got type {_format(str(kind))}")
 
 
 def _logs(column: Values, unit: float, name: str, start: int) -> NDArray[np.float64]:
-    """Convert logs: numbers below infinity, or -inf."""
+    """Convert to natural logs, which must be numbers below infinity, or -inf."""
     if isinstance(column, np.ndarray):
         values = column.astype(np.float64)
     else:
@@ -603,25 +605,27 @@ class _Lines:
             raise StopIteration
         self.count += 1
         self.pending += len(line)
-        if self.pending > LONGEST:
-            raise TableError(f"line {self.count}: the row is longer than {LONGEST >> 20} million characters, the limit")
+        if self.pending > MAX_ROW_LENGTH:
+            raise TableError(
+                f"line {self.count}: the row is longer than {MAX_ROW_LENGTH >> 20} million characters, the limit"
+            )
         if "\0" in line:
             raise TableError(f"line {self.count}: there is a NUL character; if this is UTF-16, try --encoding utf-16")
         return line.removeprefix("\ufeff") if self.count == 1 else line
 
     def _line(self) -> str:
         try:
-            line = self.text.readline(LONGEST + 1)
-            line.encode()  # fails for half a surrogate pair, which some codecs let through
+            line = self.text.readline(MAX_ROW_LENGTH + 1)
+            line.encode()  # fails for half a surrogate pair, which some codecs accept
         except (gzip.BadGzipFile, EOFError, zlib.error):
             raise TableError("the gzip data is truncated or damaged, or not gzip at all") from None
         except UnicodeError as error:
             rule = "name its encoding with --encoding, such as latin-1 or utf-16"
-            raise TableError(f"the text is not {self.text.encoding}{self._place(error)}; {rule}") from None
+            raise TableError(f"the text is not {self.text.encoding}{self._position(error)}; {rule}") from None
         return line
 
-    def _place(self, error: UnicodeError) -> str:
-        """Say where decoding failed: the input of the decoder ends where the file has been read to."""
+    def _position(self, error: UnicodeError) -> str:
+        """Describe where decoding failed. The input of the decoder ends at the current position of the file."""
         if not isinstance(error, UnicodeDecodeError):
             return ""
         offset = self.text.buffer.tell() - len(error.object) + error.start
@@ -630,6 +634,8 @@ class _Lines:
 
 
 class _Dialect(NamedTuple):
+    """A CSV or TSV file, and how it is written."""
+
     path: Path
     delimiter: str
     header: bool
@@ -647,12 +653,12 @@ def _csv(dialect: _Dialect, label: str | None) -> _Source:
         _check_header(names)
 
     def batches(used: list[str]) -> Batches:
-        place = {name: i for i, name in enumerate(names)}
+        position = {name: i for i, name in enumerate(names)}
         with closing(_csv_rows(dialect)) as rows:
             checked = _csv_checked(rows, len(names), dialect.header)
-            while part := list(islice(checked, max(1, CELLS // len(names)))):
+            while part := list(islice(checked, max(1, BATCH_CELLS // len(names)))):
                 columns = list(zip(*part, strict=True))
-                yield [columns[place[name]] for name in used]
+                yield [columns[position[name]] for name in used]
 
     return _Source(names, batches, label, parse=True)
 
@@ -661,14 +667,14 @@ def _check_header(names: list[str]) -> None:
     """Check that the first line is a header, with the right separator."""
     if len(names) == 1 and ";" in names[0]:
         raise ColumnError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
-    # numbered columns are what pandas makes of nameless ones
+    # pandas numbers columns that have no name
     numbered = [[str(i + start) for i in range(len(names))] for start in (0, 1)]
     if names not in numbered and all(NUMBER.fullmatch(name.strip()) for name in names):
-        raise ColumnError("the first line holds numbers only, so it is no header; add --no-header")
+        raise ColumnError("the first line holds only numbers, so it is not a header; add --no-header")
 
 
 def _csv_rows(dialect: _Dialect) -> Generator[list[str], None, None]:
-    """Yield all rows, the header too, without blank lines."""
+    """Yield all rows including the header, without blank lines."""
     with _csv_text(dialect) as text:
         lines, first_line = _Lines(text), 1
         try:
@@ -687,12 +693,12 @@ def _csv_text(dialect: _Dialect) -> TextIO:
     try:
         "a".encode(dialect.encoding)
     except (LookupError, ValueError):
-        known = "utf-8, latin-1 and utf-16 are some that are known"
+        known = "utf-8, latin-1 and utf-16 are known, among others"
         raise ColumnError(f"unknown encoding {_format(dialect.encoding)}; {known}") from None
-    return io.TextIOWrapper(_binary(dialect.path), dialect.encoding, newline="")
+    return io.TextIOWrapper(_open_binary(dialect.path), dialect.encoding, newline="")
 
 
-def _binary(path: Path) -> Any:
+def _open_binary(path: Path) -> Any:
     return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
@@ -724,7 +730,7 @@ def _parquet(path: Path, label: str | None, max_rows: int) -> _Source:
 
 
 def _from_arrow(column: Any) -> Values:
-    """Return a column of Arrow as an array if it holds numbers, otherwise as a list."""
+    """Convert an Arrow column to an array if it holds numbers, otherwise to a list."""
     from pyarrow import types
 
     numeric = any(test(column.type) for test in (types.is_integer, types.is_floating, types.is_boolean))
@@ -788,12 +794,12 @@ def _npz_errors() -> Iterator[None]:
 
 
 def _npz_names(archive: zipfile.ZipFile, label: str | None, wanted: _Wanted, max_rows: int) -> list[str]:
-    """Return the names of the arrays to load, features and labels, after a check of types and shapes."""
+    """Return the names of the arrays to load, features and labels, after checking types and shapes."""
     arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     if label is not None and label not in arrays:
         way = f" ({UNLABELLED})" if wanted.labels == "classes" else ""
         raise ColumnError(
-            f"there is no array {_format(label)} of labels{way}; --label may name any of {_listed(arrays)}"
+            f"there is no array {_format(label)} of labels{way}; --label may name any of {_list_names(arrays)}"
         )
     headers = {name: _npz_header(archive, name) for name in arrays}
     others = [name for name in arrays if name != label]
@@ -804,18 +810,18 @@ def _npz_names(archive: zipfile.ZipFile, label: str | None, wanted: _Wanted, max
         return [table]
     count = _npz_check(label, *headers[label], "1", "biufU" if wanted.labels == "classes" else "biuf")
     if rows != count:
-        raise TableError(f"there are {rows} rows of features and {count} labels; they must be as many")
+        raise TableError(f"there are {rows} rows of features and {count} labels; the numbers must be equal")
     return [table, label]
 
 
 def _npz_table(arrays: list[str], headers: dict[str, Any], dimensions: str) -> str:
-    """Return the name of the array of features: X, or the only one with as many dimensions."""
-    found = [name for name in arrays if name == "X"]
-    found = found or [name for name in arrays if str(len(headers[name][0])) in dimensions]
-    if len(found) != 1:
+    """Return the name of the array of features: X, or the only array with the right number of dimensions."""
+    candidates = [name for name in arrays if name == "X"]
+    candidates = candidates or [name for name in arrays if str(len(headers[name][0])) in dimensions]
+    if len(candidates) != 1:
         rule = f"one {_dimensions(dimensions)} array of features is needed, best named X"
-        raise TableError(f"{rule}; the arrays are {_listed(list(headers))}")
-    return found[0]
+        raise TableError(f"{rule}; the arrays are {_list_names(list(headers))}")
+    return candidates[0]
 
 
 def _dimensions(allowed: str) -> str:
@@ -842,5 +848,5 @@ def _npz_load(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
     """Load an array, in native byte order, floats as float64."""
     with _npz_errors(), archive.open(name + ".npy") as member:
         values = np.lib.format.read_array(member, allow_pickle=False)
-    with np.errstate(over="ignore"):  # a long double may become infinite, and is rejected later
+    with np.errstate(over="ignore"):  # a long double may become infinite; it is rejected later
         return values.astype(np.float64 if values.dtype.kind == "f" else values.dtype.newbyteorder("="))

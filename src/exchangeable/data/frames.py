@@ -37,7 +37,7 @@ class Examples(NamedTuple):
     target: Column | None
     classes: bool  # whether the labels were declared to be classes
     library: str
-    native: Any  # the features as they were given, for a model that needs them so
+    native: Any  # the features in the form in which the user passed them, for a model that scores them
 
     @property
     def index(self) -> Any:
@@ -139,15 +139,15 @@ def build_table(examples: Examples, *, labels: LabelKind | None = None, name: st
     if rows < 2:
         raise ValueError(f"{name} must have at least two rows, got {rows}")
     y = None if target is None else convert_labels(target, labels, examples.classes)
-    categories = [
+    all_categories = [
         sorted(set(column.values), key=_category_order) if column.categorical else None for column in features
     ]
-    widths = [1 if own is None else len(own) for own in categories]
+    widths = [1 if categories is None else len(categories) for categories in all_categories]
     X, names, columns, end = np.zeros((rows, sum(widths))), list[str](), list[TableColumn](), 0
-    for column, own, width in zip(features, categories, widths, strict=True):
-        _fill(X[:, end : end + width], column, own)
-        names += [column.name] if own is None else [f"{column.name}={category}" for category in own]
-        columns.append(TableColumn(column.name, end, end + width, own is not None))
+    for column, categories, width in zip(features, all_categories, widths, strict=True):
+        _fill(X[:, end : end + width], column, categories)
+        names += [column.name] if categories is None else [f"{column.name}={category}" for category in categories]
+        columns.append(TableColumn(column.name, end, end + width, categories is not None))
         end += width
     return Table(X, y, names, name, columns, None if target is None else target.name)
 
@@ -160,8 +160,8 @@ def _fill(X: Floats, column: Column, categories: list[Any] | None) -> None:
     if categories is None:
         X[:, 0] = column.values
     else:
-        place = {category: i for i, category in enumerate(categories)}
-        X[np.arange(len(X)), [place[category] for category in column.values]] = 1.0
+        positions = {category: i for i, category in enumerate(categories)}
+        X[np.arange(len(X)), [positions[category] for category in column.values]] = 1.0
 
 
 # ------------------------------------------------------------------------------------------------------- kinds of data
@@ -216,7 +216,7 @@ def _with_text_names(data: Any) -> Any:
 
 
 def _native(data: Any, frame: Any, features: Sequence[Column]) -> Any:
-    """Return the features alone, as they were given: the columns of a frame, or else an array."""
+    """Return the features alone, in their original form: the columns of a frame, or else an array."""
     if frame is None:
         return np.column_stack([np.asarray(column.values) for column in features])
     names = {column.name for column in features}
@@ -228,12 +228,12 @@ def _native(data: Any, frame: Any, features: Sequence[Column]) -> Any:
 def _transpose(rows: list[Any]) -> dict[Any, list[Any]]:
     """Turn rows that are dictionaries into columns."""
     if any(not isinstance(row, Mapping) or row.keys() != rows[0].keys() for row in rows):
-        raise ValueError("data must hold the same columns in every row, got rows of others")
+        raise ValueError("data must hold the same columns in every row, got different ones")
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _mapping_columns(data: Mapping[Any, Any], choice: _Choice) -> list[Column]:
-    """Read the columns of a dictionary: series of any library, arrays, or lists of Python's numbers and text."""
+    """Read the columns of a dictionary: series of any library, arrays, or lists of numbers and text."""
     import narwhals as nw
 
     names = [str(name) for name in data]
@@ -276,7 +276,9 @@ def _check_array(X: Floats, data: Any, names: list[str]) -> None:
     if np.asarray(data).dtype.kind not in "iuO":
         return
     values = np.asarray(data).reshape(X.shape)
-    for row, column in np.argwhere(np.abs(X) > MAX_EXACT_INTEGER).tolist():  # a float may be, an integer may not
+    for row, column in np.argwhere(
+        np.abs(X) > MAX_EXACT_INTEGER
+    ).tolist():  # a float may be that large, an integer may not
         if is_inexact(values[row, column]):
             reject_value(row, names[column], values[row, column], INEXACT)
 

@@ -60,7 +60,7 @@ def _numbers_or_categories(values: list[Any]) -> Floats | list[Any]:
 
 
 def convert_labels(column: Column, kind: LabelKind | None, declared: bool) -> list[object] | Floats:
-    """Convert labels to a list of classes or an array of numbers; ``declared``: the user named them categorical."""
+    """Convert labels to a list of classes or an array of numbers; they are classes if ``declared`` categorical."""
     values = column.values
     if (kind or ("classes" if declared or not _looks_real(values) else "numbers")) == "numbers":
         if isinstance(values, list):

@@ -17,7 +17,7 @@ def is_sparse(data: Any) -> bool:
 
 
 def to_dense(data: Any, beside: Any, named: Set[str]) -> tuple[NDArray[Any], list[str]]:
-    """Return the columns that have an entry or are named as an array, and their names.
+    """Return the columns that have an entry or are in ``named``, as a dense array, and their names.
 
     The others would affect distances only by rounding. Columns of ``beside``, the data with which this will be
     concatenated, are needed too.
@@ -28,7 +28,7 @@ def to_dense(data: Any, beside: Any, named: Set[str]) -> tuple[NDArray[Any], lis
     used = np.union1d(_nonempty(matrix), _positions(named, width))
     if beside is not None:
         used = np.union1d(used, _nonempty(beside) if is_sparse(beside) and beside.ndim == 2 else np.arange(width))
-        used = used[used < width]  # the other one may be wider; it is rejected later
+        used = used[used < width]  # ``beside`` may be wider; it is rejected later
     used = used if len(used) else np.zeros(1, np.intp)
     if matrix.shape[0] * len(used) > MAX_CELLS:
         raise ValueError(

@@ -19,7 +19,7 @@ class Columns(NamedTuple):
     """The state of many streams. It is never changed in place: a call works on copies of the rows that it needs."""
 
     names: Any  # the keys, an Arrow column
-    integers: Integers  # see native/keyed.c
+    integers: Integers  # in the layout of native/keyed.c
     reals: Floats
     bet: Floats
     alarm: Floats
@@ -35,43 +35,43 @@ class Columns(NamedTuple):
         spans = Ragged.of(np.empty(0, np.int64), np.empty(0, np.int64))
         return cls(None, integers, reals, *states, spans, pool, np.empty(0, np.bool_))
 
-    def take(self, places: Integers, events: Integers, bet: Floats, alarm: Floats) -> Columns:
-        """Copy the rows at these places, with room for ``events[t]`` more events in the pool of row t. O(their size).
+    def take(self, positions: Integers, events: Integers, bet: Floats, alarm: Floats) -> Columns:
+        """Copy the rows at these positions, with room for ``events[t]`` more events in the pool of row t.
 
-        A place of -1 is a new row, with these states of bet and alarm; its seed is 0.
+        A position of -1 gives a new row, with these states of bet and alarm and the seed 0. O(size of these rows).
         """
         integers = np.zeros(native.KEYED_INTEGERS, np.int64)
         integers[: native.TRACK_INTEGERS] = new_record(0)[0]
-        known = places >= 0
-        used = np.zeros(len(places), np.int64)
-        used[known] = self.spans.used[places[known]]
+        known = positions >= 0
+        used = np.zeros(len(positions), np.int64)
+        used[known] = self.spans.used[positions[known]]
         return Columns(
             None,
-            _rows(self.integers, places, integers),
-            _rows(self.reals, places, np.zeros(native.KEYED_REALS)),
-            _rows(self.bet, places, bet),
-            _rows(self.alarm, places, alarm),
-            self.spans.take(places, 2 * native.KEYED_SPANS - used),
-            None if self.pool is None else self.pool.take(places, events),
-            _rows(self.checked, places, np.True_),
+            _rows(self.integers, positions, integers),
+            _rows(self.reals, positions, np.zeros(native.KEYED_REALS)),
+            _rows(self.bet, positions, bet),
+            _rows(self.alarm, positions, alarm),
+            self.spans.take(positions, 2 * native.KEYED_SPANS - used),
+            None if self.pool is None else self.pool.take(positions, events),
+            _rows(self.checked, positions, np.True_),
         )
 
-    def put(self, places: Integers, rows: Columns) -> Columns:
-        """Return a copy with these rows at the places; those beyond the end are new, with ``rows.names``. O(all)."""
+    def put(self, positions: Integers, rows: Columns) -> Columns:
+        """Return a copy with these rows at the positions; those beyond the end are new, with ``rows.names``. O(all)."""
         return Columns(
             keys.concatenate(self.names, rows.names),
-            with_rows(self.integers, places, rows.integers),
-            with_rows(self.reals, places, rows.reals),
-            with_rows(self.bet, places, rows.bet),
-            with_rows(self.alarm, places, rows.alarm),
-            self.spans.put(places, rows.spans),
-            None if self.pool is None else self.pool.put(places, rows.pool),  # type: ignore[arg-type]
-            with_rows(self.checked, places, rows.checked),
+            with_rows(self.integers, positions, rows.integers),
+            with_rows(self.reals, positions, rows.reals),
+            with_rows(self.bet, positions, rows.bet),
+            with_rows(self.alarm, positions, rows.alarm),
+            self.spans.put(positions, rows.spans),
+            None if self.pool is None else self.pool.put(positions, rows.pool),  # type: ignore[arg-type]
+            with_rows(self.checked, positions, rows.checked),
         )
 
 
-def _rows(table: NDArray[Any], places: Integers, fresh: Any) -> NDArray[Any]:
-    rows = np.empty((len(places), *table.shape[1:]), table.dtype)
-    known = places >= 0
-    rows[known], rows[~known] = table[places[known]], fresh
+def _rows(table: NDArray[Any], positions: Integers, fresh: Any) -> NDArray[Any]:
+    rows = np.empty((len(positions), *table.shape[1:]), table.dtype)
+    known = positions >= 0
+    rows[known], rows[~known] = table[positions[known]], fresh
     return rows

@@ -26,15 +26,15 @@ from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import draw_seed
 from exchangeable.validation import check_integer, format_value
 
-DENSE = 1024  # the most bins for which a count is stored for every bin
-MOST = 2**20  # the largest ``most``
+MAX_DENSE_BINS = 1024  # with more bins, only the counts of bins in use are stored
+MAX_DISTINCT = 2**20  # the largest value of ``most``
 
 
 class Status(NamedTuple):
     """The status of one key."""
 
     n: int  # events that were bet on
-    order: int  # the last sequence number
+    order: int  # the latest sequence number
     log_value: float  # of the current test
     log_max: float  # the highest of the test that the latest step belongs to
     alarm_at: int | None
@@ -69,10 +69,10 @@ class Monitors:
     `Precomputed`. Within a call they may be in any order; they are consumed in the order of their numbers. Events that
     are duplicates, late, in conflict or ``refused`` by the caller are reported and never bet on: see `Rows`.
 
-    - Sequence numbers are ``contiguous``: 7 followed by 10 is reported as a gap of two, and betting goes on with 10.
+    - Sequence numbers are ``contiguous``: 7 followed by 10 is reported as a gap of two, and betting continues with 10.
       A key can start with any number. With ``contiguous=False`` (timestamps) nothing is ever missing. Every number
-      below the last one is then late, and the last one again is a duplicate.
-    - Events with one number within a call are duplicates if they are equal, otherwise a conflict. Which of them is
+      below the latest is then late, and the latest again is a duplicate.
+    - Events with the same number within a call are duplicates if they are equal, otherwise a conflict. Which of them is
       right is not known, and choosing one would make the bet depend on the data.
     - At most 16 ranges of missing numbers are remembered for a key. A number from before them is reported as late.
 
@@ -81,15 +81,15 @@ class Monitors:
     values, and the p-values would not be uniform on exchangeable data.
 
     Time: for bets with a compiled loop over streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`) 2
-    microseconds a key and 1 an event; for others 20 to 300 a key. Memory of a key, with `CompositeJumper` and `Ville`:
-    282 bytes, the key itself, and its pool: 8 bytes a bin for `Frozen`, stored in 1, 2 or 4; 16 a distinct number for
-    `Value`, stored in 9 or more. `Watchful` needs 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
+    microseconds per key and 1 per event; for others 20 to 300 per key. Memory per key, with `CompositeJumper` and
+    `Ville`: 282 bytes, the key itself, and its pool: 8 bytes per bin for `Frozen`, encoded in 1, 2 or 4; 16 per
+    distinct number for `Value`, encoded in 9 or more. `Watchful` needs 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
     ``monitors.seed``, shown in the ``repr`` and stored with the state. The seed of the recipe is ignored. ``extra`` is
     any text that belongs to the state, such as the number of buckets into which keys are divided.
 
-    A call that raises an error changes nothing. It must not be used by several threads at once.
+    A call that raises an error changes nothing. `Monitors` must not be used by several threads at once.
 
     >>> from exchangeable import bets, measures
     >>> monitors = Monitors(Monitor(measures.Value(), bets.CompositeJumper()), seed=7)
@@ -115,7 +115,7 @@ class Monitors:
         if not isinstance(contiguous, bool):
             raise ValueError(f"contiguous must be True or False, got {format_value(contiguous)}")
         self.contiguous = contiguous
-        self.most: int = check_integer("most", most, 2, MOST)
+        self.most: int = check_integer("most", most, 2, MAX_DISTINCT)
         if not isinstance(extra, str):
             raise ValueError(f"extra must be text, got {format_value(extra)}")
         self.extra = extra
@@ -143,10 +143,10 @@ class Monitors:
 
     def status(self, key: str | int | bytes) -> Status:
         """Return the status of a key after its latest event. O(keys)."""
-        place = key_columns.find(key, self._columns.names)
-        if place < 0:
+        position = key_columns.find(key, self._columns.names)
+        if position < 0:
             raise ValueError(f"key must be one of the {len(self)} that have had events, got {format_value(key)}")
-        row = self._columns.integers[place : place + 1], self._columns.reals[place : place + 1]
+        row = self._columns.integers[position : position + 1], self._columns.reals[position : position + 1]
         fields: dict[str, Any] = {name: column.item() for name, column in _statuses(*row)._asdict().items()}
         if fields["alarm_at"] < 0:
             fields |= {"alarm_at": None, "changepoint": None}
@@ -168,10 +168,10 @@ class Monitors:
     ) -> Rows:
         """Consume a batch of events, in any order. If one is invalid and not ``refused``, none is consumed.
 
-        ``keys`` is a list, an array, or a column of pandas or Arrow. Where ``refused`` is true the caller rejects the
-        event: its number counts as used, and its x is not read. Events with one number are equal if their x and their
-        ``content`` are. Content is integers, such as hashes of the data that x was computed from: two events of one bin
-        need not be equal.
+        ``keys`` is a list, an array, or a column of pandas or Arrow. If ``refused`` is true, the caller rejects the
+        event: its number counts as used, and its x is not read. Events with the same number are equal if both their x
+        and their ``content`` are. ``content`` holds integers, such as hashes of the data that x was computed from: two
+        events in the same bin need not be equal.
         """
         column = key_columns.validate(keys)
         columns = event_columns.validate(len(column), order, x, refused, content)
@@ -180,24 +180,24 @@ class Monitors:
         groups = key_columns.group(column, self._columns.names)
         recipes.check_x(self.recipe.measure, groups.names, groups.code, columns)
         events = columns.sort(groups.code, len(groups.names))
-        new = groups.place < 0
+        new = groups.position < 0
         rows = self._rows(groups, np.diff(events.bounds))
         classified = event_columns.classify(events, new, self.contiguous, rows)
         accepted = np.flatnonzero(classified.kind == native.KEYED_STEP)
         ends = np.searchsorted(accepted, events.bounds)
         steps = self._pipeline.extend(rows, ends[:-1], ends[1:], events.x[accepted])
         report = event_columns.build_rows(groups.names, events, classified, accepted, steps)
-        places = np.where(new, len(self) + np.cumsum(new) - 1, groups.place)
-        self._columns = self._columns.put(places, rows)
+        positions = np.where(new, len(self) + np.cumsum(new) - 1, groups.position)
+        self._columns = self._columns.put(positions, rows)
         return report
 
     def _rows(self, groups: key_columns.KeyGroups, events: Integers) -> Columns:
         """Copy the rows of these keys, with fresh ones for new keys; states that were loaded are checked."""
         bet, alarm = self._pipeline.bet, self._pipeline.alarm
-        rows = self._columns.take(groups.place, events, bet.fresh, alarm.fresh)
-        names = groups.names.filter(groups.place < 0)
+        rows = self._columns.take(groups.position, events, bet.fresh, alarm.fresh)
+        names = groups.names.filter(groups.position < 0)
         seeds = np.array([stream_seed(self.seed, key) for key in names.to_pylist()], np.uint64)
-        rows.integers[groups.place < 0, native.KEYED_SEED] = seeds.view(np.int64)
+        rows.integers[groups.position < 0, native.KEYED_SEED] = seeds.view(np.int64)
         if not rows.checked.all():
             bet.check(rows.bet[~rows.checked])
             alarm.check(rows.alarm[~rows.checked])
@@ -224,7 +224,7 @@ class Monitors:
         most: int = 4096,
         extra: str = "",
     ) -> Monitors:
-        """Return the monitors that were encoded; anything but a state of this recipe and settings is a ValueError.
+        """Return the monitors that were encoded; raise ValueError unless the state has this recipe and settings.
 
         ``seed=None`` uses the stored seed; an integer must be equal to it. To decode many states, build `Monitors` once
         and call ``like``.
@@ -249,7 +249,7 @@ class Monitors:
         return columns._replace(checked=np.full(len(columns.checked), all(part.checks_are_fast for part, _ in parts)))
 
     def fingerprint(self) -> dict[str, str]:
-        """Describe recipe and settings; a stored state can only be used with equal ones."""
+        """Describe the recipe and the settings; a stored state can only be used with the same ones."""
         return dict(self._fingerprint)
 
 
@@ -270,7 +270,7 @@ def _pool(measure: Any, most: int) -> Bins | Scores | None:
     """Return an empty table of pools for this measure; None if it has no pool."""
     if isinstance(measure, Frozen) and measure.edges is not None:
         bins = len(measure.edges) + 1
-        if bins <= DENSE:
+        if bins <= MAX_DENSE_BINS:
             return Bins(np.empty((0, bins), np.int64))
         most = bins + 1  # never full
     if not isinstance(measure, Scored):

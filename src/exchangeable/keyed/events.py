@@ -1,4 +1,4 @@
-"""The events of a call: their columns are validated and sorted, and the rows about them are built."""
+"""The events of one call: validation and sorting of their columns, and the rows that report on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from exchangeable.keyed import keys as names_of
+from exchangeable.keyed import keys as key_columns
 from exchangeable.keyed import sequence
 from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.report import Rows, Steps
@@ -17,7 +17,7 @@ from exchangeable.validation import check_numbers, format_value
 
 
 class EventColumns(NamedTuple):
-    """The columns of a call, as they were given."""
+    """The columns of a call, in the order of the caller."""
 
     order: Integers
     x: Floats
@@ -36,7 +36,7 @@ def validate(
 ) -> EventColumns:
     """Validate the columns of ``count`` events."""
     values = _column("x", check_numbers("x", x, "be a one-dimensional array of numbers"), "f", "numbers", count)
-    bad = np.zeros(count, np.bool_) if refused is None else _column("refused", refused, "b", "truth values", count)
+    bad = np.zeros(count, np.bool_) if refused is None else _column("refused", refused, "b", "booleans", count)
     contents = np.zeros(count, np.int64) if content is None else _integers("content", content, count)
     return EventColumns(_integers("order", order, count), values, contents, bad.astype(np.bool_))
 
@@ -74,5 +74,5 @@ def build_rows(names: Any, events: Events, classified: Classified, accepted: Int
     kind[at[steps.n < 0]] = FULL
     n, p, log_value, alarm, changepoint, test = full
     source, unsure = np.append(events.source, -1)[event], np.append(classified.unsure, False)[event]
-    named = names_of.to_numpy(names)[key]
+    named = key_columns.to_numpy(names)[key]
     return Rows(named, order, kind, n, p, log_value, alarm, changepoint, count, test, source, unsure)

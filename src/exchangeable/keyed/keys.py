@@ -12,7 +12,7 @@ from exchangeable.protocols import Integers
 from exchangeable.validation import format_value
 
 RULE = "keys must be all text, all bytes, or all 64-bit integers"
-WORDS = {"str": "text", "bytes": "bytes", "int": "integers"}
+TYPE_NAMES = {"str": "text", "bytes": "bytes", "int": "integers"}
 
 
 class KeyGroups(NamedTuple):
@@ -20,11 +20,11 @@ class KeyGroups(NamedTuple):
 
     names: Any  # each key once, sorted
     code: Integers  # for each event, the position of its key in ``names``
-    place: Integers  # for each name, its position among the known keys; -1 for a new one
+    position: Integers  # for each name, its position among the known keys; -1 for a new one
 
 
 def validate(keys: Any) -> Any:
-    """Return keys, given as a list, an array, or a column of pandas or Arrow, as an Arrow column. O(events).
+    """Convert keys (a list, an array, or a column of pandas or Arrow) to an Arrow column. O(events).
 
     >>> validate(["b", "a"]).type
     DataType(large_string)
@@ -80,7 +80,7 @@ def _cast(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def kind_of(column: Any) -> str:
+def key_type(column: Any) -> str:
     """Return the type of the keys of a column: "str", "bytes" or "int"."""
     from pyarrow import types
 
@@ -94,16 +94,16 @@ def group(column: Any, known: Any) -> KeyGroups:
     from pyarrow import compute
 
     if known is not None and len(known) and known.type != column.type:
-        was, now = WORDS[kind_of(known)], WORDS[kind_of(column)]
-        raise ValueError(f"keys must be {was}, as before, got {now}")
+        before, now = TYPE_NAMES[key_type(known)], TYPE_NAMES[key_type(column)]
+        raise ValueError(f"keys must be {before}, as before, got {now}")
     coded = column.dictionary_encode()
     sorting = compute.sort_indices(coded.dictionary)
     names, rank = coded.dictionary.take(sorting), np.empty(len(sorting), np.int64)
     rank[sorting.to_numpy()] = np.arange(len(sorting))
-    place = np.full(len(names), -1)
+    position = np.full(len(names), -1)
     if known is not None and len(known):
-        place = compute.index_in(names, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
-    return KeyGroups(names, rank[coded.indices.to_numpy()], place)
+        position = compute.index_in(names, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
+    return KeyGroups(names, rank[coded.indices.to_numpy()], position)
 
 
 def find(key: Any, known: Any) -> int:
@@ -134,7 +134,7 @@ def to_numpy(names: Any) -> NDArray[Any]:
 
 def to_arrays(names: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     """Return the keys as two arrays: integers and nothing, or lengths in bytes and all bytes end to end."""
-    if kind_of(names) == "int":
+    if key_type(names) == "int":
         return names.to_numpy(), np.empty(0, np.uint8)
     _, offsets, data = names.buffers()
     ends = np.frombuffer(offsets, np.int64)[names.offset : names.offset + len(names) + 1]
@@ -162,7 +162,7 @@ def from_arrays(kind: str, numbers: NDArray[Any], text: NDArray[np.uint8]) -> An
     try:
         names.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"keys must be {WORDS[kind]}, got invalid ones: {error}") from None
+        raise ValueError(f"keys must be {TYPE_NAMES[kind]}, got invalid ones: {error}") from None
     if len(names.unique()) != len(names):
-        raise ValueError("keys must be unique, got one twice")
+        raise ValueError("keys must be unique, got a duplicate")
     return names

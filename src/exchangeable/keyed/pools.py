@@ -1,4 +1,4 @@
-"""The pools of many streams: each new number is ranked among those of its own stream."""
+"""The pools of many streams: each new number is ranked among those of its stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from exchangeable.protocols import Floats, Integers, Ranks
 
 
 class Bins:
-    """How many numbers each bin holds, for `Frozen`. O(bins) time for an event, and O(bins) memory for a stream.
+    """Pools for `Frozen`: the count of each bin. O(bins) time per event, and O(bins) memory per stream.
 
     >>> Bins(np.zeros((1, 4), np.int64)).rank(np.array([0]), np.array([0]), np.array([3]), np.array([2.0, 3.0, 2.0]))
     Ranks(greater=array([0, 0, 1]), equal=array([1, 1, 2]), n=array([1, 2, 3]))
@@ -20,15 +20,15 @@ class Bins:
     def __init__(self, counts: Integers) -> None:
         self.counts = counts
 
-    def take(self, places: Integers, events: Integers) -> Bins:
-        """Copy the pools at these places (-1: a new one), with room for ``events[t]`` more events in pool t."""
-        counts = np.zeros((len(places), self.counts.shape[1]), np.int64)
-        counts[places >= 0] = self.counts[places[places >= 0]]
+    def take(self, positions: Integers, events: Integers) -> Bins:
+        """Copy the pools at these positions (-1: a new one), with room for ``events[t]`` more events in pool t."""
+        counts = np.zeros((len(positions), self.counts.shape[1]), np.int64)
+        counts[positions >= 0] = self.counts[positions[positions >= 0]]
         return Bins(counts)
 
-    def put(self, places: Integers, pools: Bins) -> Bins:
-        """Return a copy of all pools with these at the places."""
-        return Bins(with_rows(self.counts, places, pools.counts))
+    def put(self, positions: Integers, pools: Bins) -> Bins:
+        """Return a copy of all pools, with these at the positions."""
+        return Bins(with_rows(self.counts, positions, pools.counts))
 
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Add ``x[lo[t]:hi[t]]`` to pool t, which holds ``before[t]`` numbers, and rank each of them."""
@@ -50,7 +50,7 @@ class Bins:
 
 
 class Scores:
-    """The m distinct numbers in order, with their counts, for `Value`. O(m) time for an event, and O(m) memory.
+    """Pools for `Value`: the m distinct numbers in order, with their counts. O(m) time per event, and O(m) memory.
 
     A pool with ``most`` distinct numbers is full and accepts no more.
     """
@@ -59,13 +59,13 @@ class Scores:
         self.most = most
         self.rows = rows
 
-    def take(self, places: Integers, events: Integers) -> Scores:
-        """Copy the pools at these places (-1: a new one), with room for ``events[t]`` more events in pool t."""
-        return Scores(self.most, self.rows.take(places, events))
+    def take(self, positions: Integers, events: Integers) -> Scores:
+        """Copy the pools at these positions (-1: a new one), with room for ``events[t]`` more events in pool t."""
+        return Scores(self.most, self.rows.take(positions, events))
 
-    def put(self, places: Integers, pools: Scores) -> Scores:
-        """Return a copy of all pools with these at the places."""
-        return Scores(self.most, self.rows.put(places, pools.rows))
+    def put(self, positions: Integers, pools: Scores) -> Scores:
+        """Return a copy of all pools, with these at the positions."""
+        return Scores(self.most, self.rows.put(positions, pools.rows))
 
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Add ``x[lo[t]:hi[t]]`` to pool t until it is full, and rank them; ``hi`` becomes the end of those added."""

@@ -34,42 +34,42 @@ class Ragged(NamedTuple):
         """Return a table whose rows have these lengths and lie end to end."""
         return cls(np.cumsum(lengths) - lengths, lengths, columns)
 
-    def take(self, places: Integers, room: Integers) -> Ragged:
-        """Copy the rows at these places, with room to grow; a place of -1 is a new row. O(their lengths)."""
-        known = places >= 0
-        used = np.zeros(len(places), np.int64)
-        used[known] = self.used[places[known]]
+    def take(self, positions: Integers, room: Integers) -> Ragged:
+        """Copy the rows at these positions, with room to grow; a position of -1 gives a new row. O(their lengths)."""
+        known = positions >= 0
+        used = np.zeros(len(positions), np.int64)
+        used[known] = self.used[positions[known]]
         start, total = np.cumsum(used + room) - (used + room), int((used + room).sum())
         columns = tuple(np.zeros(total, column.dtype) for column in self.columns)
         for column, copy in zip(self.columns, columns, strict=True):
-            native.keyed_lift(_bits(column), self.start, self.used, places[known], start[known], _bits(copy))
+            native.keyed_take_rows(_bits(column), self.start, self.used, positions[known], start[known], _bits(copy))
         return Ragged(start, used, columns)
 
-    def put(self, places: Integers, rows: Ragged) -> Ragged:
-        """Return a copy of all rows, end to end, with these at the places; a place may be beyond the end. O(all)."""
-        old, count = len(self.used), max(len(self.used), int(places.max(initial=-1)) + 1)
+    def put(self, positions: Integers, rows: Ragged) -> Ragged:
+        """Return a copy of all rows, end to end, with these at the positions, which may be beyond the end. O(all)."""
+        old, count = len(self.used), max(len(self.used), int(positions.max(initial=-1)) + 1)
         changed, used, start = np.full(count, -1), np.zeros(count, np.int64), np.zeros(count, np.int64)
-        changed[places] = np.arange(len(places))
+        changed[positions] = np.arange(len(positions))
         used[:old], start[:old] = self.used, self.start
-        used[places] = rows.used
+        used[positions] = rows.used
         columns = tuple(np.empty(used.sum(), column.dtype) for column in self.columns)
         for column, new, out in zip(self.columns, rows.columns, columns, strict=True):
-            native.keyed_splice(_bits(column), start, changed, _bits(new), rows.start, used, _bits(out))
+            native.keyed_put_rows(_bits(column), start, changed, _bits(new), rows.start, used, _bits(out))
         return Ragged.of(used, *columns)
 
 
 def _bits(column: NDArray[Any]) -> Integers:
-    """View the same memory as int64: rows are copied bit by bit, whatever they hold."""
+    """View a column as int64, since rows are copied bit by bit, whatever their type."""
     return column.view(np.int64)
 
 
-def with_rows(table: NDArray[Any], places: Integers, rows: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy of the table with these rows at the places; a place may be beyond the end.
+def with_rows(table: NDArray[Any], positions: Integers, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of the table with these rows at the positions, which may be beyond the end.
 
     >>> with_rows(np.array([1, 2]), np.array([1, 2]), np.array([3, 4]))
     array([1, 3, 4])
     """
-    out = np.empty((max(len(table), int(places.max(initial=-1)) + 1), *table.shape[1:]), table.dtype)
+    out = np.empty((max(len(table), int(positions.max(initial=-1)) + 1), *table.shape[1:]), table.dtype)
     out[: len(table)] = table
-    out[places] = rows
+    out[positions] = rows
     return out

@@ -1,4 +1,4 @@
-"""The recipe that many monitors share: its validation, and the text that identifies it."""
+"""The recipe that many monitors share: its validation, and its fingerprint."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ class Rows(NamedTuple):
     side rows (all others) they are -1, NaN, NaN, False and 0. ``changepoint`` is -1 where the alarm is off.
 
     - step: an event that was bet on. ``test`` counts the tests of its key, from 1 (above 1 only with restarts).
-    - duplicate: numbers that were used before, or several equal events. One row for each key: ``order`` is the first,
-      ``count`` the number of events.
+    - duplicate: numbers that were used before, or several equal events. One row for each key: ``order`` is the first
+      number, ``count`` the number of events.
     - late: a number that was skipped before. One row for each event; with ``unsure`` it may be a duplicate.
     - gap: ``order`` is the first missing number, ``count`` the number of missing ones (above 2^63 - 1: two rows).
-    - conflict: ``count`` different events with one number (bad ones not counted). None is bet on.
+    - conflict: ``count`` different events with the same number (bad ones not counted). None is bet on.
     - bad: an event that the caller rejected. One row for each event.
     - full: an event after the end of the test of its key. One row for each event.
 
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
         return describe(kind, int(self.order[i]), int(self.count[i]), unsure=unsure, show=show)
 
     def details(self) -> NDArray[Any]:
-        """Return ``detail`` of every row as an array of objects. Steps, which are the most, cost nothing."""
+        """Return ``detail`` of every row as an array of objects. Steps, which are the most frequent, cost nothing."""
         sentences = np.full(len(self.kind), None, object)
         for i in np.flatnonzero(self.kind).tolist():
             sentences[i] = self.detail(i)
@@ -68,7 +68,7 @@ class Steps(NamedTuple):
 
     @classmethod
     def blank(cls, count: int) -> Steps:
-        """Return steps yet to be filled in."""
+        """Return empty steps, to be filled in."""
         nan, none = np.full(count, np.nan), np.full(count, -1)
         return cls(none, nan, nan.copy(), np.zeros(count, np.bool_), none.copy(), np.zeros(count, np.int64))
 

@@ -6,15 +6,15 @@ The number of an event decides its kind, one of `KINDS`:
 - duplicate: its number was used before, and its content is equal. It is dropped.
 - late: its number was skipped before. It is not bet on.
 - gap: a range of missing numbers. It is reported before the event that follows it.
-- conflict: events with one number have different content. None of them is bet on, because choosing one would make the
-  bet depend on the data.
-- bad: the caller rejected the event. Its number counts as passed.
+- conflict: events with the same number have different content. None of them is bet on, because choosing one would make
+  the bet depend on the data.
+- bad: the caller rejected the event. Its number counts as used.
 - full: the event came after the end of its test (see `Monitors`).
 
 `classify` reports all of these for sorted events of many streams. With ``contiguous=False`` numbers only increase, as
 timestamps do: nothing is missing, and every number up to the last one is late. `classify_in_turn` is for one stream
-whose events arrive one after the other and must not have gaps: it stops at the first gap or conflict. The caller says
-when two events are equal.
+whose events arrive one after the other and must not have gaps: it stops at the first gap or conflict. The caller
+decides when two events are equal.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def describe(
 class Events(NamedTuple):
     """Events sorted by stream, number, and whether they are bad; those of stream t end at ``bounds[t + 1]``.
 
-    Two events with one number are equal if both ``x`` and ``content`` are.
+    Two events with the same number are equal if both ``x`` and ``content`` are.
     """
 
     bounds: Integers
@@ -185,13 +185,13 @@ def classify_in_turn(
     steps: list[int] = []
     known: dict[int, int] = {}
     for position, number in enumerate(numbers):
-        due = expected + len(steps)
-        if number is None or number == due:
+        following = expected + len(steps)
+        if number is None or number == following:
             steps.append(position)
             continue
-        if number > due:
-            return InTurn(steps, known, Fault(GAP, position, number, due))
+        if number > following:
+            return InTurn(steps, known, Fault(GAP, position, number, following))
         earlier = known.setdefault(number, position) if number < expected else steps[number - expected]
         if equal is not None and not equal(earlier, position):
-            return InTurn(steps, known, Fault(CONFLICT, position, number, due))
+            return InTurn(steps, known, Fault(CONFLICT, position, number, following))
     return InTurn(steps, known, None)

@@ -9,7 +9,7 @@ from exchangeable import native
 from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.report import Steps
 from exchangeable.keyed.vectorised import Vectorised
-from exchangeable.monitor import BLOCK, FEW, Monitor
+from exchangeable.monitor import FIRST_BATCH, MAX_BATCH, Monitor
 from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import smoothed
 
@@ -23,7 +23,7 @@ class Pipeline:
         self.restart: bool = recipe.on_alarm == "restart"
 
     def extend(self, rows: Columns, lo: Integers, hi: Integers, x: Floats) -> Steps:
-        """Consume ``x[lo[t]:hi[t]]`` in row t, which is updated; what follows the end of a test is not bet on.
+        """Consume ``x[lo[t]:hi[t]]`` in row t, which is updated; numbers after the end of a test are not bet on.
 
         After a restart the remaining numbers are ranked again, in small batches at first, as in `Monitor`.
         """
@@ -36,7 +36,7 @@ class Pipeline:
                 return steps
             consumed, restarted = self._extend_once(rows, at, count, x, steps)
             at += consumed
-            size = np.where(restarted, FEW, np.minimum(2 * size, BLOCK))
+            size = np.where(restarted, FIRST_BATCH, np.minimum(2 * size, MAX_BATCH))
 
     def _extend_once(
         self, rows: Columns, at: Integers, count: Integers, x: Floats, steps: Steps
@@ -80,7 +80,7 @@ class Pipeline:
 
 
 def _ranges(start: Integers, count: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the positions of ``count[t]`` items from ``start[t]`` on, and where those of each t begin and end."""
+    """Return the positions of ``count[t]`` items from ``start[t]`` on, and the start and end of those of each t."""
     hi = np.cumsum(count)
     lo = hi - count
     return np.arange(count.sum()) + np.repeat(start - lo, count), lo, hi

@@ -27,16 +27,16 @@ FORMAT, VERSION = "exchangeable monitors", 3
 HEAD = {"format", "keys", "package", "recipe", "version"}
 COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of counts
 INTEGERS, REALS, BYTES = ("<i8",), ("<f8",), ("|u1",)
-MOST, HIGHEST = 2**53, 1e300  # the largest count, and the largest log capital
+MAX_COUNT, MAX_LOG_VALUE = 2**53, 1e300
 FLAGS = native.KEYED_FLAG_PASSED | native.KEYED_FLAG_FORGOT | native.KEYED_FLAG_FULL
-LONGEST = 200  # characters of a recipe that a message shows
+MAX_SHOWN = 200  # characters of a recipe that a message shows
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
     """Return the columns, and the description of their recipe, as bytes."""
-    kind = "str" if columns.names is None else keys.kind_of(columns.names)
+    kind = "str" if columns.names is None else keys.key_type(columns.names)
     package = sys.modules["exchangeable"].__version__
     head = {"format": FORMAT, "version": VERSION, "package": package, "recipe": dict(recipe), "keys": kind}
     members = {"state.json": json.dumps(head, separators=(",", ":")).encode()}
@@ -46,7 +46,7 @@ def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
 
 
 def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
-    """Return the columns; they must have this recipe and the shapes of the empty ones, else a ValueError is raised."""
+    """Return the encoded columns; raise ValueError unless they have this recipe and the shapes of the empty ones."""
     members, head = _open(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
@@ -148,8 +148,8 @@ def _ragged(count: int, used: NDArray[Any], *columns: NDArray[Any]) -> Ragged:
 
 
 def _counts(name: str, array: NDArray[Any]) -> NDArray[np.int64]:
-    if array.max(initial=0) > MOST:
-        raise ValueError(f"{name} must be at most {MOST}, got {array.max()}")
+    if array.max(initial=0) > MAX_COUNT:
+        raise ValueError(f"{name} must be at most {MAX_COUNT}, got {array.max()}")
     return array.astype(np.int64)
 
 
@@ -164,13 +164,13 @@ def _check(columns: Columns) -> None:
     rules = {
         "order": integers[native.KEYED_FIRST] <= integers[native.KEYED_LAST],
         "flags": (integers[native.KEYED_FLAGS] >= 0) & (integers[native.KEYED_FLAGS] <= FLAGS),
-        "log_value": ((np.abs(total) < HIGHEST) | (total == -np.inf)) & (np.abs(carry) < HIGHEST),
+        "log_value": ((np.abs(total) < MAX_LOG_VALUE) | (total == -np.inf)) & (np.abs(carry) < MAX_LOG_VALUE),
     }
     if columns.pool is not None:
         rules["pool"] = columns.pool.totals() == integers[native.TRACK_N] - integers[native.TRACK_START]
     for name, valid in rules.items():
         if not valid.all():
-            raise ValueError(f"{name} of every stream must be possible, got an impossible one")
+            raise ValueError(f"{name} of every stream must be valid, got an invalid one")
     _check_spans(columns)
     if isinstance(columns.pool, Scores):
         _check_scores(columns.pool)
@@ -180,23 +180,23 @@ def _check_spans(columns: Columns) -> None:
     """Check that the ranges of missing numbers are in order, and lie within the numbers of their stream."""
     used, spans = columns.spans.used, columns.spans.columns[0]
     if (used % 2).any() or (used > 2 * native.KEYED_SPANS).any():
-        raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges a key, got others")
+        raise ValueError(f"spans must be at most {native.KEYED_SPANS} ranges for each key, got other lengths")
     numbers = columns.integers[np.repeat(np.arange(len(used)), used)]
     within = (numbers[:, native.KEYED_FIRST] <= spans) & (spans <= numbers[:, native.KEYED_LAST])
     if not within.all() or not _is_sorted(columns.spans, spans[:-1] <= spans[1:]):
-        raise ValueError("spans must be ranges of missing numbers in order, got others")
+        raise ValueError("spans must be ranges of missing numbers in order, got other numbers")
 
 
 def _check_scores(pool: Scores) -> None:
     scores, counts = pool.rows.columns
     if not np.isfinite(scores).all() or not _is_sorted(pool.rows, scores[:-1] < scores[1:]):
-        raise ValueError("scores must be finite numbers in increasing order, got others")
+        raise ValueError("scores must be finite numbers in increasing order, got other numbers")
     if (counts < 1).any():
-        raise ValueError("counts must be integers from 1 on, got others")
+        raise ValueError("counts must be at least 1, got 0")
 
 
 def _is_sorted(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
-    """Whether every item of a row ``rises`` above the one before; the first items of the rows do not count."""
+    """Return whether every item of a row ``rises`` above the one before; the first item of a row has none."""
     first = np.zeros(len(rises) + 1, np.bool_)
     first[rows.start[rows.used > 0]] = True
     return bool((rises | first[1:]).all()) if len(rises) else True
@@ -223,7 +223,7 @@ def _read_head(members: Mapping[str, bytes]) -> dict[str, Any]:
     version = head.get("version")
     if version != VERSION:
         raise ValueError(archive.version_message(version, head.get("package"), VERSION, VERSION))
-    if head.keys() != HEAD or head["keys"] not in tuple(keys.WORDS) or not isinstance(head["recipe"], dict):
+    if head.keys() != HEAD or head["keys"] not in tuple(keys.TYPE_NAMES) or not isinstance(head["recipe"], dict):
         raise ValueError(f"state.json must have {', '.join(sorted(HEAD))}, got {format_value(head)}")
     return head
 
@@ -234,8 +234,8 @@ def _check_recipe(stored: dict[str, Any], recipe: Mapping[str, str]) -> None:
         was, now = str(stored.get(name)), recipe[name]
         if was != now:
             skip = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
-            start = max(skip - 40, 0) if max(len(was), len(now)) > LONGEST else 0
-            was, now = was[start : start + LONGEST], now[start : start + LONGEST]
+            start = max(skip - 40, 0) if max(len(was), len(now)) > MAX_SHOWN else 0
+            was, now = was[start : start + MAX_SHOWN], now[start : start + MAX_SHOWN]
             raise ValueError(f"{name} must be what it was when the state was stored, {was}, got {now}")
     if stored.keys() != recipe.keys():
         raise ValueError(f"recipe must have {', '.join(recipe)}, got {format_value(list(stored))}")

@@ -1,4 +1,4 @@
-"""One bet or alarm for many streams: its state is a row of numbers for each of them."""
+"""One bet or alarm for many streams: its state is a row of numbers for each stream."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Loop = tuple[Callable[..., None], tuple[Any, ...]]  # a compiled loop over strea
 class Vectorised:
     """A bet or an alarm that many streams use, each with its own state.
 
-    The state of a part is what its arrays hold, so any bet or alarm of exchangeable works: one object, whose arrays are
-    views of one buffer, processes the streams one after the other. A part without state processes all at once. For the
-    classes in ``LOOPS`` one compiled loop over all streams calls the same recursion.
+    The state of a part is the content of its arrays, so any bet or alarm of exchangeable works: one object, whose
+    arrays are views of one buffer, processes the streams one after the other. A part without state processes all of
+    them at once. For the classes in ``LOOPS``, one compiled loop over all streams calls the same recursion.
 
     >>> bet = Vectorised(bets.SimpleJumper())
     >>> states = np.tile(bet.fresh, (2, 1))
@@ -78,7 +78,7 @@ class Vectorised:
 
 
 def _arrays(thing: Any) -> list[Floats]:
-    """Return all its arrays, in the order of ``_replace_arrays``."""
+    """Return all arrays of an object, in the order of ``_replace_arrays``."""
     arrays: list[Floats] = []
 
     def collect(array: Floats) -> Floats:
@@ -90,7 +90,7 @@ def _arrays(thing: Any) -> list[Floats]:
 
 
 def _replace_arrays(thing: Any, replace: Callable[[Floats], Any]) -> Any:
-    """Replace all arrays of a thing and its parts, always in the same order."""
+    """Replace all arrays of an object and its parts, always in the same order."""
     if isinstance(thing, np.ndarray):
         return replace(thing)
     if type(thing) in (list, tuple):

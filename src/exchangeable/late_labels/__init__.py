@@ -1,4 +1,4 @@
-"""Labels that come late: examples wait for them, and are tested in the order in which they were observed."""
+"""Late labels: examples wait for their labels, and are tested in the order in which they were observed."""
 
 from exchangeable.late_labels.queue import LateLabels
 from exchangeable.late_labels.rule import CLASSES, OTHER, LeftOut, check_near, decide, delay, seconds

@@ -41,8 +41,8 @@ class LateLabels:
     An example whose label comes more than ``wait`` after its observation is left out. ``wait`` is a number of seconds,
     a ``timedelta``, or "forever", with which nothing is left out. Times are numbers of seconds, or dates and times with
     a UTC offset (``datetime`` or ISO 8601 text). They must come from one clock, and are required with each observation
-    and label unless ``wait`` is "forever". Pass events in time order: an example is given up once it is first in the
-    queue and an event has come that is more than ``wait`` later. A label that came within ``wait`` but is passed after
+    and label unless ``wait`` is "forever". Pass events in time order: an example expires once it is first in the queue
+    and an event has come that is more than ``wait`` later. A label that came within ``wait`` but is passed after
     that cannot be used; ``left_out.undelivered`` counts it.
 
     The guarantee of the alarm holds if the delay of a label depends on its own example only. If delays lengthen with
@@ -86,12 +86,12 @@ class LateLabels:
 
     @property
     def guarantee(self) -> str:
-        """The guarantee of the alarm on exchangeable data, in words, with the conditions if examples were left out."""
+        """A sentence that states the guarantee of the alarm, with its conditions if examples were left out."""
         return self.left_out.guarantee(self.monitor.guarantee, self.wait)
 
     def observe(self, id: str | int, x: Any, y: Any = None, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
         """Add an example, with or without its label; return the examples that were tested as a result."""
-        id = _plain_id(id)  # noqa: A001
+        id = _check_id(id)  # noqa: A001
         if id in self._queue or id in self._expired or id in self._tested:
             raise ValueError(f"id must differ from those of other examples, got {id!r:.80} again")
         at = self._time(time, needed=y is None)
@@ -107,8 +107,8 @@ class LateLabels:
     def label(self, id: str | int, y: Any, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
         """Add the label of an observed example; return the examples that were tested as a result."""
         if y is None:
-            raise ValueError(f"y must be the label of example {id!r:.80}, got None; call never(id) if none will come")
-        id = _plain_id(id)  # noqa: A001
+            raise ValueError(f"y must be the label of example {id!r:.80}, got None; call never(id) if it never comes")
+        id = _check_id(id)  # noqa: A001
         at = self._time(time, needed=True)
         if id in self._expired:
             in_time = delay(self._expired[id], at) <= self.wait
@@ -116,11 +116,11 @@ class LateLabels:
             self._expired.pop(id, None)
             self.left_out.count(y, in_time=in_time)
             return released
-        one = self._find(id)
-        if one.used is not None:
+        example = self._find(id)
+        if example.used is not None:
             raise ValueError(f"id must be that of an example without a label, got {id!r:.80}, which has one")
-        in_time = delay(one.time, at) <= self.wait
-        released = self._decide(one, y, in_time, at)
+        in_time = delay(example.time, at) <= self.wait
+        released = self._decide(example, y, in_time, at)
         if not in_time:
             self.left_out.expired += 1
             self.left_out.count(y, in_time=False)
@@ -143,7 +143,7 @@ class LateLabels:
         return seconds(time) if self.wait == math.inf else check_near(seconds(time), self._latest)
 
     def _find(self, id: str | int) -> _Waiting:  # noqa: A002
-        id = _plain_id(id)  # noqa: A001
+        id = _check_id(id)  # noqa: A001
         if id not in self._queue:
             raise ValueError(f"id must be that of a waiting example, got {id!r:.80}")
         return self._queue[id]
@@ -160,34 +160,34 @@ class LateLabels:
         """Return the latest time so far, including this one."""
         return self._latest if time is None else time if self._latest is None else max(self._latest, time)
 
-    def _decide(self, one: _Waiting, y: Any, used: bool, time: float | None) -> list[tuple[str | int, Step]]:
+    def _decide(self, example: _Waiting, y: Any, used: bool, time: float | None) -> list[tuple[str | int, Step]]:
         """Use an example, or leave it out."""
-        before = one.y, one.used
-        one.y, one.used = y, used
+        before = example.y, example.used
+        example.y, example.used = y, used
         try:
             released = self._release(time)
         except Exception:
-            one.y, one.used = before
+            example.y, example.used = before
             raise
         if not used:
-            self._queue.pop(one.id, None)
+            self._queue.pop(example.id, None)
         return released
 
     def _release(self, time: float | None) -> list[tuple[str | int, Step]]:
         """Test the decided examples at the head of the queue."""
         latest = self._later(time)
         decisions = list(decide(self._queue.values(), latest, self.wait))
-        used = [one for one, used in decisions if used]
+        used = [example for example, used in decisions if used]
         steps = self._test(used)
-        for one, tested in decisions:
-            del self._queue[one.id]
+        for example, tested in decisions:
+            del self._queue[example.id]
             if tested:
-                _remember(self._tested, one.id, None, self.most)
-            elif one.used is None:
+                _remember(self._tested, example.id, None, self.most)
+            elif example.used is None:
                 self.left_out.expired += 1
-                _remember(self._expired, one.id, one.time, self.most)
+                _remember(self._expired, example.id, example.time, self.most)
         self._latest = latest
-        return [(one.id, step) for one, step in zip(used, steps, strict=True)]
+        return [(example.id, step) for example, step in zip(used, steps, strict=True)]
 
     def _test(self, examples: list[_Waiting]) -> list[Step]:
         """Test all of them, or none if the monitor rejects one."""
@@ -196,7 +196,7 @@ class LateLabels:
         try:
             if len(examples) == 1:
                 return [self.monitor.update(examples[0].x, examples[0].y)]
-            path = self.monitor.extend([one.x for one in examples], [one.y for one in examples])
+            path = self.monitor.extend([example.x for example in examples], [example.y for example in examples])
         except ValueError as error:
             rejected = self._first_rejected(examples).id
             message = f"example {rejected!r:.80} cannot be tested, and never({rejected!r:.80}) leaves it out: {error}"
@@ -206,12 +206,12 @@ class LateLabels:
 
     def _first_rejected(self, examples: list[_Waiting]) -> _Waiting:
         twin = copy.deepcopy(self.monitor)
-        for one in examples:
+        for example in examples:
             try:
-                twin.update(one.x, one.y)
+                twin.update(example.x, example.y)
             except ValueError:
                 break
-        return one
+        return example
 
     # -------------------------------------------------------------- snapshots
 
@@ -221,7 +221,7 @@ class LateLabels:
             "wait": self.wait,
             "most": self.most,
             "latest": self._latest,
-            "queue": [(one.id, one.x, one.y, one.time) for one in self._queue.values()],
+            "queue": [(example.id, example.x, example.y, example.time) for example in self._queue.values()],
             "tested": list(self._tested),
             "expired": list(self._expired.items()),
             "left_out": asdict(self.left_out),
@@ -237,17 +237,17 @@ class LateLabels:
         labels._latest = _stored_time("latest", latest, math.inf)
         for id, x, y, time in _rows("queue", queue, 4, labels.most):  # noqa: A001
             observed = _stored_time("time", time, labels.wait if y is None else math.inf)
-            labels._queue[_plain_id(id)] = _Waiting(id, x, y, observed, None if y is None else True)
+            labels._queue[_check_id(id)] = _Waiting(id, x, y, observed, None if y is None else True)
         for id, time in _rows("expired", expired, 2, labels.most):  # noqa: A001
-            labels._expired[_plain_id(id)] = _stored_time("time", time, labels.wait)
+            labels._expired[_check_id(id)] = _stored_time("time", time, labels.wait)
         if type(tested) is not list or len(tested) > labels.most:
             raise ValueError(f"tested must be a list of at most {labels.most} ids")
-        labels._tested = OrderedDict.fromkeys(map(_plain_id, tested))
+        labels._tested = OrderedDict.fromkeys(map(_check_id, tested))
         labels.left_out = _stored_counts(left_out)
         return labels
 
 
-def _plain_id(id: Any) -> str | int:  # noqa: A002
+def _check_id(id: Any) -> str | int:  # noqa: A002
     """Check an id, and return it as a plain string or integer, which can be saved."""
     if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
         raise ValueError(f"id must be a string or an integer, got {id!r:.80}")
@@ -293,7 +293,7 @@ def _stored_time(name: str, time: Any, wait: float) -> float | None:
 
 def _stored_counts(counts: Any) -> LeftOut:
     """Check the counts from a snapshot."""
-    if type(counts) is not dict or counts.keys() != {one.name for one in fields(LeftOut)}:
+    if type(counts) is not dict or counts.keys() != {field.name for field in fields(LeftOut)}:
         raise ValueError("left_out must hold the counts of examples that were left out")
     classes = counts["classes"]
     if type(classes) is not dict or len(classes) > CLASSES + 1 or not all(type(name) is str for name in classes):

@@ -21,7 +21,7 @@ MAX_NAME = 64  # characters of a counted label
 MAX_GAP = 10 * 366 * 86_400  # seconds between two events of a stream: more is a mistake, such as milliseconds
 
 
-class Waiter(Protocol):
+class QueuedObservation(Protocol):
     """An observation in the queue."""
 
     @property
@@ -33,22 +33,22 @@ class Waiter(Protocol):
         """True if it has a label that came in time, False if it is left out, None if undecided."""
 
 
-W = TypeVar("W", bound=Waiter)
+Queued = TypeVar("Queued", bound=QueuedObservation)
 
 
-def decide(queue: Iterable[W], latest: float | None, wait: float) -> Iterator[tuple[W, bool]]:
+def decide(queue: Iterable[Queued], latest: float | None, wait: float) -> Iterator[tuple[Queued, bool]]:
     """Yield the head of a queue, up to the first observation whose label may still come, and whether each is used.
 
-    ``latest`` is the latest time so far. An observation without a label is given up only here, at the head of the
-    queue, where others wait for it.
+    ``latest`` is the latest time so far. An observation without a label expires only here, at the head of the queue,
+    where others wait for it.
     """
-    for one in queue:
-        used = one.used
-        if used is None and latest is not None and one.time is not None and latest - one.time > wait:
+    for observation in queue:
+        used, time = observation.used, observation.time
+        if used is None and latest is not None and time is not None and latest - time > wait:
             used = False
         if used is None:
             return
-        yield one, used
+        yield observation, used
 
 
 def delay(observed: float | None, labelled: float | None) -> float:
@@ -95,7 +95,7 @@ def check_near(time: float, latest: float | None) -> float:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether it is a Python or NumPy number, and not a boolean."""
+    """Return whether a value is a Python or NumPy number, and not a boolean."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
@@ -109,8 +109,6 @@ class LeftOut:
     """Of these: the label came within the wait, but was delivered after later events had ended the wait."""
     never: int = 0
     """Their label will never come, as stated by the caller."""
-    crowded: int = 0
-    """Left out by an earlier version of the server, because too many observations were waiting."""
     classes: dict[str, int] = field(default_factory=dict)
     """Of the expired ones whose label came after all: how many had each label, for the first ten labels."""
 
@@ -133,9 +131,6 @@ class LeftOut:
             conditions.append(f"labels are delivered before events that are {late} (not true for {self.undelivered})")
         if self.never:
             conditions.append("whether a label never comes depends on its own example only")
-        if self.crowded:
-            which = f"which {self.crowded} observations an earlier version left out, because too many waited"
-            conditions.append(f"{which}, had nothing to do with their labels or values")
         return f"{guarantee} This holds if {', and if '.join(conditions)}." if conditions else guarantee
 
 

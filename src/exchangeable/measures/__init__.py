@@ -1,4 +1,4 @@
-"""Measures: how strange the newest example is among all examples so far."""
+"""Measures: they rank how strange the newest example is among all examples so far."""
 
 from exchangeable.measures.conditional import Conditional
 from exchangeable.measures.distance import NearestDistance, NearestResidual

@@ -53,7 +53,7 @@ class Conditional:
             raise ValueError(f"measure must be fresh, got one that has seen {measure.n} examples")  # type: ignore[attr-defined]
         if isinstance(measure, NearestResidual):
             raise ValueError(
-                "measure must not be NearestResidual: labels that are numbers leave no others to rank among"
+                "measure must not be NearestResidual: if labels are numbers, few examples share a label to be ranked by"
             )
         self.n: int = 0
         self._within: Any = measure
@@ -66,8 +66,9 @@ class Conditional:
     @property
     def measure(self) -> Measure:
         """The measure passed to the constructor."""
-        own: Measure = self._within.measure if isinstance(self._within, (LabelPools, LabelCopies)) else self._within
-        return own
+        within = self._within
+        measure: Measure = within.measure if isinstance(within, (LabelPools, LabelCopies)) else within
+        return measure
 
     def update(self, x: Any, y: Hashable = None) -> Rank:
         """Add one example and return its rank."""
@@ -88,7 +89,7 @@ class Conditional:
     def _from_state(cls, *, n: Any, within: Any) -> Conditional:
         conditional = cls(within.measure if isinstance(within, (LabelPools, LabelCopies)) else NearestNeighbour())
         if type(within) is not type(conditional._within):
-            raise ValueError(f"within must be the ranks by label of a measure, got {format_value(within)}")
+            raise ValueError(f"within must hold the state of the labels, got {format_value(within)}")
         conditional.n, conditional._within = check_integer("n", n, 0, MAX_COUNT), within
         return conditional
 
@@ -118,10 +119,10 @@ class LabelPools:
         new = len(codes) - len(self._pools)
         pools = [*self._pools, *(self.measure.pool() for _ in range(new))] if new else self._pools
         groups, ranks = _groups(coded), _empty_ranks(len(coded))
-        for code, places in groups:  # only this can fail
-            pools[code].reserve(len(places))
-        for code, places in groups:
-            _set_ranks(ranks, places, pools[code].add(scores[places]))
+        for code, positions in groups:  # only this can fail
+            pools[code].reserve(len(positions))
+        for code, positions in groups:
+            _set_ranks(ranks, positions, pools[code].add(scores[positions]))
         self._codes, self._pools = codes, pools
         return ranks
 
@@ -135,7 +136,7 @@ class LabelPools:
     @classmethod
     def _from_state(cls, *, measure: Any, labels: Any, pools: Any) -> LabelPools:
         if not isinstance(measure, Scored):
-            raise ValueError(f"measure must be one with scores fixed in advance, got {format_value(measure)}")
+            raise ValueError(f"measure must have scores that are fixed in advance, got {format_value(measure)}")
         within = cls(measure)
         within._codes = check_distinct_labels(labels)
         max_distinct = measure.pool().max_distinct
@@ -158,9 +159,9 @@ class LabelCopies:
         """Add one example and rank it among those of its label."""
         coded, codes = encode_labels([y], self._codes)
         shape = self._check_shape("x", _array("x", x).shape)
-        one = self._copy(int(coded[0]), intact=False)
-        rank = one.update(x, y)
-        self._keep({int(coded[0]): one}, codes, shape)
+        measure = self._copy(int(coded[0]), intact=False)
+        rank = measure.update(x, y)
+        self._store({int(coded[0]): measure}, codes, shape)
         return rank
 
     def extend_within(self, X: Any, y: Iterable[Any] | None) -> Ranks:
@@ -171,32 +172,32 @@ class LabelCopies:
         check_labels(labels, len(rows))
         coded, codes = encode_labels(labels, self._codes)
         if not labels:
-            return copy.deepcopy(self.measure).extend(X, labels)  # which checks X
+            return copy.deepcopy(self.measure).extend(X, labels)  # to validate X
         shape = self._check_shape("X", rows.shape[1:])
         groups, changed, ranks = _groups(coded), {}, _empty_ranks(len(rows))
-        for k, (code, places) in enumerate(groups):
+        for k, (code, positions) in enumerate(groups):
             changed[code] = self._copy(code, intact=k < len(groups) - 1)  # the last one can be changed in place
-            own = [labels[i] for i in places.tolist()]
+            group = [labels[i] for i in positions.tolist()]
             try:
-                _set_ranks(ranks, places, changed[code].extend(rows[places], own))
+                _set_ranks(ranks, positions, changed[code].extend(rows[positions], group))
             except ValueError as error:
-                raise ValueError(f"{error}, among the rows with label {format_value(own[0])}") from error
-        self._keep(changed, codes, shape)
+                raise ValueError(f"{error}, among the rows with label {format_value(group[0])}") from error
+        self._store(changed, codes, shape)
         return ranks
 
     def _copy(self, code: int, *, intact: bool) -> Measure:
-        """Return the measure of a label for changing; a copy, if the original must stay intact until all are done."""
+        """Return the measure of a label; a copy of it if the original must stay intact until all labels are done."""
         if code >= len(self._copies):
             return copy.deepcopy(self.measure)
         return copy.deepcopy(self._copies[code]) if intact else self._copies[code]
 
-    def _keep(self, changed: dict[int, Measure], codes: dict[Hashable, int], shape: tuple[int, ...]) -> None:
+    def _store(self, changed: dict[int, Measure], codes: dict[Hashable, int], shape: tuple[int, ...]) -> None:
         for code in sorted(changed):
             self._copies[code : code + 1] = [changed[code]]  # new labels follow the others
         self._codes, self._shape = codes, shape
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Check that the examples of all labels have the same shape: each copy sees only its own."""
+        """Check that the examples of all labels have the same shape: each copy sees only those of its label."""
         if self._copies and shape != self._shape:
             new, before = (" x ".join(map(str, s)) if s else "no" for s in (shape, self._shape))
             raise ValueError(f"{name} must have {before} features like the examples before, got {new}")
@@ -235,16 +236,16 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def _groups(coded: NDArray[np.int32]) -> list[tuple[int, NDArray[np.intp]]]:
-    """Return the number of each label, and the positions of its examples, in order."""
+    """Return the code of each label, and the positions of its examples, in order."""
     order = np.argsort(coded, kind="stable")
     starts = np.flatnonzero(np.diff(coded[order], prepend=-1))
-    return [(int(coded[places[0]]), places) for places in np.split(order, starts)[1:]]
+    return [(int(coded[positions[0]]), positions) for positions in np.split(order, starts)[1:]]
 
 
 def _empty_ranks(n: int) -> Ranks:
     return Ranks(*(np.empty(n, np.int64) for _ in range(3)))
 
 
-def _set_ranks(ranks: Ranks, places: NDArray[np.intp], own: Ranks) -> None:
-    for column, values in zip(ranks, own, strict=True):
-        column[places] = values
+def _set_ranks(ranks: Ranks, positions: NDArray[np.intp], group: Ranks) -> None:
+    for column, values in zip(ranks, group, strict=True):
+        column[positions] = values

@@ -1,4 +1,4 @@
-"""Nearest neighbours without classes: their distance, and the difference between their labels and one's own."""
+"""Nearest-neighbour measures without classes: the distance to the neighbours, and the difference from their labels."""
 
 from __future__ import annotations
 

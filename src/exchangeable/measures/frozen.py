@@ -23,10 +23,10 @@ from exchangeable.validation import (
     format_value,
 )
 
-MOST_BINS = 2**20
-LARGEST_SCALE = 1e300
-COMPARED = 8  # rows that are scored both together and one by one
-FEW = 4  # if all outputs are below this many rounding units, rounding leaves almost nothing of them
+MAX_BINS = 2**20
+MAX_SCALE = 1e300
+COMPARED_ROWS = 8  # rows that are scored both together and one by one
+MIN_UNITS = 4  # if all outputs are below this many rounding units, rounding leaves almost nothing of them
 EXPECTED = (
     "score must be None, a function score(X, y), or a fitted model:"
     " a classifier with predict_proba, a regressor or an outlier detector"
@@ -38,7 +38,7 @@ class Frozen(Scored):
 
     The score is
 
-    - None: the examples are scores already, one number each;
+    - None: the examples are already scores, one number each;
     - a function ``score(X, y)`` that returns one number for each row;
     - a fitted classifier: ``1 - probability of the true label``; a fitted regressor: ``|y - prediction|``, or
       ``y - prediction`` if ``residual="signed"``; a fitted outlier detector: ``-score_samples``. Any object with the
@@ -56,7 +56,7 @@ class Frozen(Scored):
 
     This keeps 32 significant bits, and below ``scale``, where terms may have cancelled, multiples of 2**-32 * scale.
     For float32 arrays 12 bits are kept (2**(e - 12)), for float16 6. Labels are not rounded, nor are scores that are
-    given as numbers. ``scale`` is the size of the terms that the model adds up. The default 1 suits probabilities,
+    given as numbers. ``scale`` is the magnitude of the terms that the model adds up. The default 1 suits probabilities,
     log-likelihoods, and terms up to about 1,000. Give a larger one if larger terms may cancel, and a smaller one if
     outputs are as small as 1e-9.
 
@@ -94,8 +94,8 @@ class Frozen(Scored):
             raise ValueError(f"residual must be 'absolute' or 'signed', got {residual!r}")
         self.score = score
         self.residual = residual
-        self.scale: float = check_interval("scale", scale, 0.0, LARGEST_SCALE, f"(0, {LARGEST_SCALE:g}]")
-        self.bins: int | None = None if bins is None else check_integer("bins", bins, 2, MOST_BINS)
+        self.scale: float = check_interval("scale", scale, 0.0, MAX_SCALE, f"(0, {MAX_SCALE:g}]")
+        self.bins: int | None = None if bins is None else check_integer("bins", bins, 2, MAX_BINS)
         kind = _kind(score)
         self.score_kind: str = f"{residual} residual" if kind == "regressor" else kind
         self._compared: list[bool] = []  # not empty once batches have been compared with single rows; copies share it
@@ -125,12 +125,12 @@ class Frozen(Scored):
         """Add many examples: the same ranks as one by one."""
         scores = self.scores(X, y)
         if not self._compared and self.score_kind != "numbers" and len(scores) > 1:
-            self._compare(X, y, min(len(scores), COMPARED))  # before anything changes: warnings may be errors
+            self._compare(X, y, min(len(scores), COMPARED_ROWS))  # before anything changes: warnings may be errors
             self._compared.append(True)
         return self._pool.add(scores)
 
     def _compare(self, X: Any, y: Any, rows: int) -> None:
-        """Warn if the first rows get other scores one by one than together, even after rounding."""
+        """Warn if the first rows get different scores one by one and together, even after rounding."""
         try:
             together = self._scores(_slice(X, 0, rows), _slice(y, 0, rows))
             alone = [self._scores(_slice(X, i, i + 1), _slice(y, i, i + 1))[0] for i in range(rows)]
@@ -156,7 +156,7 @@ class Frozen(Scored):
         cls, *, score: Any, residual: Any, scale: Any, bins: Any, edges: Any, scores: Any, counts: Any
     ) -> Frozen:
         measure = cls(score, residual=residual, scale=scale)
-        measure.bins = None if bins is None else check_integer("bins", bins, 2, MOST_BINS)
+        measure.bins = None if bins is None else check_integer("bins", bins, 2, MAX_BINS)
         if measure.bins is not None:
             check_stored("edges", edges, np.float64, None)
             if not 1 <= len(edges) < measure.bins or not (edges[:-1] < edges[1:]).all():
@@ -232,9 +232,9 @@ def _classifier(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
     table = np.asarray(_call(score.predict_proba, X))
     if table.shape != (rows, len(columns)) or table.dtype.kind != "f":
         raise ValueError(f"score must return a probability for each example and class, got shape {table.shape}")
-    own = table[np.arange(rows), chosen]
-    _check_returned(own, rows)
-    return 1.0 - round_outputs(own, scale)
+    probabilities = table[np.arange(rows), chosen]
+    _check_returned(probabilities, rows)
+    return 1.0 - round_outputs(probabilities, scale)
 
 
 def _signed(score: Any, X: Any, y: Any, rows: int, scale: float) -> Floats:
@@ -269,11 +269,11 @@ def _call(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _output(returned: Any, rows: int, scale: float, labels: Floats | float = 0.0) -> Floats:
-    """Check and round what a score returned; a label larger than ``scale`` takes its place."""
+    """Check and round what a score returned; if a label is larger than ``scale``, it is used instead."""
     values = _check_returned(returned, rows)
     outputs = values if isinstance(returned, (list, tuple)) else np.asarray(returned)
     unit, largest = scale * 2.0 ** -significant_bits(outputs.dtype), np.max(np.maximum(np.abs(values), np.abs(labels)))
-    if rows > 1 and 0.0 < largest < FEW * unit:
+    if rows > 1 and 0.0 < largest < MIN_UNITS * unit:
         small = f"score returns numbers that are rounded to 0 or to a few multiples of {unit:.2g}"
         warnings.warn(f"{small}: use a scale below {scale:g} if their differences matter", stacklevel=2)
     return round_outputs(outputs, np.maximum(np.abs(labels), scale))
@@ -299,7 +299,7 @@ def _column_of(label: Any, columns: dict[Any, int], position: int) -> int:
 
 
 def _kind(score: Any) -> str:
-    """Return what kind of score it is, judging by its methods."""
+    """Return the kind of a score, judging by its methods."""
     if score is None:
         return "numbers"
     _check_fitted(score)
@@ -334,13 +334,13 @@ def _check_fitted(score: Any) -> None:
 
 
 def _is_estimator(score: Any) -> bool:
-    """Return whether it is an estimator of scikit-learn; if so, scikit-learn has already been imported."""
+    """Return whether a score is a scikit-learn estimator, without importing scikit-learn."""
     base = sys.modules.get("sklearn.base")
     return base is not None and isinstance(score, base.BaseEstimator)
 
 
 def _is_regressor(score: Any) -> bool:
-    """Return whether it predicts numbers: not a classifier without probabilities, nor a clustering."""
+    """Return whether a score predicts numbers: it is neither a classifier without probabilities nor a clustering."""
     if _is_estimator(score):
         from sklearn.base import is_regressor
 

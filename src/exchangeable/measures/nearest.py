@@ -1,4 +1,4 @@
-"""The paper's nonconformity measure: distance to the nearest of the same label, relative to that of other labels."""
+"""The paper's nonconformity measure: the distance to the nearest example of the same label, relative to others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NearestNeighbour(Neighbours):
 
     and for k > 1 the mean of the k smallest distances (of all, if there are fewer) replaces each minimum, which is less
     sensitive to single odd neighbours. An empty minimum is infinite, ``0/0 = inf/inf = 1``, ``x/inf = 0``,
-    ``inf/x = x/0 = inf``. A large score is a strange example: it lies nearer to another class than to its own.
+    ``inf/x = x/0 = inf``. A large score means a strange example: one that lies nearer to another class than to its own.
 
     Squared distances are computed directly in float64, ``((x_i - x_j) ** 2).sum()``, bit for bit as NumPy sums them; a
     single-precision matrix product only decides which of them need computing (see ``native/nearest.c``).

@@ -1,4 +1,4 @@
-"""The examples of the nearest-neighbour measures, their neighbours, and the data of the filter."""
+"""Storage for the nearest-neighbour measures: the examples, their neighbours, and the data of the filter."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class NeighbourStore:
             yield lo, inner_products(self.F[lo:hi], self.F[:hi], buffer[: hi - lo, :hi])
 
     def get_state(self, n: int) -> dict[str, Any]:
-        """Return what a snapshot saves of the first n examples: no spare room, and no copies for the filter."""
+        """Return the state of the first n examples for a snapshot, without spare room and copies for the filter."""
         near, tags = self.near[:, :n], self.tags[:, :n]
         rows = {"X": self.X[:n], "label": self.label[:n], "alpha": self.alpha[:n], "near": near}
         rows["tags"] = (

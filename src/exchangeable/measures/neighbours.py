@@ -18,7 +18,7 @@ MAX_NEIGHBOURS = 1000  # each costs up to 16 bytes per example
 
 NO_CODES, NO_LABELS = np.empty(0, np.int32), np.empty(0)
 
-Labels = tuple[NDArray[Any], dict[Hashable, int]]  # as numbers, and the number of each label that is not one itself
+Labels = tuple[NDArray[Any], dict[Hashable, int]]  # labels as numbers, and the codes of labels that are not numbers
 
 
 class Neighbours(ABC):

@@ -70,7 +70,7 @@ class Pool:
 
     @classmethod
     def from_contents(cls, scores: Any, counts: Any, *, max_distinct: int | None = None) -> Pool:
-        """Return a pool with these ``contents``, which ranks like the original: O(m).
+        """Return a pool with these ``contents``; it ranks like the original. O(m).
 
         >>> Pool.from_contents(np.array([1.0, 3.0]), np.array([1, 2])).add_one(2.0)
         Rank(greater=2, equal=1, n=4)
@@ -125,13 +125,13 @@ def _check_contents(scores: Any, counts: Any, max_distinct: int | None) -> None:
     if not (np.isfinite(scores).all() and (scores[:-1] < scores[1:]).all()):
         raise ValueError("scores must be finite numbers in increasing order")
     if max_distinct is not None and not ((scores >= 0) & (scores < max_distinct) & (scores == np.floor(scores))).all():
-        raise ValueError(f"scores must be numbers of bins, 0 to {max_distinct - 1}")  # there is no room for others
+        raise ValueError(f"scores must be numbers of bins, 0 to {max_distinct - 1}")  # the tree has no room for others
     if not ((counts >= 1) & (counts <= MAX_COUNT)).all() or counts.sum(dtype=np.float64) > MAX_COUNT:
         raise ValueError(f"counts must be positive integers with a sum of at most {MAX_COUNT}")
 
 
 def _build_tree(scores: Floats, counts: Integers) -> State:
-    """Build a tree of these, level by level from the leaves; all nodes but the root are at least half full."""
+    """Build the tree level by level, from the leaves up; all nodes but the root are at least half full."""
     levels = [_node_sizes(len(scores))]
     while len(levels[-1]) > 1:
         levels.append(_node_sizes(len(levels[-1])))

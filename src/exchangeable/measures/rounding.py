@@ -14,7 +14,7 @@ FEWER: dict[np.dtype[Any], int] = {np.dtype(np.float32): 12, np.dtype(np.float16
 
 
 def significant_bits(dtype: np.dtype[Any]) -> int:
-    """Return how many significant bits are kept of a number of this type.
+    """Return the number of significant bits to which numbers of this type are rounded.
 
     >>> significant_bits(np.dtype("f8")), significant_bits(np.dtype("f4"))
     (32, 12)

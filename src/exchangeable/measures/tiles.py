@@ -17,7 +17,7 @@ Work is O(n^2 d) at the speed of a matrix product. Within a round, tiles may run
 >>> for segments in plan(tiles.n, tiles.size):
 ...     bounds = tiles.bounds()
 ...     block = lambda b: Block(X[2 * b : 2 * b + 2], code[2 * b : 2 * b + 2])
-...     tiles.settle([search(each, 2, block, lambda b: bounds[2 * b : 2 * b + 2]) for each in segments])
+...     tiles.end_round([search(each, 2, block, lambda b: bounds[2 * b : 2 * b + 2]) for each in segments])
 >>> tiles.ranks()
 Ranks(greater=array([0, 0, 0, 1]), equal=array([1, 2, 1, 1]), n=array([1, 2, 3, 4]))
 """
@@ -43,14 +43,14 @@ from exchangeable.measures.neighbour_store import (
 from exchangeable.protocols import Floats, Ranks
 from exchangeable.validation import check_integer
 
-MAX_EXAMPLES = 2**31 - 1  # their numbers, and twice these, are stored in 32 bits
+MAX_EXAMPLES = 2**31 - 1  # twice the number of an example must fit in 32 bits
 MAX_SEGMENT = 32  # tiles, so that little work is lost with a machine
 MIN_ROWS = 2048  # of a block, so that the product of two outweighs the overhead
 MEMORY = 200_000_000  # bytes that a tile may use
 MIN_BLOCKS = 8  # if the table is large enough
 
 Codes = NDArray[np.int32]
-Places = NDArray[np.uint32]
+Uint32s = NDArray[np.uint32]
 
 
 class Block(NamedTuple):
@@ -87,20 +87,20 @@ class Segment(NamedTuple):
 class Falls(NamedTuple):
     """Nearest squared distances that fell to ``distance`` when example number ``time`` arrived.
 
-    ``place`` is ``2 j + side``, where j is the example that the distance belongs to, and side is 0 for its own label
+    ``slot`` is ``2 j + side``, where j is the example that the distance belongs to, and side is 0 for its own label
     and 1 for others. If ``time`` is j itself, this is the first distance of j.
     """
 
     distance: Floats
-    place: Places
-    time: Places
+    slot: Uint32s
+    time: Uint32s
 
     def encode(self) -> bytes:
         """Return the data as bytes.
 
         >>> falls = Falls(np.array([0.5]), np.array([2], np.uint32), np.array([1], np.uint32))
         >>> Falls.decode(falls.encode())
-        Falls(distance=array([0.5]), place=array([2], dtype=uint32), time=array([1], dtype=uint32))
+        Falls(distance=array([0.5]), slot=array([2], dtype=uint32), time=array([1], dtype=uint32))
         """
         return b"".join(column.tobytes() for column in self)
 
@@ -121,7 +121,7 @@ def join(parts: Iterable[Falls]) -> Falls:
 
 
 def _select(falls: Falls, which: NDArray[Any]) -> Falls:
-    return Falls(falls.distance[which], falls.place[which], falls.time[which])
+    return Falls(falls.distance[which], falls.slot[which], falls.time[which])
 
 
 # ------------------------------------------------------------------ the plan
@@ -207,25 +207,25 @@ def search(segment: Segment, size: int, block: Callable[[int], Block], bounds: C
     blocks, affect how many distances are computed, never their values. The centre is that of the arriving examples:
     blocks far from it have large norms, but equally large distances, which float32 resolves as well.
     """
-    mine = block(segment.rows)
-    sample = sample_rows(mine.X)
+    arriving = block(segment.rows)
+    sample = sample_rows(arriving.X)
     centre = filter_centre(sample)
     scale = filter_scale(np.concatenate([sample, sample_rows(block(segment.first).X)]), centre)
-    rows = _Side.of(mine, centre, scale)
+    rows = _Side.of(arriving, centre, scale)
     before = _check_bounds(bounds(segment.rows), rows)
-    born = before.copy()
+    initial = before.copy()
     falls = []
     for b in range(segment.first, segment.last):
         columns = rows if b == segment.rows else _Side.of(block(b), centre, scale)
         near = np.array(_check_bounds(bounds(b), columns).T, order="C")
         falls += [
-            Falls(distance, place + np.uint32(2 * size * b), time + np.uint32(size * segment.rows))
-            for distance, place, time in _tile(rows, born, columns, near, scale)
+            Falls(distance, slot + np.uint32(2 * size * b), time + np.uint32(size * segment.rows))
+            for distance, slot, time in _tile(rows, initial, columns, near, scale)
         ]
         del columns  # frees memory before the next block is loaded
-    place = np.flatnonzero(born < before)
-    time = (place // 2 + size * segment.rows).astype(np.uint32)
-    falls.append(Falls(born.ravel()[place], (place + 2 * size * segment.rows).astype(np.uint32), time))
+    slot = np.flatnonzero(initial < before)
+    time = (slot // 2 + size * segment.rows).astype(np.uint32)
+    falls.append(Falls(initial.ravel()[slot], (slot + 2 * size * segment.rows).astype(np.uint32), time))
     return join(falls)
 
 
@@ -235,10 +235,10 @@ def _check_bounds(bounds: Floats, side: _Side) -> Floats:
     return bounds
 
 
-def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float) -> Iterator[Falls]:
-    """Yield the falls of the columns, with places and times relative to the blocks.
+def _tile(rows: _Side, initial: Floats, columns: _Side, near: Floats, scale: float) -> Iterator[Falls]:
+    """Yield the falls of the columns, with slots and times relative to the blocks.
 
-    ``born`` (rows x 2) and ``near`` (2 x columns) are updated.
+    ``initial`` (rows x 2) and ``near`` (2 x columns) are updated.
     """
     within, m = columns is rows, len(columns.X)
     ceil = np.empty((2, m), np.float32)
@@ -250,8 +250,8 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
         seen = hi if within else m
         G = inner_products(rows.F[lo:hi], columns.F[:seen], buffer[: hi - lo, :seen])
         while lo < hi:
-            met = (*rows[:3], born, *columns[:3], near, ceil)
-            done, used = native.nearest_tile(lo, G, scale, *met, within, *buffers)
+            state = (*rows[:3], initial, *columns[:3], near, ceil)
+            done, used = native.nearest_tile(lo, G, scale, *state, within, *buffers)
             yield Falls(buffers[2][:used].copy(), buffers[0][:used].copy(), buffers[1][:used].copy())
             lo += done
             G = G[done:]
@@ -261,7 +261,7 @@ def _tile(rows: _Side, born: Floats, columns: _Side, near: Floats, scale: float)
 
 
 class Tiles:
-    """Collects what the tiles find for n examples in blocks of ``size``: first distances, falls, nearest distances.
+    """Collects the results of tiles for n examples in blocks of ``size``: first distances, falls, nearest distances.
 
     Memory is 32 bytes per example and 16 per fall. On exchangeable data there are two or three true falls per example,
     and each round adds about two false ones. Ranking takes some 100 bytes per example and fall.
@@ -271,7 +271,7 @@ class Tiles:
         self.n: int = check_integer("n", n, 0, MAX_EXAMPLES)
         self.size: int = check_integer("size", size, 1, MAX_EXAMPLES)
         self.round: int = 0
-        self._born, self._near = np.full((2, self.n, 2), math.inf)
+        self._initial, self._near = np.full((2, self.n, 2), math.inf)
         self._falls = join([])
 
     def bounds(self) -> Floats:
@@ -281,28 +281,28 @@ class Tiles:
         """
         half = 2 ** max(self.round - 1, 0)
         second = np.arange(self.n) // self.size // half % 2 == 1
-        return np.where(second[:, np.newaxis], self._born, self._near)
+        return np.where(second[:, np.newaxis], self._initial, self._near)
 
-    def settle(self, results: Iterable[Falls]) -> None:
+    def end_round(self, results: Iterable[Falls]) -> None:
         """End a round with the results of all its segments, in any order: O(m log m)."""
-        distance, place, time = join(results)
+        distance, slot, time = join(results)
         order = np.argsort(time, kind="stable")
         true = np.empty(len(order), np.bool_)
-        born = self._born.reshape(-1)
-        native.sweep_gather(order, place, time, distance, born, self._near.reshape(-1), true)
-        falls = join([self._falls, _select(Falls(distance, place, time), true)])
-        self._falls = _select(falls, falls.distance < born[falls.place])
+        initial = self._initial.reshape(-1)
+        native.sweep_gather(order, slot, time, distance, initial, self._near.reshape(-1), true)
+        falls = join([self._falls, _select(Falls(distance, slot, time), true)])
+        self._falls = _select(falls, falls.distance < initial[falls.slot])
         self.round += 1
 
     def ranks(self) -> Ranks:
         """Return the ranks of all examples after the last round: O(m log m) for m first distances and falls."""
-        born, falls = self._born.reshape(-1), self._falls
+        initial, falls = self._initial.reshape(-1), self._falls
         order = np.argsort(falls.time, kind="stable")
-        distance, place, time = _select(falls, order)
-        first, later = np.empty(self.n), np.empty(len(place))
-        native.sweep_scores(born.copy(), place, distance, first, later)
+        distance, slot, time = _select(falls, order)
+        first, later = np.empty(self.n), np.empty(len(slot))
+        native.sweep_scores(initial.copy(), slot, distance, first, later)
         levels, level = np.unique(np.concatenate([first, later]), return_inverse=True)
         level += 1
         counts = np.empty((3, self.n), np.int64)
-        native.sweep_ranks(len(levels), level[: self.n], level[self.n :], place, time, counts)
+        native.sweep_ranks(len(levels), level[: self.n], level[self.n :], slot, time, counts)
         return Ranks(*counts)

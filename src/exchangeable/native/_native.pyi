@@ -10,7 +10,7 @@ Int32s = NDArray[np.int32]
 Uint32s = NDArray[np.uint32]
 Bools = NDArray[np.bool_]
 
-VECTOR: int  # whether the kernels compiled for AVX2 are in use
+VECTOR: int  # 1 if the kernels compiled for AVX2 are in use, else 0
 
 # ------------------------------------------------------------------ elementary.c
 
@@ -296,7 +296,7 @@ PLUGIN_LANES: int
 PLUGIN_CELLS: int
 PLUGIN_MOMENTS: int
 PLUGIN_FINE: int
-PLUGIN_PLACES: int
+PLUGIN_GRID_SIZE: int
 PLUGIN_STRIDE: int
 PLUGIN_STRIDES: int
 
@@ -416,14 +416,14 @@ def nearest_tile(
     rows_X: Floats,
     rows_code: Int32s,
     rows_low: Float32s,
-    born: Floats,
+    initial: Floats,
     X: Floats,
     code: Int32s,
     low: Float32s,
     near: Floats,
     ceil: Float32s,
     within: bool,
-    place: Uint32s,
+    slot: Uint32s,
     time: Uint32s,
     distance: Floats,
 ) -> tuple[int, int]: ...
@@ -450,11 +450,11 @@ def neighbours_extend(
 # ------------------------------------------------------------------ sweep.c
 
 def sweep_gather(
-    order: Integers, place: Uint32s, time: Uint32s, distance: Floats, born: Floats, near: Floats, true: Bools
+    order: Integers, slot: Uint32s, time: Uint32s, distance: Floats, initial: Floats, near: Floats, true: Bools
 ) -> None: ...
-def sweep_scores(near: Floats, place: Uint32s, distance: Floats, first: Floats, later: Floats) -> None: ...
+def sweep_scores(near: Floats, slot: Uint32s, distance: Floats, first: Floats, later: Floats) -> None: ...
 def sweep_ranks(
-    levels: int, first: Integers, later: Integers, place: Uint32s, time: Uint32s, counts: Integers
+    levels: int, first: Integers, later: Integers, slot: Uint32s, time: Uint32s, counts: Integers
 ) -> None: ...
 
 # ------------------------------------------------------------------ keyed.c
@@ -555,9 +555,15 @@ def keyed_unfold(
 
 # ------------------------------------------------------------------ keyed_ragged.c
 
-def keyed_lift(
-    column: Integers, start: Integers, used: Integers, places: Integers, to: Integers, out: Integers
+def keyed_take_rows(
+    column: Integers, start: Integers, used: Integers, positions: Integers, to: Integers, out: Integers
 ) -> None: ...
-def keyed_splice(
-    column: Integers, start: Integers, changed: Integers, rows: Integers, begin: Integers, used: Integers, out: Integers
+def keyed_put_rows(
+    column: Integers,
+    start: Integers,
+    changed: Integers,
+    rows: Integers,
+    rows_start: Integers,
+    used: Integers,
+    out: Integers,
 ) -> None: ...

@@ -4,7 +4,7 @@
  */
 
 enum { ADAPTIVE_BETAS = 6 }; /* Beta grids */
-enum { /* where these columns begin: */
+enum { /* the first column of each part: */
     COLUMN_KERNELS = 0, /* Jackson kernels: for each order, one per forgetting factor */
     COLUMN_MARKOVS = COLUMN_KERNELS + KERNEL_ORDERS * KERNEL_FORGETTINGS, /* for each factor, the orders */
     COLUMN_BETAS = COLUMN_MARKOVS + MARKOV_ORDERS * MARKOV_FORGETTINGS, /* Beta grids: one per switching rate */
@@ -25,13 +25,12 @@ static const double ADAPTIVE_REACH = 2.5;
 static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
 static const double PORTFOLIO_SHARE = 1e-3; /* the part that the fixed share moves at each step */
 static const double PORTFOLIO_WEIGHTS[PORTFOLIO_PARTS] = {0.40, 0.35, 0.25};
-static const double PORTFOLIO_LEAST = 0x1p-300, PORTFOLIO_MOST = 0x1p300; /* the range in which products are kept */
+static const double PORTFOLIO_MIN = 0x1p-300, PORTFOLIO_MAX = 0x1p300; /* the range of the products */
 
 /* ------------------------------------------------------------------ Bayes: each share grows by its own bet
  *
- * So that shares never vanish, we keep their logs as they were some steps ago, the exponentials of these, and
- * separately the products of the densities since then. When a product leaves its range, all are updated.
- * Padding has share 0.
+ * So that shares never vanish, we store their logs as of some steps ago, the exponentials of these, and separately the
+ * products of the densities since then. When a product leaves its range, all logs are updated. Padding has share 0.
  */
 
 static void bayes_fresh(double *log_shares, int64_t count, double *total, const double *shares, int64_t used) {
@@ -59,7 +58,7 @@ static void bayes_to_date(double *log_shares, int64_t count, double *total) {
 /* The density of the blend of these densities; then learn them. */
 static inline double bayes_step(double *log_shares, int64_t count, double *total, const double *densities) {
     double *linear = log_shares + count, *products = linear + count;
-    Lanes sum = lanes_fill(0.0), least = lanes_fill(PORTFOLIO_LEAST), most = lanes_fill(PORTFOLIO_MOST);
+    Lanes sum = lanes_fill(0.0), least = lanes_fill(PORTFOLIO_MIN), most = lanes_fill(PORTFOLIO_MAX);
     LanesMask outside = lanes_less(most, least); /* none */
     for (int64_t k = 0; k < count; k += LANES) {
         Lanes product = lanes_mul(lanes_load(products + k), lanes_load(densities + k));
@@ -91,13 +90,13 @@ static inline double fixed_share_step(double *shares, double *total, const doubl
     }
     double grown = lanes_sum(sum), density = stay * grown / *total;
     *total = grown;
-    if (grown < BETA_LEAST || grown > BETA_MOST) beta_rescale(shares, PORTFOLIO_PADDED, total);
+    if (grown < BETA_MIN || grown > BETA_MAX) beta_rescale(shares, PORTFOLIO_PADDED, total);
     return density;
 }
 
 /* ------------------------------------------------------------------ the portfolio */
 
-/* Everything that the bet learns. */
+/* The state of the bet. */
 typedef struct {
     double sums[KERNEL_TERMS][LANES];
     double pairs[MARKOV_FORGETTINGS][MARKOV_TERMS][MARKOV_TERMS];
@@ -134,7 +133,7 @@ static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tab
     f[COLUMN_ROUGH] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, at.p, true));
     f[COLUMN_SMOOTH] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, at.p, true));
     for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;
-    for (int r = 0; r < ADAPTIVE_BETAS; r++) /* by now the first values stored have reached the cache */
+    for (int r = 0; r < ADAPTIVE_BETAS; r++) /* by now the first values written have reached the cache */
         f[COLUMN_BETAS + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
                                                  ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
     kernel_bank_step(state->sums, tables->kernels, cosines, f + COLUMN_KERNELS);

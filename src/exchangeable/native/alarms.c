@@ -1,6 +1,6 @@
 /* Statistics of the log martingale's increments, g_n = log S_n - log S_{n-1}.
  *
- * A state begins with the last log value. When that is infinite the stream has ended: the statistic stays as it is.
+ * The first item of a state is the last log value. If it is infinite, the capital is final and the statistic stays.
  */
 
 /* log gamma_n = g_n + max(log gamma_{n-1}, 0), where gamma_n = max_{i<n} S_n / S_i.

@@ -6,7 +6,7 @@
  * t = 0, where the density is uniform. p = 1 stands for the p-values in (1 - 2^-54, 1], which round to it: there a
  * Beta density is replaced by its mean over them, which is finite.
  *
- * The weights are stored without their common factor (1 - s)/(sum of the weights), so a step takes one addition and one
+ * The weights are stored without their common factor (1 - s)/(sum of the weights), so a step costs one addition and one
  * multiplication for each. A grid is a matrix with the shapes in row 0 and 1/B(a_j, b_k) in row j + 1; rows are
  * padded to a multiple of 16, and the padding has density 0.
  */
@@ -15,7 +15,7 @@ enum { BETA_LARGEST = 200, BETA_LANES = 16 }; /* the largest size; how many weig
 static const double BETA_LOG_CELL = -54.0 * 0.69314718055994530942; /* the log of 2^-54 */
 static const double BETA_TINY = 1e-200, BETA_UNIT = 400.0; /* below that p, densities are in units of e^400 */
 static const double BETA_FAR = -64.0; /* below that log of p or 1 - p, densities are relative to the largest */
-static const double BETA_LEAST = 0x1p-200, BETA_MOST = 0x1p200; /* the range in which the sum of the weights is kept */
+static const double BETA_MIN = 0x1p-200, BETA_MAX = 0x1p200; /* the range of the sum of the weights */
 
 static inline int64_t beta_padded(int64_t size) { return (size + BETA_LANES - 1) / BETA_LANES * BETA_LANES; }
 
@@ -65,7 +65,7 @@ static inline double beta_heights(const double *grid, int64_t size, int64_t widt
     return top;
 }
 
-/* log(1 - p), or what stands for it at p = 1. */
+/* log(1 - p), or its replacement at p = 1. */
 static inline double beta_log_rest(double p) { return p == 1.0 ? BETA_LOG_CELL : ex_log1p(-p); }
 
 /* The log of the unit of the densities at p. */
@@ -99,7 +99,7 @@ static inline double beta_step(double *weights, double *total, double switching,
     }
     double sum = lanes_sum(lanes_add(low, high)), density = stay * sum / *total;
     *total = sum;
-    if (sum < BETA_LEAST || sum > BETA_MOST) beta_rescale(weights, count, total);
+    if (sum < BETA_MIN || sum > BETA_MAX) beta_rescale(weights, count, total);
     return density;
 }
 

@@ -10,8 +10,8 @@
  *
  * After '>' come the types of the numbers returned, f or n; Python gets None, one number, or a tuple. Where o is
  * None, the call has one step, and what it would have written is returned. Arrays must be C-contiguous, aligned and
- * of native byte order. A signature that begins with '!' belongs to a kernel that takes less than a microsecond and
- * keeps the GIL; single steps keep it too. An array that is written must not be passed twice.
+ * of native byte order. A signature that begins with '!' belongs to a kernel that runs for less than a microsecond and
+ * holds the GIL; single steps hold it too. An array that is written must not be passed twice.
  */
 #include "stable_abi.h"
 #include "native.h"
@@ -72,7 +72,7 @@ static int fits(const Py_buffer *view, int type) {
     return view->itemsize == DTYPES[type].size && format && strchr(DTYPES[type].formats, format[0]) && !format[1] && aligned;
 }
 
-/* Take an array, after checking its dtype, alignment, dimensions, contiguity (or strided rows) and writability. */
+/* Read an array, after checking its dtype, alignment, dimensions, contiguity (or strided rows) and writability. */
 static int array(const Entry *entry, int at, PyObject *value, char letter, Py_buffer *view, Arg *arg) {
     int strided = letter == 'g', written = letter >= 'A' && letter <= 'Z';
     int type = dtype(strided ? 's' : written ? (char)(letter - 'A' + 'a') : letter);
@@ -103,7 +103,7 @@ static int array(const Entry *entry, int at, PyObject *value, char letter, Py_bu
     return 0;
 }
 
-/* One number in the place of an array. */
+/* One number, passed instead of an array. */
 static void single(Arg *arg) {
     arg->data = &arg->real;
     arg->size = arg->ndim = 1;
@@ -180,14 +180,14 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_buffer views[ARGUMENTS];
     const Arg *step = NULL;
     PyObject *result = NULL;
-    int taken = 0;
-    while (taken < count && !argument(entry, taken, args[taken], letters[taken], views + taken, in + taken)) {
-        if (letters[taken] == 'o' && !views[taken].obj) step = in + taken;
-        taken++;
+    int parsed = 0;
+    while (parsed < count && !argument(entry, parsed, args[parsed], letters[parsed], views + parsed, in + parsed)) {
+        if (letters[parsed] == 'o' && !views[parsed].obj) step = in + parsed;
+        parsed++;
     }
-    if (taken == count) result = run(entry, in, step, mark ? mark + 1 : NULL);
-    while (taken-- > 0)
-        if (views[taken].obj) PyBuffer_Release(views + taken);
+    if (parsed == count) result = run(entry, in, step, mark ? mark + 1 : NULL);
+    while (parsed-- > 0)
+        if (views[parsed].obj) PyBuffer_Release(views + parsed);
     return result;
 }
 

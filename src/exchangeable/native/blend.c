@@ -22,7 +22,7 @@ static inline double blend_step(double *log_shares, const double *gains, int64_t
     return gain;
 }
 
-/* Fixed share: before each bet the part `rate` of all capital is spread evenly over the m bets,
+/* Fixed share: before each bet a fraction `rate` of the capital is spread evenly over the m bets,
  *
  *     w_k <- ((1 - rate) w_k + rate / m) f_k / f ,   f = sum_k ((1 - rate) w_k + rate / m) f_k .
  *
@@ -44,9 +44,9 @@ static inline double switching_step(double *shares, double rate, const double *g
     return top + ex_log(total);
 }
 
-/* Take the gain of a step only if the shadow's log capital had risen by `threshold` above its recent minimum.
+/* Use the gain of a step only if the log capital of the shadow account was `threshold` above its recent minimum.
  *
- * state = (steps, log capital of the shadow, first, last). The ring `window` has two rows of `size`: the steps and the
+ * state = (steps, shadow log capital, first, last). The ring `window` has two rows of `size`: the steps and the
  * values that may yet become the minimum of the last `size` values. Values increase from first to last.
  */
 static void cautious_path(double *state, double *window, int64_t size, double threshold, const double *gains, int64_t n,

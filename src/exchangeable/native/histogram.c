@@ -7,8 +7,8 @@ static void histogram_path(double *counts, int64_t bins, const double *p, int64_
     double B = (double)bins, n = 0.0;
     for (int64_t b = 0; b < bins; b++) n += counts[b];
     for (int64_t i = 0; i < steps; i++) {
-        double place = p[i] * B; /* no p, whatever it is, leads outside the counts */
-        int64_t b = place >= B ? bins - 1 : place > 0.0 ? (int64_t)place : 0;
+        double position = p[i] * B; /* any p, even an invalid one, stays within the counts */
+        int64_t b = position >= B ? bins - 1 : position > 0.0 ? (int64_t)position : 0;
         out[i] = B * (counts[b] + 0.5) / (n + 0.5 * B);
         counts[b] += 1.0;
         n += 1.0;
@@ -48,7 +48,7 @@ static const char *histogram(const Arg *in, Arg *out) {
  */
 
 enum { TREE_DEEPEST = 24 };
-static const double TREE_LEAST = 0x1p-400, TREE_MOST = 0x1p400, TREE_STEP = 0x1p800;
+static const double TREE_MIN = 0x1p-400, TREE_MAX = 0x1p400, TREE_STEP = 0x1p800;
 
 typedef struct {
     double left, odds, power;
@@ -63,18 +63,18 @@ static inline double tree_log_density(TreeGain g) { return g.excess > -0.5 ? ex_
 
 static inline double tree_pseudo(int64_t d, bool smooth) { return smooth ? (double)((d + 1) * (d + 1)) : 0.5; }
 
-/* The leaf of p; no p, whatever it is, leads outside the tree. */
+/* The leaf of p; any p, even an invalid one, stays within the tree. */
 static inline int64_t tree_leaf(double p, int64_t depth) {
     int64_t bins = (int64_t)1 << depth;
-    double place = p * (double)bins;
-    return place >= (double)bins ? bins - 1 : place > 0.0 ? (int64_t)place : 0;
+    double position = p * (double)bins;
+    return position >= (double)bins ? bins - 1 : position > 0.0 ? (int64_t)position : 0;
 }
 
 static inline void tree_multiply(TreeNode *node, double x) {
     double odds = node->odds * x;
-    if (odds > TREE_MOST)
+    if (odds > TREE_MAX)
         odds *= 1.0 / TREE_STEP, node->power += 1.0;
-    else if (odds < TREE_LEAST)
+    else if (odds < TREE_MIN)
         odds *= TREE_STEP, node->power -= 1.0;
     node->odds = odds;
 }
@@ -82,10 +82,10 @@ static inline void tree_multiply(TreeNode *node, double x) {
 /* The gain at p; then learn p, if asked to. */
 static inline TreeGain tree_step(TreeNode *nodes, int64_t depth, bool smooth, double p, bool learn) {
     double kappa[TREE_DEEPEST], more[TREE_DEEPEST], part[TREE_DEEPEST], rest[TREE_DEEPEST], n = nodes[0].left;
-    int64_t place = tree_leaf(p, depth) + ((int64_t)1 << depth);
+    int64_t leaf = tree_leaf(p, depth) + ((int64_t)1 << depth);
     for (int64_t d = 0; d < depth; d++) {
-        const TreeNode *node = nodes + (place >> (depth - d));
-        double c = place >> (depth - d - 1) & 1 ? n - node->left : node->left, a = tree_pseudo(d, smooth);
+        const TreeNode *node = nodes + (leaf >> (depth - d));
+        double c = leaf >> (depth - d - 1) & 1 ? n - node->left : node->left, a = tree_pseudo(d, smooth);
         double all = n + 2.0 * a, one = 1.0 + node->odds, both = 1.0 / (one * all); /* one division instead of two */
         double q = node->power == 0.0 ? node->odds * all * both : node->power > 0.0 ? 1.0 : 0.0;
         kappa[d] = 2.0 * (c + a) * (one * both);
@@ -97,9 +97,9 @@ static inline TreeGain tree_step(TreeNode *nodes, int64_t depth, bool smooth, do
     TreeGain g = {0.0, 1.0};
     for (int64_t d = depth - 1; d >= 0; d--) {
         if (learn) {
-            TreeNode *node = nodes + (place >> (depth - d));
+            TreeNode *node = nodes + (leaf >> (depth - d));
             tree_multiply(node, kappa[d] * g.gain);
-            node->left += place >> (depth - d - 1) & 1 ? 0.0 : 1.0;
+            node->left += leaf >> (depth - d - 1) & 1 ? 0.0 : 1.0;
         }
         g.excess = more[d] + part[d] * g.excess;
         g.gain = rest[d] + part[d] * g.gain;

@@ -69,10 +69,10 @@ static double jackson_markov_step(double *last, double *sums, const double *weig
     for (int64_t j = 0; j < order; j++) {
         Lanes weight = lanes_fill(weights[j] * last[j]), q = lanes_fill(last[j]);
         for (int64_t k = 0; k < terms; k += LANES) {
-            double *place = sums + j * terms + k;
-            Lanes row = lanes_load(place);
+            double *target = sums + j * terms + k;
+            Lanes row = lanes_load(target);
             lanes_store(folded + k, lanes_add(lanes_load(folded + k), lanes_mul(weight, row)));
-            lanes_store(place, lanes_add(lanes_mul(keep, row), lanes_mul(q, lanes_load(cosines + k))));
+            lanes_store(target, lanes_add(lanes_mul(keep, row), lanes_mul(q, lanes_load(cosines + k))));
         }
     }
     for (int64_t k = 0; k < terms; k += LANES) {
@@ -174,7 +174,7 @@ static inline void markov_bank_step(double *last, double (*sums)[MARKOV_TERMS][M
 static const char *jackson_weights(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(1 <= in[0].integer && in[0].integer <= JACKSON_LARGEST, "order must be from 1 to 1024");
-    REQUIRE(in[1].size == jackson_padded(in[0].integer), "weights must be as many as the order, padded to 8");
+    REQUIRE(in[1].size == jackson_padded(in[0].integer), "weights must have the length of the order, padded to 8");
     jackson_weights_of(in[0].integer, float64s(&in[1]), in[1].size);
     return NULL;
 }
@@ -184,7 +184,7 @@ static const char *kernel(const Arg *in, Arg *out) {
     (void)out;
     int64_t terms = in[0].size;
     REQUIRE(LANES <= terms && terms <= JACKSON_LARGEST && terms % LANES == 0, "sums must have 8 to 1024 items");
-    REQUIRE(in[1].size == terms, "weights must be as many as sums");
+    REQUIRE(in[1].size == terms, "weights must be as long as sums");
     REQUIRE(in[3].size == in[4].size, "gains must be as long as p");
     for (int64_t i = 0; i < in[3].size; i++)
         float64s(&in[4])[i] = ex_log(
@@ -197,7 +197,7 @@ static const char *markov(const Arg *in, Arg *out) {
     (void)out;
     int64_t order = in[1].shape[0], terms = in[0].size;
     REQUIRE(1 <= order && order <= JACKSON_LARGEST_MARKOV && terms == jackson_padded(order),
-            "last must be as many as the order, 1 to 256, padded to 8");
+            "last must have the length of the order, 1 to 256, padded to 8");
     REQUIRE(in[1].ndim == 2 && in[1].shape[1] == terms && in[2].size == terms, "sums and weights must fit last");
     REQUIRE(in[4].size == in[5].size, "gains must be as long as p");
     for (int64_t i = 0; i < in[4].size; i++)

@@ -1,6 +1,6 @@
 /* Jumpers: gamblers who change their strategy at random, with several strategies mixed exactly. */
 
-/* The sleepy jumper. Asleep capital A does not bet; awake capital w_eps bets eps p^(eps - 1), eps = 1/G, 2/G, .., 1.
+/* The sleepy jumper. Sleeping capital A does not bet; waking capital w_eps bets eps p^(eps - 1), eps = 1/G, 2/G, .., 1.
  * With W = sum w, R = waking, J = jumping,
  *
  *     A <- (1 - R) A + R W ,   w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .

@@ -33,7 +33,7 @@ static inline bool keyed_within(int64_t start, int64_t count, int64_t size) {
 /* ------------------------------------------------------------------ pools */
 
 typedef struct {
-    int64_t greater, equal; /* scores above the new one, and equal to it, itself included */
+    int64_t greater, equal; /* scores greater than the new one, and equal to it, itself included */
 } Keyed_rank;
 
 /* keyed_rank_bins(counts, before, lo, hi, x, greater, equal, n)

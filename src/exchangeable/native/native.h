@@ -1,8 +1,8 @@
-/* What every kernel sees: its arguments, and the checks of their shapes.
+/* Declarations for all kernels: their arguments, and the checks of shapes.
  *
  * A kernel is a pure function on arrays that Python owns. The binding (binding.c) has checked dtype, contiguity and
  * writability of each argument against the kernel's signature. The kernel checks that the shapes fit together, does its
- * work without touching the interpreter (the GIL may be released), and returns NULL, or a sentence that says what does
+ * work without touching the interpreter (the GIL may be released), and returns NULL, or a message that says what does
  * not fit.
  *
  * All arithmetic is IEEE 754 double (or float where stated) without contraction, and every elementary function is our
@@ -19,7 +19,7 @@
 #include <string.h>
 
 typedef struct {
-    void *data;        /* of an array: where it begins, */
+    void *data;        /* of an array: its first item, */
     int64_t size;      /* how many items it has, */
     int64_t ndim;      /* its dimensions, */
     int64_t shape[3];  /* their lengths (1 where there are fewer than three), */

@@ -1,4 +1,4 @@
-/* Nearest same-label and other-label distances, kept exact while examples arrive.
+/* Nearest same-label and other-label distances, updated exactly as examples arrive.
  *
  * A float32 matrix product gives every inner product at the speed of BLAS. It is only a filter: wherever its error
  * bound cannot rule out that a nearest distance falls, the distance is computed directly in float64. So what is stored
@@ -23,7 +23,7 @@ _Static_assert(FLT_EVAL_METHOD == 0, "the bound needs float32 operations that ar
 
 enum {
     NEAREST_CHUNK = 128, /* columns that one survey can rule out */
-    NEAREST_GROUP = 32,  /* rows that are surveyed before the first of them joins */
+    NEAREST_GROUP = 32,  /* rows that are surveyed before the first of them is added */
     NEAREST_SPAN = 8,    /* chunks whose columns stay in the cache from row to row */
     NEAREST_BATCH = 16   /* distances that are computed together */
 };
@@ -87,7 +87,7 @@ static inline bool v_any(VMask mask) {
 
 /* ------------------------------------------------------------------ bounds */
 
-/* What the filter needs: slack and tiny, the highest low of the columns (at least 0), and scale^2. */
+/* Constants of the filter: slack and tiny, the highest low of the columns (at least 0), and scale^2. */
 typedef struct {
     double slack, tiny, highest, scale2;
 } Bounds;
@@ -224,7 +224,7 @@ static float nearest_reach(float low_i, float lowest, const Bounds *bounds) {
     return (float)(bound + fabs(bound) * NEAREST_UP);
 }
 
-/* What a squared distance must be below to enter a list that ends with `last`; where ties may enter too, just above. */
+/* The bound below which a squared distance enters a list that ends with `last`; just above it if ties may enter too. */
 static inline double nearest_limit(double last, bool tied) { return tied ? nextafter(last, INFINITY) : last; }
 
 /* What the survey of a chunk of columns finds: the least low_j - 2 f_i.f_j among the same label and among the others,
@@ -281,9 +281,9 @@ static float nearest_copied(const double *x, const double *centre, double scale,
     return large ? -INFINITY : (float)low;
 }
 
-/* ------------------------------------------------------------------ examples meet */
+/* ------------------------------------------------------------------ comparing examples */
 
-/* Rows of a matrix of inner products meet the columns of a block. */
+/* The comparison of arriving rows with the columns of a block. */
 typedef struct {
     Bounds bounds;
     const float *G; /* a row for each of the rows that arrive, `stride` apart */
@@ -295,13 +295,13 @@ typedef struct {
     int64_t chunks;
     int64_t *fallen; /* and the columns whose distances fell at a row */
     int64_t computed; /* how many distances were computed directly */
-} Meeting;
+} Comparison;
 
-/* Survey the first `chunks` chunks for a group of rows, before the first of them joins.
+/* Survey the first `chunks` chunks for a group of rows, before the first of them is added.
  *
- * By the time the later rows join, the distances of the columns can only have fallen: a chunk that is ruled out now is
- * still ruled out then. */
-static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_t start, int64_t chunks) {
+ * By the time the later rows are added, the distances of the columns can only have fallen: a chunk that is ruled out now
+ * is still ruled out then. */
+static void comparison_survey(const Comparison *m, int64_t first, int64_t rows, int64_t start, int64_t chunks) {
     const Block *c = &m->columns;
     for (int64_t span = 0; span < chunks; span += NEAREST_SPAN) {
         int64_t end = smaller(span + NEAREST_SPAN, chunks);
@@ -319,16 +319,16 @@ static void meeting_survey(const Meeting *m, int64_t first, int64_t rows, int64_
     }
 }
 
-/* Ask for row j of the columns, which is probably not in the cache. */
-static inline void meeting_prefetch(const Block *c, int64_t j) {
-    enum { LINE = 8, MOST = 32 * LINE }; /* beyond it the processor prefetches without being asked */
+/* Prefetch row j of the columns, which is probably not in the cache. */
+static inline void comparison_prefetch(const Block *c, int64_t j) {
+    enum { LINE = 8, LIMIT = 32 * LINE }; /* beyond it the processor prefetches automatically */
     const double *x = c->X + j * c->d;
-    for (int64_t k = 0; k < c->d && k < MOST; k += LINE) __builtin_prefetch(x + k);
+    for (int64_t k = 0; k < c->d && k < LIMIT; k += LINE) __builtin_prefetch(x + k);
 }
 
 /* Find the columns in [from, to) that may be nearer to the row than `reach`, or to which the row may be nearer than any
  * so far. They are written to `candidates`; returns how many. */
-static int64_t meeting_candidates(const Meeting *m, const float *g, int64_t from, int64_t to, float low_i,
+static int64_t comparison_candidates(const Comparison *m, const float *g, int64_t from, int64_t to, float low_i,
                                   int32_t code_i, const float *reach, int64_t *candidates) {
     const Block *c = &m->columns;
     VSingles reach_same = (VSingles){0.0f} + reach[0], reach_other = (VSingles){0.0f} + reach[1];
@@ -346,7 +346,7 @@ static int64_t meeting_candidates(const Meeting *m, const float *g, int64_t from
             int side = c->code[k] != code_i;
             float value = low_i - 2.0f * g[k];
             if (value >= m->ceil[side][k] && value >= reach[side] - c->low[k]) continue;
-            meeting_prefetch(c, k);
+            comparison_prefetch(c, k);
             candidates[count++] = k;
         }
     }
@@ -356,7 +356,7 @@ static int64_t meeting_candidates(const Meeting *m, const float *g, int64_t from
 /* Compute the distances of row i (inner products g) to the candidates, unless a nearer one was found since: its two
  * nearest distances `own` and theirs are updated. Those that have fallen are written to `fallen`, which may
  * be the array of the candidates; returns how many. */
-static int64_t meeting_measure(Meeting *m, int64_t i, const float *g, const int64_t *candidates, int64_t count,
+static int64_t comparison_measure(Comparison *m, int64_t i, const float *g, const int64_t *candidates, int64_t count,
                                double *own, float *reach, int64_t *fallen) {
     const Block *c = &m->columns;
     double scale2 = m->bounds.scale2;
@@ -385,7 +385,7 @@ static int64_t meeting_measure(Meeting *m, int64_t i, const float *g, const int6
 
 /* Upper bounds of the distances of row i to its nearest column of the same label and of the others: from what is known
  * of it, and from the surveys, except for rows that float32 cannot hold. */
-static void meeting_reach(const Meeting *m, int64_t i, const Survey *surveys, int64_t chunks, const double *own,
+static void comparison_reach(const Comparison *m, int64_t i, const Survey *surveys, int64_t chunks, const double *own,
                           float *reach) {
     float least[2] = {INFINITY, INFINITY};
     for (int64_t k = 0; k < chunks; k++) {
@@ -400,28 +400,28 @@ static void meeting_reach(const Meeting *m, int64_t i, const Survey *surveys, in
     }
 }
 
-/* Let row i (inner products g) meet the first n columns: its two nearest distances `own` and theirs are updated.
- * What is not below `own` does not matter. Returns how many columns have fallen. */
-static int64_t meeting_join(Meeting *m, int64_t i, const float *g, int64_t n, const Survey *surveys, double *own) {
+/* Compare row i (inner products g) with the first n columns: its two nearest distances `own` and theirs are updated.
+ * Distances that are not below `own` do not matter. Returns how many distances of columns have fallen. */
+static int64_t comparison_run(Comparison *m, int64_t i, const float *g, int64_t n, const Survey *surveys, double *own) {
     float low_i = m->rows.low[i], reach[2];
     int32_t code_i = m->rows.code[i];
     int64_t chunks = (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK, fell = 0, waiting = 0;
-    meeting_reach(m, i, surveys, chunks, own, reach);
+    comparison_reach(m, i, surveys, chunks, own, reach);
     for (int64_t k = 0; k < chunks; k++) {
         /* (not >=, so that minus infinity minus minus infinity, NaN, counts as a hit) */
         bool close = !(low_i + surveys[k].same >= reach[0]) || !(low_i + surveys[k].other >= reach[1]);
         if (!(surveys[k].falls || close)) continue;
         int64_t from = k * NEAREST_CHUNK, to = smaller(from + NEAREST_CHUNK, n), *candidates = m->fallen + fell;
-        waiting += meeting_candidates(m, g, from, to, low_i, code_i, reach, candidates + waiting);
+        waiting += comparison_candidates(m, g, from, to, low_i, code_i, reach, candidates + waiting);
         if (waiting < NEAREST_BATCH) continue;
-        fell += meeting_measure(m, i, g, candidates, waiting, own, reach, candidates);
+        fell += comparison_measure(m, i, g, candidates, waiting, own, reach, candidates);
         waiting = 0;
     }
-    return fell + meeting_measure(m, i, g, m->fallen + fell, waiting, own, reach, m->fallen + fell);
+    return fell + comparison_measure(m, i, g, m->fallen + fell, waiting, own, reach, m->fallen + fell);
 }
 
-/* Let row r of G (example i) meet the first n columns; the first `surveyed` chunks were surveyed before. */
-static int64_t meeting_row(Meeting *m, int64_t i, int64_t r, int64_t n, Survey *surveys, int64_t surveyed,
+/* Compare row r of G (example i) with the first n columns; the first `surveyed` chunks were surveyed before. */
+static int64_t comparison_row(Comparison *m, int64_t i, int64_t r, int64_t n, Survey *surveys, int64_t surveyed,
                            double *own) {
     const Block *c = &m->columns;
     const float *g = m->G + r * m->stride;
@@ -430,19 +430,19 @@ static int64_t meeting_row(Meeting *m, int64_t i, int64_t r, int64_t n, Survey *
         surveys[k] = nearest_survey(g, k * NEAREST_CHUNK, to, m->rows.low[i], m->rows.code[i], c->code, c->low,
                                   m->ceil[0], m->ceil[1]);
     }
-    return meeting_join(m, i, g, n, surveys, own);
+    return comparison_run(m, i, g, n, surveys, own);
 }
 
 /* Store the nearest distances of a row that is also one of the columns. */
-static void meeting_settle(const Meeting *m, int64_t i, const double *own) {
+static void comparison_store(const Comparison *m, int64_t i, const double *own) {
     for (int side = 0; side < 2; side++) {
         m->near[side][i] = own[side];
         m->ceil[side][i] = nearest_ceiling(own[side], m->bounds.scale2, m->columns.low[i]);
     }
 }
 
-/* Scratch space for rows that meet the columns. */
-static bool meeting_begin(Meeting *m) {
+/* Allocate the scratch space. */
+static bool comparison_start(Comparison *m) {
     m->chunks = m->columns.n / NEAREST_CHUNK + 1;
     m->computed = 0;
     size_t surveys = (size_t)m->chunks * NEAREST_GROUP * sizeof *m->surveys;
@@ -454,7 +454,7 @@ static bool meeting_begin(Meeting *m) {
 
 /* ------------------------------------------------------------------ entries */
 
-/* Whether start .. start + count - 1 are places in an array of n. */
+/* Whether start .. start + count - 1 are indices of an array of n. */
 static bool nearest_fits(int64_t start, int64_t count, int64_t n) {
     return start >= 0 && count <= n && start <= n - count;
 }
@@ -518,14 +518,14 @@ static const char *nearest_refresh(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* Let the rows from `start` on join, each ranked on arrival. */
-static void nearest_join(Meeting *m, int64_t start, int64_t rows, double *alpha, Ranking ranking) {
+/* Add the rows from `start` on, and rank each when it is added. */
+static void nearest_join(Comparison *m, int64_t start, int64_t rows, double *alpha, Ranking ranking) {
     for (int64_t r = 0; r < rows; r++) {
         int64_t i = start + r, in_group = r % NEAREST_GROUP, surveyed = (i - in_group) / NEAREST_CHUNK;
-        if (!in_group) meeting_survey(m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
+        if (!in_group) comparison_survey(m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
         double own[2] = {INFINITY, INFINITY};
-        int64_t fell = meeting_row(m, i, r, i, m->surveys + in_group * m->chunks, surveyed, own);
-        meeting_settle(m, i, own);
+        int64_t fell = comparison_row(m, i, r, i, m->surveys + in_group * m->chunks, surveyed, own);
+        comparison_store(m, i, own);
         for (int64_t e = 0; e < fell; e++) {
             int64_t j = m->fallen[e];
             alpha[j] = nearest_ratio(m->near[0][j], m->near[1][j]);
@@ -537,9 +537,9 @@ static void nearest_join(Meeting *m, int64_t start, int64_t rows, double *alpha,
 
 /* nearest_extend(start, G, scale, X, code, low, alpha, near, ceil, within, counts, at) -> computed
  *
- * Let the rows from `start` on join, whose inner products are the rows of G. Each is ranked on arrival, among all or
- * among those of its label (within); the ranks go into the columns of counts (3 x any) from `at` on. near (2 x n x 1)
- * are the nearest squared distances. Returns how many distances were computed directly. */
+ * Add the rows from `start` on, whose inner products are the rows of G. Each is ranked when it is added, among all or
+ * among those of its label (within); the ranks are written to the columns of counts (3 x any) from `at` on. near
+ * (2 x n x 1) holds the nearest squared distances. Returns how many distances were computed directly. */
 static const char *nearest_extend(const Arg *in, Arg *out) {
     const Arg *G = in + 1, *near = in + 7, *ceil = in + 8, *ranks = in + 10;
     int64_t start = in[0].integer, rows = G->shape[0], at = in[11].integer, total = ranks->shape[1];
@@ -551,11 +551,11 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
     REQUIRE(in[6].size == n && near->size == 2 * n && ceil->size == 2 * n, "alpha, near and ceil must fit X");
     REQUIRE(ranks->ndim == 2 && ranks->shape[0] == 3 && nearest_fits(at, rows, total), "counts must have three rows");
     block.n = start + rows;
-    Meeting m = {.G = float32s(G), .stride = G->stride, .rows = block, .columns = block};
+    Comparison m = {.G = float32s(G), .stride = G->stride, .rows = block, .columns = block};
     m.bounds = nearest_bounds(&block, block.n, in[2].real);
     for (int side = 0; side < 2; side++)
         m.near[side] = float64s(near) + side * n, m.ceil[side] = float32s(ceil) + side * n;
-    if (!meeting_begin(&m)) return OUT_OF_MEMORY;
+    if (!comparison_start(&m)) return OUT_OF_MEMORY;
     nearest_join(&m, start, rows, float64s(&in[6]), (Ranking){int64s(ranks) + at, total, in[9].integer});
     free(m.fallen);
     out[0].integer = m.computed;
@@ -563,60 +563,60 @@ static const char *nearest_extend(const Arg *in, Arg *out) {
 }
 
 /* Read and check the arguments of nearest_tile. */
-static const char *tile_meeting(const Arg *in, Meeting *m) {
-    const Arg *G = in + 1, *born = in + 6, *near = in + 10, *ceil = in + 11, *place = in + 13;
-    int64_t start = in[0].integer, rows = G->shape[0], room = place->size;
+static const char *tile_comparison(const Arg *in, Comparison *m) {
+    const Arg *G = in + 1, *initial = in + 6, *near = in + 10, *ceil = in + 11, *slot = in + 13;
+    int64_t start = in[0].integer, rows = G->shape[0], room = slot->size;
     bool within = in[12].integer;
     const char *wrong = nearest_block(in + 3, &m->rows);
     if (!wrong) wrong = nearest_block(in + 7, &m->columns);
     if (wrong) return wrong;
     int64_t n = m->columns.n;
     REQUIRE(m->rows.d == m->columns.d, "the blocks must have the same features");
-    REQUIRE(!within || m->rows.n == n, "a block within itself must be the same twice");
-    REQUIRE(nearest_fits(start, rows, m->rows.n), "G must have a row for each that arrives");
-    REQUIRE(G->shape[1] >= (within ? start + rows : n), "G must have a column for each that is met");
-    REQUIRE(born->size == 2 * m->rows.n, "born must have two distances for each row");
+    REQUIRE(!within || m->rows.n == n, "both blocks must be the same within a block");
+    REQUIRE(nearest_fits(start, rows, m->rows.n), "G must have a row for each arriving row");
+    REQUIRE(G->shape[1] >= (within ? start + rows : n), "G must have a column for each column of the tile");
+    REQUIRE(initial->size == 2 * m->rows.n, "initial must have two distances for each row");
     REQUIRE(near->size == 2 * n && ceil->size == 2 * n, "near and ceil must have two numbers for each column");
-    REQUIRE(in[14].size == room && in[15].size == room, "place, time and distance must be of the same length");
-    REQUIRE(room >= n, "place, time and distance must have room for a fall of each column");
+    REQUIRE(in[14].size == room && in[15].size == room, "slot, time and distance must be of the same length");
+    REQUIRE(room >= n, "slot, time and distance must have room for a fall of each column");
     for (int side = 0; side < 2; side++)
         m->near[side] = float64s(near) + side * n, m->ceil[side] = float32s(ceil) + side * n;
     return NULL;
 }
 
-/* nearest_tile(start, G, scale, X, code, low, born, X, code, low, near, ceil, within, place, time, distance)
+/* nearest_tile(start, G, scale, X, code, low, initial, X, code, low, near, ceil, within, slot, time, distance)
  *     -> (done, used)
  *
- * Let the rows from `start` on of one block, whose inner products are the rows of G, meet the rows of another block,
- * the columns: all of them if that is an earlier block, only those before the row if it is the same one (within).
- * born (rows x 2) are the nearest squared distances of the rows among all that they have met, near (2 x columns)
- * those of the columns at that time. Every fall of a column is written to the last three: place 2 column + side, row,
- * distance. Where these might overflow the work stops. Returns how many rows are done, and how many falls were found.
+ * Compare the rows from `start` on of one block, whose inner products are the rows of G, with the rows of another
+ * block, the columns: with all of them if that is an earlier block, with those before the row if it is the same one
+ * (within). initial (rows x 2) holds the nearest squared distances of the rows so far, near (2 x columns) those of the
+ * columns at that time. Every fall of a column is written to the last three arrays: slot 2 column + side, row,
+ * distance. The work stops before these are full. Returns the number of rows that are done, and the number of falls.
  */
 static const char *nearest_tile(const Arg *in, Arg *out) {
     const Arg *G = in + 1;
     int64_t start = in[0].integer, rows = G->shape[0], room = in[13].size, used = 0, r;
     bool within = in[12].integer;
-    Meeting m = {.G = float32s(G), .stride = G->stride};
-    const char *wrong = tile_meeting(in, &m);
+    Comparison m = {.G = float32s(G), .stride = G->stride};
+    const char *wrong = tile_comparison(in, &m);
     if (wrong) return wrong;
-    if (!meeting_begin(&m)) return OUT_OF_MEMORY;
+    if (!comparison_start(&m)) return OUT_OF_MEMORY;
     int64_t n = m.columns.n;
     m.bounds = nearest_bounds(&m.columns, within ? start + rows : n, in[2].real);
     for (r = 0; r < rows; r++) {
         int64_t i = start + r, in_group = r % NEAREST_GROUP, met = within ? i : n;
         int64_t surveyed = within ? (i - in_group) / NEAREST_CHUNK : (n + NEAREST_CHUNK - 1) / NEAREST_CHUNK;
         if (used + met > room) break;
-        if (!in_group) meeting_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
+        if (!in_group) comparison_survey(&m, r, smaller(NEAREST_GROUP, rows - r), start, surveyed);
         double *own = float64s(&in[6]) + 2 * i;
-        int64_t fell = meeting_row(&m, i, r, met, m.surveys + in_group * m.chunks, surveyed, own);
+        int64_t fell = comparison_row(&m, i, r, met, m.surveys + in_group * m.chunks, surveyed, own);
         for (int64_t e = 0; e < fell; e++, used++) {
             int64_t j = m.fallen[e], side = m.columns.code[j] != m.rows.code[i];
             uint32s(&in[13])[used] = (uint32_t)(2 * j + side);
             uint32s(&in[14])[used] = (uint32_t)i;
             float64s(&in[15])[used] = m.near[side][j];
         }
-        if (within) meeting_settle(&m, i, own);
+        if (within) comparison_store(&m, i, own);
     }
     free(m.fallen);
     out[0].integer = r, out[1].integer = used;

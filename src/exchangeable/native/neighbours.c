@@ -1,4 +1,4 @@
-/* The k nearest neighbours of every example, kept exact while examples arrive, and the scores made of them.
+/* The k nearest neighbours of every example, updated exactly as examples arrive, and the scores computed from them.
  *
  * The filter is that of nearest.c: float32 inner products decide which distances are computed, in float64.
  *
@@ -68,7 +68,7 @@ static float neighbour_kth_least(const Lists *s, int64_t i, const float *g, int 
     return best[last];
 }
 
-/* Enter a distance, and its tag if there are tags, into a sorted list of k; whether the list has changed. */
+/* Insert a distance, and its tag if there are tags, into a sorted list of k; return whether the list has changed. */
 static bool neighbour_place(double *near, double *tags, int64_t k, double distance, double tag) {
     int64_t at = k;
     while (at > 0 && (distance < near[at - 1] || (tags && distance == near[at - 1] && tag < tags[at - 1]))) at--;
@@ -81,7 +81,7 @@ static bool neighbour_place(double *near, double *tags, int64_t k, double distan
     return true;
 }
 
-/* Whether a list may have room for a distance: one full of duplicates has room for lesser tags only. */
+/* Whether a list may have room for a distance: one that is full of duplicates has room only for smaller tags. */
 static inline bool neighbour_open(const double *near, const double *tags, int64_t k, double tag) {
     return !tags || near[k - 1] > 0.0 || tag < tags[k - 1];
 }
@@ -98,9 +98,9 @@ static void neighbour_survey_chunks(Lists *s, int64_t i, const float *g) {
     }
 }
 
-/* Let example i meet example j, if the filter cannot rule out that one enters the list of the other: their lists and
- * the bound `own` of the list of i are updated. Returns whether the list of j has changed. */
-static inline bool neighbour_meet(Lists *s, int64_t i, int64_t j, const float *g, float *own) {
+/* Compare examples i and j, unless the filter rules out that one enters the list of the other: their lists and the
+ * bound `own` of the list of i are updated. Returns whether the list of j has changed. */
+static inline bool neighbour_compare(Lists *s, int64_t i, int64_t j, const float *g, float *own) {
     const Block *b = &s->block;
     int side = s->sides == 2 && b->code[j] != b->code[i];
     int64_t k = s->k, first = side * b->n;
@@ -124,9 +124,9 @@ static inline bool neighbour_meet(Lists *s, int64_t i, int64_t j, const float *g
     return true;
 }
 
-/* Let example i (inner products g with all earlier ones) join: update every list of neighbours.
+/* Add example i (inner products g with all earlier ones): update every list of neighbours.
  *
- * Returns how many examples have another list than before; `changed` begins with their numbers. */
+ * Returns how many lists have changed; the first items of `changed` are the numbers of their examples. */
 static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
     const Block *b = &s->block;
     int64_t k = s->k, count = 0;
@@ -143,7 +143,7 @@ static int64_t neighbour_absorb(Lists *s, int64_t i, const float *g) {
         if (!(s->surveys[c].falls || close)) continue;
         int64_t to = smaller((c + 1) * NEIGHBOUR_CHUNK, i);
         for (int64_t j = c * NEIGHBOUR_CHUNK; j < to; j++)
-            if (neighbour_meet(s, i, j, g, own)) s->changed[count++] = j;
+            if (neighbour_compare(s, i, j, g, own)) s->changed[count++] = j;
     }
     for (int side = 0; side < s->sides; side++) {
         double last = s->near[(side * b->n + i) * k + k - 1];
@@ -194,10 +194,10 @@ static bool neighbour_begin(Lists *s, int64_t n) {
 
 /* neighbours_extend(start, G, scale, X, code, low, label, alpha, near, tags, ceil, within, counts, at) -> computed
  *
- * Let the rows from `start` on join, whose inner products are the rows of G. Each is ranked on arrival, among all or
- * among those of its code (within); the ranks go into the columns of counts (3 x any) from `at` on. near has the
- * shape sides x n x k; code may be empty where there is one side. Where labels enter the score, tags has the shape of
- * near, and label is as long as X; else they are empty. Returns how many distances were computed directly. */
+ * Add the rows from `start` on, whose inner products are the rows of G. Each is ranked when it is added, among all or
+ * among those of its code (within); the ranks are written to the columns of counts (3 x any) from `at` on. near has the
+ * shape sides x n x k; code may be empty if there is one side. If labels enter the score, tags has the shape of near,
+ * and label is as long as X; otherwise they are empty. Returns how many distances were computed directly. */
 static const char *neighbours_extend(const Arg *in, Arg *out) {
     const Arg *G = in + 1, *X = in + 3, *label = in + 6, *near = in + 8, *tags = in + 9, *ceil = in + 10;
     const Arg *ranks = in + 12;

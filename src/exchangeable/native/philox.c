@@ -38,12 +38,12 @@ static void philox_block(uint64_t counter, uint64_t k0, uint64_t k1, uint64_t *w
     words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
 }
 
-/* The tie-breaking numbers theta = 1 - floor(w / 2^11) / 2^53, uniform in (0, 1], of n positions from `place` on. */
-static void philox_thetas(uint64_t seed, uint64_t stream, uint64_t place, int64_t n, double *out) {
+/* The tie-breaking numbers theta = 1 - floor(w / 2^11) / 2^53, uniform in (0, 1], of n positions from `position` on. */
+static void philox_thetas(uint64_t seed, uint64_t stream, uint64_t position, int64_t n, double *out) {
     uint64_t words[4];
-    for (int64_t i = 0; i < n; i++, place++) {
-        if (i == 0 || place % 4 == 0) philox_block(place / 4 + 1, seed, stream, words);
-        out[i] = 1.0 - (double)(words[place % 4] >> 11) * 0x1p-53;
+    for (int64_t i = 0; i < n; i++, position++) {
+        if (i == 0 || position % 4 == 0) philox_block(position / 4 + 1, seed, stream, words);
+        out[i] = 1.0 - (double)(words[position % 4] >> 11) * 0x1p-53;
     }
 }
 

@@ -36,17 +36,17 @@ enum {
     PLUGIN_OCTAVES = 44,   /* nearer to 0 or 1 than PLUGIN_EDGE: the number of halvings of the distance, */
     PLUGIN_PARTS = 256,    /* and of intervals in each */
     PLUGIN_TAIL = 1 + PLUGIN_OCTAVES * PLUGIN_PARTS,
-    PLUGIN_PLACES = 2 * PLUGIN_TAIL + PLUGIN_FINE - 2 * PLUGIN_FINE / 64,
+    PLUGIN_GRID_SIZE = 2 * PLUGIN_TAIL + PLUGIN_FINE - 2 * PLUGIN_FINE / 64,
     PLUGIN_STRIDE = 256, /* intervals that are counted together, to skip over empty ones */
-    PLUGIN_STRIDES = 1 + PLUGIN_PLACES / PLUGIN_STRIDE,
+    PLUGIN_STRIDES = 1 + PLUGIN_GRID_SIZE / PLUGIN_STRIDE,
     PLUGIN_BLOCK = 1024, /* steps after which the recent cosine sums are added to the old ones */
 };
 
 /* An interval of the grid: how many p-values, the first of them, sums of the distances from it and of their squares. */
 enum { PLUGIN_COUNT, PLUGIN_ANCHOR, PLUGIN_OFFSETS, PLUGIN_OFFSETS2, PLUGIN_INTERVAL };
 
-/* The head: how many p-values, their sum and its carry, the sum of their squares and its carry; the bandwidth that these
- * give, the mass that it keeps in [0, 1], and the number of cosine sums that are maintained. */
+/* The head: how many p-values, their sum and its carry, the sum of their squares and its carry; the bandwidth that
+ * follows from these, the mass that remains in [0, 1], and the number of cosine sums that are maintained. */
 enum {
     PLUGIN_N,
     PLUGIN_SUM,
@@ -87,8 +87,8 @@ typedef struct {
     double *old;         /* cosine sums C_k, k = 1, 2, ...: up to the last block */
     double *recent;      /* and after it */
     double *cells;       /* of each cell: sums of the powers of the distances from its centre */
-    double *cursors;     /* lower and upper quartile: place in the grid, and how many p-values lie below it */
-    double *grid;        /* PLUGIN_PLACES intervals */
+    double *cursors;     /* lower and upper quartile: index in the grid, and how many p-values lie below it */
+    double *grid;        /* PLUGIN_GRID_SIZE intervals */
     double *blocks;      /* how many p-values lie in PLUGIN_STRIDE intervals */
 } Plugin;
 
@@ -104,38 +104,38 @@ static int64_t plugin_near(double distance) {
 }
 
 /* The interval of the grid that holds p. */
-static int64_t plugin_place(double p) {
+static int64_t plugin_index(double p) {
     if (p < PLUGIN_EDGE) return plugin_near(p);
-    if (1.0 - p < PLUGIN_EDGE) return PLUGIN_PLACES - 1 - plugin_near(1.0 - p);
-    return smaller(PLUGIN_TAIL + (int64_t)((p - PLUGIN_EDGE) * PLUGIN_FINE), PLUGIN_PLACES - 1 - PLUGIN_TAIL);
+    if (1.0 - p < PLUGIN_EDGE) return PLUGIN_GRID_SIZE - 1 - plugin_near(1.0 - p);
+    return smaller(PLUGIN_TAIL + (int64_t)((p - PLUGIN_EDGE) * PLUGIN_FINE), PLUGIN_GRID_SIZE - 1 - PLUGIN_TAIL);
 }
 
-static inline double *plugin_interval(const Plugin *s, int64_t place) { return s->grid + PLUGIN_INTERVAL * place; }
+static inline double *plugin_interval(const Plugin *s, int64_t index) { return s->grid + PLUGIN_INTERVAL * index; }
 
 /* Move a cursor to the interval that holds the k-th smallest p-value, k from 0. It never leaves the grid. */
 static void plugin_seek(const Plugin *s, double *cursor, double k) {
-    int64_t place = (int64_t)cursor[0];
+    int64_t index = (int64_t)cursor[0];
     double below = cursor[1];
-    while (below > k && place > 0) {
-        if (place % PLUGIN_STRIDE == 0 && below - s->blocks[place / PLUGIN_STRIDE - 1] > k) {
-            below -= s->blocks[place / PLUGIN_STRIDE - 1];
-            place -= PLUGIN_STRIDE;
+    while (below > k && index > 0) {
+        if (index % PLUGIN_STRIDE == 0 && below - s->blocks[index / PLUGIN_STRIDE - 1] > k) {
+            below -= s->blocks[index / PLUGIN_STRIDE - 1];
+            index -= PLUGIN_STRIDE;
         } else {
-            place -= 1;
-            below -= plugin_interval(s, place)[PLUGIN_COUNT];
+            index -= 1;
+            below -= plugin_interval(s, index)[PLUGIN_COUNT];
         }
     }
-    while (place < PLUGIN_PLACES - 1 && below + plugin_interval(s, place)[PLUGIN_COUNT] <= k) {
-        if (place % PLUGIN_STRIDE == 0 && place + PLUGIN_STRIDE < PLUGIN_PLACES &&
-            below + s->blocks[place / PLUGIN_STRIDE] <= k) {
-            below += s->blocks[place / PLUGIN_STRIDE];
-            place += PLUGIN_STRIDE;
+    while (index < PLUGIN_GRID_SIZE - 1 && below + plugin_interval(s, index)[PLUGIN_COUNT] <= k) {
+        if (index % PLUGIN_STRIDE == 0 && index + PLUGIN_STRIDE < PLUGIN_GRID_SIZE &&
+            below + s->blocks[index / PLUGIN_STRIDE] <= k) {
+            below += s->blocks[index / PLUGIN_STRIDE];
+            index += PLUGIN_STRIDE;
         } else {
-            below += plugin_interval(s, place)[PLUGIN_COUNT];
-            place += 1;
+            below += plugin_interval(s, index)[PLUGIN_COUNT];
+            index += 1;
         }
     }
-    cursor[0] = (double)place, cursor[1] = below;
+    cursor[0] = (double)index, cursor[1] = below;
 }
 
 typedef struct {
@@ -202,7 +202,7 @@ static double plugin_bandwidth(const Plugin *s) {
 /* Gaussian upper tail, left out where it is below the last bit of one. */
 static inline double plugin_tail(double z) { return z < PLUGIN_REACH ? 0.5 * ex_erfc(z / PLUGIN_ROOT2) : 0.0; }
 
-/* The mean mass that the three copies keep in [0, 1]: 1 - mean[Q((1 + p_i)/h) + Q((2 - p_i)/h)]. */
+/* The mean mass of the three copies that lies in [0, 1]: 1 - mean[Q((1 + p_i)/h) + Q((2 - p_i)/h)]. */
 static double plugin_kept(const Plugin *s, double n, double h) {
     if (h <= PLUGIN_WIDE) return 1.0;
     double lost = 0.0;
@@ -309,7 +309,7 @@ static double plugin_cosine_sum(const Plugin *s, double k) {
     return total;
 }
 
-/* Maintain as many cosine sums as the bandwidth needs; new ones begin with all p-values so far. */
+/* Maintain as many cosine sums as the bandwidth needs; new ones start with all p-values so far. */
 static void plugin_add_waves(const Plugin *s) {
     int64_t active = (int64_t)s->head[PLUGIN_ACTIVE];
     while (active < PLUGIN_WAVES && active * PI * s->head[PLUGIN_WIDTH] < PLUGIN_REACH) {
@@ -371,8 +371,8 @@ static double plugin_relative_cells(const Plugin *s, double h, double p, double 
 /* The distance from p to the nearest mean of an interval of the grid, or to a copy of it. */
 static double plugin_nearest_mean(const Plugin *s, double p) {
     double nearest = INFINITY;
-    for (int64_t place = 0; place < PLUGIN_PLACES; place++) {
-        const double *interval = plugin_interval(s, place);
+    for (int64_t index = 0; index < PLUGIN_GRID_SIZE; index++) {
+        const double *interval = plugin_interval(s, index);
         if (interval[PLUGIN_COUNT] > 0.0) nearest = plugin_closer(nearest, p, plugin_spread(interval).mean);
     }
     return nearest;
@@ -396,9 +396,9 @@ static double plugin_relative_grid(const Plugin *s, double h, double p, double n
     double total = 0.0;
     for (int64_t block = 0; block < PLUGIN_STRIDES; block++) {
         if (s->blocks[block] == 0.0) continue;
-        int64_t end = smaller((block + 1) * PLUGIN_STRIDE, PLUGIN_PLACES);
-        for (int64_t place = block * PLUGIN_STRIDE; place < end; place++) {
-            const double *interval = plugin_interval(s, place);
+        int64_t end = smaller((block + 1) * PLUGIN_STRIDE, PLUGIN_GRID_SIZE);
+        for (int64_t index = block * PLUGIN_STRIDE; index < end; index++) {
+            const double *interval = plugin_interval(s, index);
             if (interval[PLUGIN_COUNT] != 0.0) total = plugin_add_interval(total, interval, h, p, nearest);
         }
     }
@@ -443,16 +443,16 @@ static void plugin_add_moments(const Plugin *s, double p) {
 
 /* Count p in its interval of the grid. */
 static void plugin_count(const Plugin *s, double p) {
-    int64_t place = plugin_place(p);
-    double *interval = plugin_interval(s, place);
+    int64_t index = plugin_index(p);
+    double *interval = plugin_interval(s, index);
     if (interval[PLUGIN_COUNT] == 0.0) interval[PLUGIN_ANCHOR] = p;
     double offset = p - interval[PLUGIN_ANCHOR];
     interval[PLUGIN_COUNT] += 1.0;
     interval[PLUGIN_OFFSETS] += offset;
     interval[PLUGIN_OFFSETS2] += offset * offset;
-    s->blocks[place / PLUGIN_STRIDE] += 1.0;
+    s->blocks[index / PLUGIN_STRIDE] += 1.0;
     for (int q = 0; q < 2; q++)
-        if ((double)place < s->cursors[2 * q]) s->cursors[2 * q + 1] += 1.0;
+        if ((double)index < s->cursors[2 * q]) s->cursors[2 * q + 1] += 1.0;
 }
 
 static void plugin_learn(const Plugin *s, double p, const double *cosines, int64_t active) {
@@ -482,14 +482,14 @@ static const char *plugin_check(const Plugin *s) {
     REQUIRE(active >= 0.0 && active <= PLUGIN_WAVES && active == PLUGIN_LANES * floor(active / PLUGIN_LANES),
             "head must hold the number of cosine sums, a multiple of 16 up to 512");
     for (int q = 0; q < 2; q++)
-        REQUIRE(s->cursors[2 * q] >= 0.0 && s->cursors[2 * q] < PLUGIN_PLACES, "cursors must lie in the grid");
+        REQUIRE(s->cursors[2 * q] >= 0.0 && s->cursors[2 * q] < PLUGIN_GRID_SIZE, "cursors must lie in the grid");
     return NULL;
 }
 
 static const char *plugin_state(const Arg *in, Plugin *s) {
     static const int64_t sizes[] = {
         PLUGIN_HEAD, PLUGIN_NODES, 2 * PLUGIN_WAVES, PLUGIN_CELLS * PLUGIN_MOMENTS,
-        4,           PLUGIN_PLACES * PLUGIN_INTERVAL, PLUGIN_STRIDES,
+        4,           PLUGIN_GRID_SIZE * PLUGIN_INTERVAL, PLUGIN_STRIDES,
     };
     for (int i = 0; i < 7; i++) REQUIRE(in[i].size == sizes[i], "the arrays of the state must have their sizes");
     double *waves = float64s(&in[2]);
@@ -557,4 +557,4 @@ static const char *plugin_tables(const Arg *in, Arg *out) {
         CONSTANT(PLUGIN_SQUARES_CARRY), CONSTANT(PLUGIN_WIDTH), CONSTANT(PLUGIN_MASS), CONSTANT(PLUGIN_ACTIVE), \
         CONSTANT(PLUGIN_HEAD), CONSTANT(PLUGIN_COUNT), CONSTANT(PLUGIN_INTERVAL), CONSTANT(PLUGIN_NODES), \
         CONSTANT(PLUGIN_WAVES), CONSTANT(PLUGIN_LANES), CONSTANT(PLUGIN_CELLS), CONSTANT(PLUGIN_MOMENTS), \
-        CONSTANT(PLUGIN_FINE), CONSTANT(PLUGIN_PLACES), CONSTANT(PLUGIN_STRIDE), CONSTANT(PLUGIN_STRIDES),
+        CONSTANT(PLUGIN_FINE), CONSTANT(PLUGIN_GRID_SIZE), CONSTANT(PLUGIN_STRIDE), CONSTANT(PLUGIN_STRIDES),

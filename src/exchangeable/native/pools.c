@@ -94,7 +94,7 @@ static inline int64_t pool_look(double x, int64_t size, const double *score, con
     return less;
 }
 
-/* Let x join, and count the scores that are greater, and those that are equal, itself included. */
+/* Add x, and count the scores that are greater, and those that are equal, itself included. */
 static const char *pool_join(const PoolTree *pool, double x, int64_t *greater, int64_t *equal) {
     int64_t *head = pool->head, node = head[POOL_ROOT], right, above = 0;
     if (pool->size[node] == POOL_WIDTH) {
@@ -157,8 +157,8 @@ static const char *pool_nodes(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* pool_add(x, most, head, size, score, count, child) -> (greater, equal, n): let x join, one of at most `most` scores.
- * If there may be no room for it, nothing happens, and n is 0. */
+/* pool_add(x, most, head, size, score, count, child) -> (greater, equal, n): add x; at most `most` distinct scores occur.
+ * If there may be no room for it, nothing is added, and n is 0. */
 static const char *pool_add(const Arg *in, Arg *out) {
     PoolTree pool;
     const char *wrong = pool_of(in + 2, &pool);
@@ -170,8 +170,8 @@ static const char *pool_add(const Arg *in, Arg *out) {
     return wrong;
 }
 
-/* pool_extend(x, head, size, score, count, child, greater, equal): let the scores x join one by one; there must be room
- * for them. */
+/* pool_extend(x, head, size, score, count, child, greater, equal): add the scores x one by one; there must be room for
+ * them. */
 static const char *pool_extend(const Arg *in, Arg *out) {
     (void)out;
     PoolTree pool;

@@ -1,7 +1,7 @@
 /* The bookkeeping of a test: the lowest and highest capital, the alarm, its change point, and restarts.
  *
  * The record of a stream is a row of integers and a row of reals. A Monitor has one; in the tables of the keyed engine
- * it is the beginning of each row (see keyed.c).
+ * it is the first part of each row (see keyed.c).
  */
 enum {
     TRACK_N,      /* examples so far, those of earlier tests included */

@@ -97,7 +97,7 @@ static void watchful_rescale(double *sums, int64_t size, double *scale) {
     scale[0] = level, scale[1] = total;
 }
 
-/* `sums` holds psi_k in units of exp(scale[0]), and scale[1] their total, which is kept near one. */
+/* `sums` holds psi_k in units of exp(scale[0]), and scale[1] their total, which stays near one. */
 static double watchful_step(double *sums, double *scale, const Watchful *with, double p) {
     double densities[WATCHFUL_DENSITIES], unit = beta_unit(p), total = 0.0;
     double *at = watchful_betas(with, p, unit, densities);

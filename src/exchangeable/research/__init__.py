@@ -1,4 +1,4 @@
-"""For research: the tables and figures of the paper, its datasets, and certificates of validity."""
+"""Research tools: the tables and figures of the paper, its datasets, and certificates of validity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact binomial tests of a rate: intervals, and the power to find an excess."""
+"""Exact binomial tests of a rate: intervals, and the power to detect an excess."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from exchangeable.protocols import Floats
 
 CONFIDENCE = 0.99  # of the intervals; a promise counts as broken at half of 1 - CONFIDENCE
-EXCESS = 1.3  # times the promised rate: an excess that the runs should find
+EXCESS = 1.3  # times the promised rate: an excess that the runs should detect
 
 
 def interval(count: int, runs: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

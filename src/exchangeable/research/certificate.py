@@ -23,7 +23,7 @@ from exchangeable.validation import check_integer, check_interval
 
 Progress = Callable[[str, int, int], object]  # task, done, total
 
-POWER = 0.9  # the probability with which the runs should find an excess
+POWER = 0.9  # the probability with which the runs should detect an excess
 MIN_ALPHA = 1e-200  # so that steps / alpha is a valid period
 BLOCK = 25  # runs of one task
 
@@ -39,7 +39,7 @@ class Certificate(NamedTuple):
     steps: int
     promise: float  # the largest probability of an alarm within these steps
     false_alarms: int
-    mean_time: float  # steps to the first alarm, or to the end without one: at most the true mean
+    mean_time: float  # steps to the first alarm, or to the end if there is none; at most the true mean
     mean_time_error: float  # its standard error
 
     @property
@@ -277,7 +277,7 @@ def _certificates(survey: Survey, tally: Integers) -> Iterator[Certificate]:
 
 
 def _importable(factory: Factory) -> bool:
-    """Return whether another process can import it: a name, or a function of a module (not a lambda, nor local)."""
+    """Return whether another process can import a factory: a name, or a function of a module (no lambda, not local)."""
     return isinstance(factory, str) or "<" not in getattr(factory, "__qualname__", "<")
 
 

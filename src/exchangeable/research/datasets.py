@@ -126,7 +126,7 @@ def decreasing_noise(n: int, *, seed: int = 0) -> Dataset:
     """Draw two classes in ten dimensions whose noise decreases with time: later examples are ever more typical.
 
     ``X_t = centre[y_t] + sigma_t * normal``, with y_t a fair coin, the centres 0 and (2, ..., 2), and sigma_t going
-    linearly from 1 to 0.3. The p-values gather near 1: not exchangeable, though nothing ever looks strange.
+    linearly from 1 to 0.3. The p-values gather near 1: the data is not exchangeable, although no example looks strange.
 
     >>> X, y = decreasing_noise(4)
     >>> X.shape, y.shape
@@ -230,7 +230,7 @@ def _fetch_command(name: str, folder: Path) -> str:
 
 
 def _manual_steps(name: str, file: PublishedFile, folder: Path) -> str:
-    """Say how to download the file by hand, as the end of a sentence."""
+    """Describe how to download the file by hand, as the end of a sentence."""
     return (
         f"download {file.url} with a browser on a machine with network and put it into {folder}, or run "
         f"`exchangeable fetch {name} --from DIR` with the folder that holds it (SHA-256 {file.sha256})"

@@ -1,4 +1,4 @@
-"""Verified download of published files: resumed if interrupted, checked by size and SHA-256, put in place at once."""
+"""Download of published files: resumed if interrupted, verified by size and SHA-256, and installed atomically."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _read_start(path: Path, size: int) -> bytes:
 
 
 def mismatch(file: PublishedFile, data: bytes | bytearray) -> str:
-    """Say how the bytes differ from the published ones; empty if they do not."""
+    """Describe how the bytes differ from the published ones; empty if they do not."""
     if len(data) != file.size:
         return f"expected {file.size} bytes, got {'more' if len(data) > file.size else len(data)}"
     digest = hashlib.sha256(data).hexdigest()
@@ -78,7 +78,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def install(data: bytes, path: Path) -> None:
-    """Write verified bytes and rename the file at once, so that concurrent downloads do not interfere."""
+    """Write verified bytes to a new file and rename it, so that concurrent downloads do not interfere."""
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     with writing(path):
         try:
@@ -89,7 +89,7 @@ def install(data: bytes, path: Path) -> None:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-    with suppress(OSError):  # a leftover part file does no harm
+    with suppress(OSError):  # a remaining part file is harmless
         part_path(path).unlink()
 
 
@@ -99,12 +99,12 @@ def part_path(path: Path) -> Path:
 
 
 def _one_line(text: object) -> str:
-    """Make text from elsewhere fit for a terminal: one line, printable, short."""
+    """Make text from a server safe for a terminal: one line, printable, short."""
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)[:200]).split())
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follow redirects to the web only, and never from https down to http."""
+    """Follow redirects to http and https only, and never from https to http."""
 
     def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
         allowed = ("https",) if urlsplit(req.full_url).scheme == "https" else ("https", "http")

@@ -1,4 +1,4 @@
-"""Simulated exchangeable data of several kinds, for counting false alarms."""
+"""Simulated exchangeable data of several kinds, on which false alarms are counted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The monitoring server: streams over HTTP, a live page, nothing lost."""
+"""The monitoring server: streams over HTTP, durable state and a live web page."""

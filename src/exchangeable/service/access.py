@@ -1,7 +1,7 @@
 """Access control: tokens with scopes, stored as hashes, and `allow`, the dependency of every route.
 
 A token is ``ex_<id>_<secret>``: the id finds its row, and the secret is compared. Nothing is cached: a check is one
-query by primary key in SQLite (some 10 us, far less than the rest of a request), so a token that another process
+query by primary key in SQLite (about 10 us, far less than the rest of a request), so a token that another process
 creates or revokes takes effect with the next request.
 """
 
@@ -25,10 +25,10 @@ from starlette.requests import HTTPConnection
 from exchangeable.service.problems import Problem
 from exchangeable.service.store import StoreError
 
-__all__ = ["SCOPES", "Access", "Allow", "Token", "allow", "create", "listing", "revoke", "tokens_exist"]
+__all__ = ["SCOPES", "Access", "Allow", "Token", "allow", "create", "list_tokens", "revoke", "tokens_exist"]
 SCOPES = ("read", "ingest", "admin")  # admin implies the others; ingest does not imply read
 TOKEN = re.compile(r"ex_([a-z0-9]{8})_([A-Za-z0-9_-]{43})")
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+ID_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 UNKNOWN_DIGEST = bytes(32)  # compared for an unknown id, so that both cases take the same time
 Read = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
@@ -44,34 +44,35 @@ class Token(NamedTuple):
 
 
 def create(connection: sqlite3.Connection, scopes: Iterable[str], note: str = "", now: float | None = None) -> str:
-    """Create a token and return it, for the only time; the caller commits.
+    """Create a token and return it. It cannot be read again later. The caller commits.
 
-    The database stores the SHA-256 of the secret. A slow hash (scrypt, argon2) protects passwords, which people choose
-    and others guess. This secret is 256 random bits, which nobody can guess, and a slow hash would slow down every
-    request.
+    The database stores the SHA-256 of the secret. A slow hash (scrypt, argon2) protects passwords, which can
+    be guessed. This secret has 256 random bits, which cannot, and a slow hash would slow down every request.
 
     >>> connection = sqlite3.connect(":memory:")
     >>> _ = connection.execute("CREATE TABLE tokens (id, digest, scopes, note, created, revoked)")
     >>> token = create(connection, ["ingest"], "the sensors in hall 3")
-    >>> [one.scopes for one in listing(connection)], len(token)
+    >>> [one.scopes for one in list_tokens(connection)], len(token)
     ([('ingest',)], 55)
     """
     scopes = _check_scopes(scopes)
     if not isinstance(note, str) or not note.isprintable() or len(note) > 200:
         raise ValueError(f"note must be at most 200 printable characters, got {note!r:.100}")
-    name, secret = "".join(secrets.choice(LETTERS) for _ in range(8)), secrets.token_urlsafe(32)
+    name, secret = "".join(secrets.choice(ID_CHARACTERS) for _ in range(8)), secrets.token_urlsafe(32)
     row = (name, _digest(secret), ",".join(scopes), note, time.time() if now is None else now)
     connection.execute("INSERT INTO tokens (id, digest, scopes, note, created) VALUES (?, ?, ?, ?, ?)", row)
     return f"ex_{name}_{secret}"
 
 
-def listing(connection: sqlite3.Connection) -> list[Token]:
+def list_tokens(connection: sqlite3.Connection) -> list[Token]:
     """Return all tokens that were ever created, oldest first."""
     rows = connection.execute("SELECT id, scopes, note, created, revoked FROM tokens ORDER BY created, id")
-    return [Token(name, tuple(scopes.split(",")), note, made, ended) for name, scopes, note, made, ended in rows]
+    return [
+        Token(name, tuple(scopes.split(",")), note, created, revoked) for name, scopes, note, created, revoked in rows
+    ]
 
 
-def revoke(connection: sqlite3.Connection, id: str, now: float | None = None) -> None:  # noqa: A002 - its name
+def revoke(connection: sqlite3.Connection, id: str, now: float | None = None) -> None:  # noqa: A002
     """Revoke a token, by its id or the full token, from the next request on; the caller commits."""
     token = TOKEN.fullmatch(id)
     name, when = token[1] if token else id, time.time() if now is None else now
@@ -98,10 +99,12 @@ def _digest(secret: str) -> bytes:
 
 
 class Access:
-    """Checks the tokens of requests. ``read`` opens a connection; ``loopback``: only this machine can reach the server.
+    """Checks the tokens of requests.
+
+    ``read`` opens a connection. ``loopback`` states that only this machine can reach the server.
 
     While there is no valid token in the database, requests without a token are accepted over loopback, and only there.
-    A token that is sent must be valid. If the tokens cannot be read, requests are rejected.
+    If a token is sent, it must be valid. If the tokens cannot be read, requests are rejected.
     """
 
     def __init__(self, read: Read, *, loopback: bool) -> None:
@@ -109,7 +112,7 @@ class Access:
         self.loopback = loopback
 
     def check(self, authorization: Sequence[str], scope: str) -> str | None:
-        """Return the id of the request's token, or raise ``Problem``; ``authorization``: all headers of this name.
+        """Return the id of the request's token, or raise ``Problem``. ``authorization`` holds all headers of that name.
 
         Event streams outlive their first check, so they call this again with every heartbeat. O(log tokens).
         """

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpcore2
 
-__all__ = ["CheckedBackend", "ForbiddenAddressError", "Resolve", "public", "resolve"]
+__all__ = ["CheckedBackend", "ForbiddenAddressError", "Resolve", "is_public", "resolve"]
 Resolve = Callable[[str, int], Awaitable[list[str]]]  # host and port to addresses
 
 # IANA's registries of special-purpose addresses, copied: those in `ipaddress` differ between versions of Python.
@@ -50,13 +50,13 @@ class ForbiddenAddressError(httpcore2.ConnectError):
     """The connection would reach an address that the operator did not allow."""
 
 
-def public(address: str) -> bool:
+def is_public(address: str) -> bool:
     """Return whether an address belongs to the public internet.
 
     It does not if it is private, loopback, link-local, multicast, reserved, unspecified, shared by a carrier or for
     documentation. For an IPv6 address that contains an IPv4 one (mapped, 6to4, NAT64), the latter decides.
 
-    >>> public("192.0.43.8"), public("127.0.0.1"), public("::ffff:127.0.0.1"), public("100.64.0.1")
+    >>> is_public("192.0.43.8"), is_public("127.0.0.1"), is_public("::ffff:127.0.0.1"), is_public("100.64.0.1")
     (True, False, False, False)
 
     Reference: RFC 6890 and the IANA special-purpose address registries.
@@ -78,14 +78,14 @@ def _embedded(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 
 async def resolve(host: str, port: int) -> list[str]:
     """Return every address of a name, as the system resolves it."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(place[0]) for *_, place in found))
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):
     """A network backend that connects to public addresses only, or to any with ``allow_private``.
 
-    If *one* of the addresses of a name is not public, there is no connection to any of them: such a name is wrong or
+    If *one* of the addresses of a name is not public, no connection is made: such a name is misconfigured or
     hostile. The name itself is still used in the Host header and the TLS handshake.
     """
 
@@ -113,7 +113,7 @@ class CheckedBackend(httpcore2.AnyIOBackend):
     async def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore2.AsyncNetworkStream:
-        """Refuse: a webhook must not reach the sockets of this machine."""
+        """Raise an error, since a webhook must not reach the sockets of this machine."""
         raise ForbiddenAddressError("sockets of this machine must not be connected to")
 
     async def _checked_addresses(self, host: str, port: int) -> list[str]:
@@ -122,7 +122,7 @@ class CheckedBackend(httpcore2.AnyIOBackend):
         except (OSError, UnicodeError):  # unknown or invalid
             raise httpcore2.ConnectError("the host's name cannot be resolved") from None
         for address in addresses:
-            if not (self._allow_private or public(address)):
+            if not (self._allow_private or is_public(address)):
                 raise ForbiddenAddressError(
                     f"the host must have public addresses only unless allow_private is set, got {address}"
                 )

@@ -43,12 +43,12 @@ class Announcements:
         return event.stream
 
     def record_alarms(self, connection: sqlite3.Connection, stream: LiveStream, path: Path) -> None:
-        """Store the alarms of these steps. Several in one batch are one alert, about the last of them."""
-        places = stream.new_alarms(path).tolist()
-        for place in places:
-            mark(connection, stream, int(path.n[place]), "alarm", int(path.lowest[place]))
-        if places:
-            last = places[-1]
+        """Store the alarms of these steps. Several alarms in one batch make one alert, about the last of them."""
+        positions = stream.new_alarms(path).tolist()
+        for position in positions:
+            mark(connection, stream, int(path.n[position]), "alarm", int(path.lowest[position]))
+        if positions:
+            last = positions[-1]
             log10 = float(path.log_value[last]) / LN10
             details = alerts.Details(
                 alarm=stream.configuration.alarm.kind,
@@ -81,7 +81,7 @@ class Announcements:
 
 
 def mark(connection: sqlite3.Connection, stream: LiveStream, n: int, kind: str, changepoint: int | None = None) -> None:
-    """Store an alarm or a reset, which charts of the history show."""
+    """Store an alarm or a reset, to be shown in charts of the history."""
     connection.execute(
         "INSERT INTO marks (stream, n, kind, changepoint, time) VALUES (?, ?, ?, ?, ?)",
         (stream.id, n, kind, changepoint, time.time()),

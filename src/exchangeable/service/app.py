@@ -1,4 +1,4 @@
-"""The ASGI application: the parts of the server put together, for one database."""
+"""The ASGI application, which connects the parts of the server for one database."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ DESCRIPTION = """Is this data still exchangeable (i.i.d.)? Send observations in 
 against it. A capital of 10^2 is evidence at the 1 % level; the guarantee of each stream says what its alarm means."""
 
 
-def application(store: Store, settings: Settings | None = None, *, loopback: bool = True, page: bool = True) -> FastAPI:
-    """Return the application for an open database. ``loopback``: only this machine can reach it."""
+def create_app(store: Store, settings: Settings | None = None, *, loopback: bool = True, page: bool = True) -> FastAPI:
+    """Create the application for an open database. ``loopback`` states that only this machine can reach it."""
     settings = settings or Settings()
     app = FastAPI(
         title="exchangeable",
@@ -80,7 +80,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _publish(app: FastAPI, events: list[StreamEvent], alerted: bool) -> None:
-    """Pass on what a commit changed: to the readers of events, and to the sender of alerts."""
+    """Notify the readers of events, and the sender of alerts, of what a commit changed."""
     app.state.feed.publish(events)
     if alerted:
         app.state.sender.wake()

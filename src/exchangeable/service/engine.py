@@ -35,7 +35,7 @@ class Engine(Writer):
         return self.submit(Job(lambda connection: self.lifecycle.create(connection, name, configuration)))
 
     def delete(self, name: str) -> Future[None]:
-        """Delete a stream and its history. Its place in the fleet and the number of its tests are kept."""
+        """Delete a stream and its history. Its position in the fleet and the number of its tests are kept."""
         return self.submit(Job(lambda connection: self.lifecycle.delete(connection, name)))
 
     def reset(self, name: str) -> Future[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Server-sent events: what commits change, for clients that stay connected."""
+"""Server-sent events: clients that stay connected receive the changes of each commit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _tail(event: StreamEvent) -> dict[str, list[Any]]:
     return point_columns(history.Points(n[-TAIL_POINTS:], log10[-TAIL_POINTS:], p[-TAIL_POINTS:], exact, width))
 
 
-def _thinned(event: StreamEvent) -> StreamEvent:
+def _thin(event: StreamEvent) -> StreamEvent:
     if event.points is None:
         return event
     n, log10, p, *_ = event.points
@@ -62,7 +62,7 @@ def _thinned(event: StreamEvent) -> StreamEvent:
 
 
 class StreamReader:
-    """A client that reads the events of one stream. They are queued by the event loop and sent at its own pace."""
+    """A client that reads the events of one stream. Events are queued and sent as fast as the client reads them."""
 
     def __init__(self, name: str | None) -> None:
         self.name = name  # of the stream; None for all streams
@@ -72,7 +72,7 @@ class StreamReader:
         self.checked: float = 0.0  # when the token was last checked
 
     def push(self, event: StreamEvent, tail: dict[str, list[Any]]) -> None:
-        """Queue an event; if the reader is slow, only note that there was one."""
+        """Queue an event; if the reader is slow, only record that it lags."""
         if len(self.events) >= BACKLOG and event.kind == "steps":
             self.lagging = True
         else:
@@ -89,7 +89,7 @@ class AllStreamsReader(StreamReader):
         self.removed: dict[str, None] = {}
 
     def push(self, event: StreamEvent, tail: dict[str, list[Any]]) -> None:
-        """Replace what is queued about the stream."""
+        """Replace the queued summary of the stream."""
         if event.kind == "gone":
             self.streams.pop(event.name, None)
             self.removed[event.name] = None
@@ -131,7 +131,7 @@ class Feed:
         """Deliver events. Called in the writer thread, which thins their steps if there are readers for them."""
         wanted = [event for event in events if None in self._readers or event.name in self._readers]
         if wanted and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._deliver, [_thinned(event) for event in wanted])
+            self._loop.call_soon_threadsafe(self._deliver, [_thin(event) for event in wanted])
 
     def _deliver(self, events: list[StreamEvent]) -> None:
         for event in events:
@@ -162,7 +162,7 @@ class Feed:
             self._readers.pop(reader.name, None)
 
     async def wait(self, reader: StreamReader, check_access: CheckAccess) -> bool:
-        """Wait until there is something for a reader; return False if nothing comes before the next heartbeat."""
+        """Wait until there is something for a reader; return False if a heartbeat is due first."""
         try:
             await asyncio.wait_for(reader.wake.wait(), HEARTBEAT)
             reader.wake.clear()
@@ -176,7 +176,7 @@ class Feed:
         return woken
 
 
-# ------------------------------------------------------------------ what is sent
+# ------------------------------------------------------------------ encoding
 
 
 def encode_event(kind: str, data: Any, id: int | None = None) -> bytes:  # noqa: A002
@@ -185,8 +185,8 @@ def encode_event(kind: str, data: Any, id: int | None = None) -> bytes:  # noqa:
     >>> encode_event("steps", {"n": [1]}, id=1)
     b'event: steps\\nid: 1\\ndata: {"n":[1]}\\n\\n'
     """
-    place = b"" if id is None else b"id: %d\n" % id
-    return b"event: " + kind.encode() + b"\n" + place + b"data: " + encode(data) + b"\n\n"
+    id_line = b"" if id is None else b"id: %d\n" % id
+    return b"event: " + kind.encode() + b"\n" + id_line + b"data: " + encode(data) + b"\n\n"
 
 
 def _encode_steps(points: history.Points, stream: dict[str, Any], after: int) -> bytes:

@@ -88,14 +88,14 @@ def report(connection: sqlite3.Connection, alpha: float, method: str, size: int 
 def _find_changed(rows: list[tuple[Any, ...]], alpha: float, method: str, fixed: int | None) -> dict[str, Any]:
     if not rows:
         return {"found": [], "log10_threshold": None}
-    names, places, tests, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
+    names, positions, tests, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
     k = np.array(tests, dtype=np.float64)
     values = (adjusted(peaks) if method == "adjusted" else np.array(totals)) - np.log(k * (k + 1.0))
-    result = e_bh(values, alpha, joined=places) if fixed is None else e_bh(values, alpha, streams=fixed)
+    result = e_bh(values, alpha, joined=positions) if fixed is None else e_bh(values, alpha, streams=fixed)
     found = [
         {
             "name": names[i],
-            "joined": places[i],
+            "joined": positions[i],
             "test": tests[i],
             "log10_e": value / LN10,
             "log10_martingale": log10[i],

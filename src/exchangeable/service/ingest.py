@@ -20,7 +20,7 @@ from exchangeable.service.server_config import Settings
 from exchangeable.service.stream import LiveStream
 from exchangeable.service.stream_cache import StreamCache
 
-SNAPSHOT_BYTES_PER_STEP = 32  # a snapshot may cost this much writing for each step since the one before
+SNAPSHOT_BYTES_PER_STEP = 32  # written for a snapshot, at most, per step since the previous one
 PRUNE_STEPS = 16 * history.BLOCK  # old steps are deleted when there are this many
 
 
@@ -90,14 +90,14 @@ class Ingest:
         return history.Points(path.n, log10, path.p, True, 1)
 
     def _save_and_prune(self, connection: sqlite3.Connection, stream: LiveStream) -> None:
-        """Save a snapshot if enough steps came since the last one, and delete steps that need not be retained."""
+        """Save a snapshot if there were enough steps since the last one, and delete steps that need not be retained."""
         n, retention = stream.monitor.n, self._settings.retention
-        least = max(self._settings.snapshot_every, stream.snapshot_bytes // SNAPSHOT_BYTES_PER_STEP)
-        if n - stream.snapshot_n >= least:
+        min_steps = max(self._settings.snapshot_every, stream.snapshot_bytes // SNAPSHOT_BYTES_PER_STEP)
+        if n - stream.snapshot_n >= min_steps:
             stream.save_snapshot(connection)
         keep_from = min(n - retention.observations, stream.snapshot_n) + 1
         if keep_from - stream.kept >= PRUNE_STEPS:
-            keep_from = min(keep_from, stream.kept + 4 * PRUNE_STEPS)  # some at a time
+            keep_from = min(keep_from, stream.kept + 4 * PRUNE_STEPS)  # in small portions
             stream.kept = history.prune(connection, stream.id, keep_from, n - retention.rollups + 1)
 
     def _prune_labels(self, connection: sqlite3.Connection, stream: LiveStream, next_seq: int) -> None:

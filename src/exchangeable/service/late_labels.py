@@ -1,4 +1,4 @@
-"""The queue of a stream whose labels come late. Observations wait in order, since the test depends on the order."""
+"""The queue of a stream whose labels arrive late. Observations wait in order, since the test depends on the order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ready(NamedTuple):
     seq: Integers
     x: Floats
     y: list[Any] | None  # for the measure; None if it does not use labels
-    columns: dict[str, list[Any]]  # what is stored with them: y, id, time, and late (the label came later)
+    columns: dict[str, list[Any]]  # what is stored with them: y, id, time, and late (the label arrived later)
 
 
 class QueuedRow(NamedTuple):
@@ -36,17 +36,17 @@ class QueuedRow(NamedTuple):
     seq: int
     id: str | None
     body: str
-    y: str | None  # a label that came in time, as JSON
+    y: str | None  # a label that arrived in time, as JSON
     time: float | None  # on the clock of the stream
 
     @property
     def used(self) -> bool | None:
-        """True once it has a label."""
+        """True if it has a label, else None: not yet decided."""
         return None if self.y is None else True
 
 
 class KnownId(NamedTuple):
-    """What is stored under an id: its table, the time of its observation, and its label as JSON."""
+    """The stored data of an id: its table, the time of its observation, and its label as JSON."""
 
     table: str  # "waiting", "labels" if it was tested, or "expired" if it was left out
     time: float | None  # also None if the current test does not count it as expired
@@ -95,14 +95,16 @@ class LabelQueue:
 
     def _check_room(self, new: Batch, times: list[float | None]) -> None:
         """Reject new observations if too many would wait. Waiting ones are never dropped for them."""
-        count, most = self.stream.waiting + len(new), self.labels.most
-        if count <= most:
+        count, limit = self.stream.waiting + len(new), self.labels.most
+        if count <= limit:
             return
         released = self._decided(_rows(new, times))
-        if count - len(released) > most:
-            room = most - self.stream.waiting + sum(row.seq < new.seq[0] for row, _ in released)
-            rule = f"at most {most} observations of stream {self.stream.name!r} may wait for their labels"
-            advice = "send this again when labels have come (skipping it would break the promise of the alarm)"
+        if count - len(released) > limit:
+            room = limit - self.stream.waiting + sum(row.seq < new.seq[0] for row, _ in released)
+            rule = f"at most {limit} observations of stream {self.stream.name!r} may wait for their labels"
+            advice = (
+                "send this again when labels have arrived (skipping it would invalidate the guarantee of the alarm)"
+            )
             raise Problem(429, "too-many-waiting", f"{rule}: {advice}", retry_after=5, room=int(max(room, 0)))
 
     def _times(self, new: Batch) -> list[float | None]:
@@ -154,7 +156,7 @@ class LabelQueue:
     # -------------------------------------------------------------- labels
 
     def label(self, labels: list[LateLabel]) -> dict[str, int]:
-        """Give labels to waiting observations; count how many were new, repeated, or came too late.
+        """Give labels to waiting observations; count how many were new, repeated, or too late.
 
         Either all are accepted or none: on failure the request is rolled back, and the stream changes only at the end.
         """
@@ -164,13 +166,13 @@ class LabelQueue:
         for label in labels:
             self._check_label(label.y)
             times.append(None if label.never else self._label_time(label))
-            found = self._find(label.id)
-            if found is None:
+            known = self._find(label.id)
+            if known is None:
                 unknown.append(label.id)
                 continue
-            outcome = self._apply(label, times[-1], found, left_out)
+            outcome = self._apply(label, times[-1], known, left_out)
             counts[outcome] += 1
-            removed += found.table == "waiting" and outcome == ("accepted" if label.never else "late")
+            removed += known.table == "waiting" and outcome == ("accepted" if label.never else "late")
         if unknown:
             message = f"id must be that of an observation that waits in stream {self.stream.name!r}, got {unknown[0]!r}"
             raise Problem(404, "unknown-id", message, ids=unknown[:100])
@@ -184,27 +186,27 @@ class LabelQueue:
             raise Problem(422, "bad-observation", f"{rule}, got {label.time!r} for id {label.id!r}", id=label.id)
         return self._time(label.time, f"for id {label.id!r}")
 
-    def _apply(self, label: LateLabel, time: float | None, found: KnownId, left_out: LeftOut) -> str:
+    def _apply(self, label: LateLabel, time: float | None, known: KnownId, left_out: LeftOut) -> str:
         """Decide on an observation by its label; return the name of the count to increase."""
-        if found.y is not None:
-            if label.never or load_json(found.y) != label.y:
+        if known.y is not None:
+            if label.never or load_json(known.y) != label.y:
                 raise Problem(422, "different", f"id {label.id!r} already has another label", id=label.id)
             return "duplicates"
         if label.never:
-            if found.table == "expired":
+            if known.table == "expired":
                 return "duplicates"
             self._leave_out("id = ?2", [label.id], timed=False)
             left_out.never += 1
             return "accepted"
-        in_time = self._delay(label, found.time, time) <= self.labels.seconds
-        if found.table == "waiting" and in_time:
+        in_time = self._delay(label, known.time, time) <= self.labels.seconds
+        if known.table == "waiting" and in_time:
             self._set_label("waiting", label)
             return "accepted"
-        if found.table == "waiting":
+        if known.table == "waiting":
             self._leave_out("id = ?2", [label.id])
             left_out.expired += 1
         self._set_label("expired", label)
-        if found.time is not None:
+        if known.time is not None:
             left_out.count(label.y, in_time=in_time)
         return "late"
 
@@ -219,7 +221,7 @@ class LabelQueue:
             raise Problem(422, "bad-observation", f"{error} for id {label.id!r}", id=label.id) from error
 
     def _find(self, name: str) -> KnownId | None:
-        """Return what is stored under an id, if anything."""
+        """Return the stored data of an id, or None if it is unknown."""
         for table, time in (("waiting", "time"), ("labels", "NULL"), ("expired", "time")):
             query = f"SELECT {time}, y FROM {table} WHERE stream = ? AND id = ?"  # noqa: S608
             row = self.connection.execute(query, (self.stream.id, name)).fetchone()
@@ -230,7 +232,7 @@ class LabelQueue:
     # -------------------------------------------------------------- leaving the queue
 
     def release(self) -> Ready:
-        """Remove all observations before the first whose label may still come in time."""
+        """Remove all observations before the first whose label may still arrive in time."""
         decided_rows = self._decided()
         if decided_rows:
             self._leave_out("seq = ?2", [row.seq for row, used in decided_rows if not used])
@@ -245,7 +247,7 @@ class LabelQueue:
     def _decided(self, new: Sequence[QueuedRow] = ()) -> list[tuple[QueuedRow, bool]]:
         """Return the first observations of the queue, and of new ones behind it, that need not wait any longer.
 
-        Each comes with whether it is used, or left out because its label did not come in time.
+        Each comes with whether it is used, or left out because its label did not arrive in time.
         """
         query = "SELECT seq, id, body, y, time FROM waiting WHERE stream = ? ORDER BY seq"
         cursor = self.connection.execute(query, (self.stream.id,))
@@ -284,9 +286,9 @@ class LabelQueue:
 def _rows(new: Batch, times: list[float | None]) -> list[QueuedRow]:
     """Return new observations as they are stored in the queue."""
     rows = []
-    for place, (seq, at) in enumerate(zip(new.seq.tolist(), times, strict=True)):
-        extras = {key: column[place] if column else None for key, column in new.extras._asdict().items()}
-        body, y = {"x": new.x[place].tolist(), **extras}, extras["y"]
+    for i, (seq, at) in enumerate(zip(new.seq.tolist(), times, strict=True)):
+        extras = {key: column[i] if column else None for key, column in new.extras._asdict().items()}
+        body, y = {"x": new.x[i].tolist(), **extras}, extras["y"]
         rows.append(QueuedRow(seq, extras["id"], dump_json(body), None if y is None else dump_json(y), at))
     return rows
 

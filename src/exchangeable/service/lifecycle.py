@@ -59,7 +59,7 @@ class Lifecycle:
         return stream.describe()
 
     def delete(self, connection: sqlite3.Connection, name: str) -> None:
-        """Delete a stream and its history. Its place in the fleet and the number of its tests are kept."""
+        """Delete a stream and its history. Its position in the fleet and the number of its tests are kept."""
         row = read_row(connection, name)
         self._announcements.resolve(connection, row, "deleted")
         for table in TABLES_OF_STREAMS:

@@ -17,7 +17,7 @@ MAX_THREADS = 8
 class Lookahead:
     """Extends the monitors of several streams at a time, since the compiled loops release the interpreter lock.
 
-    A monitor that is extended ahead is further than the database: until its batch is served, nothing else may read it.
+    A monitor that is extended ahead of the database must not be read by anything else until its batch is served.
     """
 
     def __init__(self, streams: StreamCache) -> None:
@@ -74,7 +74,7 @@ class Lookahead:
         return check_batch(connection, stream, batch, now)
 
     def clear(self) -> None:
-        """Forget what was started."""
+        """Discard everything that was started."""
         self._started.clear()
 
     def close(self) -> None:

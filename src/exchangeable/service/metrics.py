@@ -1,6 +1,6 @@
 """Metrics for Prometheus: the state of every stream and of the server.
 
-The capital is reported as its log10, since the capital itself overflows; that of a bankrupt stream is -Inf.
+The capital is reported as its log10, since the capital itself would overflow; that of a bankrupt stream is -Inf.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from exchangeable.service.alerts import counts
+from exchangeable.service.alerts import count_alerts
 from exchangeable.service.schema import load_json
 from exchangeable.service.store import StoreError
 
@@ -42,7 +42,7 @@ class StreamStatus(NamedTuple):
     waiting_labels: int
     last_observation: float | None
     expired: int = 0
-    classes: str | None = None  # how many expired observations whose label came later had each label, as JSON
+    classes: str | None = None  # how many expired observations whose label arrived later had each label, as JSON
 
 
 class DatabaseStatus(NamedTuple):
@@ -66,7 +66,7 @@ def read_status(connection: sqlite3.Connection, limit: int = LIMIT) -> DatabaseS
     )
     streams = [StreamStatus(*row) for row in rows]
     total = connection.execute("SELECT count(*) FROM streams").fetchone()[0]
-    return DatabaseStatus(streams, total, *counts(connection))
+    return DatabaseStatus(streams, total, *count_alerts(connection))
 
 
 _GAUGES = {
@@ -79,7 +79,7 @@ _COUNTERS = {
     "observations": "Observations accepted.",
     "duplicates": "Observations that were sent again; each is counted once in observations.",
     "alarms": "Alarms raised.",
-    "expired": "Observations left out since the last reset, because their label did not come within the wait.",
+    "expired": "Observations left out since the last reset, because their label did not arrive within the wait.",
 }
 
 
@@ -92,7 +92,7 @@ class _Streams(Collector):
     def collect(self) -> Iterable[Metric]:
         try:
             status: DatabaseStatus | None = self._read()
-        except (sqlite3.Error, StoreError):  # the other metrics are now needed most
+        except (sqlite3.Error, StoreError):  # the other metrics matter most in this case
             status = None
         yield _gauge("database_readable", "Whether this scrape could read the database, 1 or 0.", status is not None)
         if status is not None:
@@ -114,7 +114,7 @@ def _families(streams: list[StreamStatus]) -> Iterable[Metric]:
             yield family
     late = CounterMetricFamily(
         "exchangeable_stream_expired_labelled",
-        "Expired observations whose label came later, by label: the first ten labels, and all others together.",
+        "Expired observations whose label arrived later, by label: the first ten labels, and all others together.",
         labels=["stream", "label"],
     )
     for stream in streams:
@@ -156,7 +156,7 @@ class _Server(Collector):
 
 
 class _WithoutCreated(Collector):
-    """Metrics without the times of their creation, which prometheus_client adds and nobody needs here."""
+    """Metrics without the times of their creation, which prometheus_client adds and which are not needed."""
 
     def __init__(self, *inner: Collector) -> None:
         self._inner = inner
@@ -202,7 +202,7 @@ class Metrics:
         self.commit_seconds: Histogram = Histogram(
             "exchangeable_commit_seconds", "Duration of a transaction.", buckets=SECONDS, registry=None
         )
-        for reason in REASONS:  # only a counter that starts at 0 is seen to rise
+        for reason in REASONS:  # Prometheus only sees an increase if the counter exists before
             self.rejects.labels(reason=reason)
         self.registry: CollectorRegistry = CollectorRegistry()  # registering a collector does not read the database
         self.registry.register(_Streams(read))

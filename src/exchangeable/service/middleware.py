@@ -1,9 +1,9 @@
-"""Checks of every request before a route sees it, and headers of every response. Plain ASGI, so that events stream.
+"""Checks of every request before a route sees it, and headers of every response.
 
 Requests must name a trusted host (against DNS rebinding), must not be started by another site unless they are safe
 (against request forgery), and their bodies must be of limited length and arrive in time. Responses get security
 headers, and an unexpected exception becomes a 500 with an incident number. CORS stays off: no ``Access-Control-*``
-header is ever sent.
+header is ever sent. This is plain ASGI middleware, which does not buffer server-sent events.
 """
 
 from __future__ import annotations
@@ -127,14 +127,14 @@ class _RequestCycle:
         self._max_bytes, self._patience = max_bytes, patience
         self._waiting_since = 0.0  # when the body was first waited for
         self._received = 0  # bytes of the body
-        self._complete = True  # no more of the body will come
+        self._complete = True  # the body has been received
         self._disconnected = False
         self._started = False  # the response has started
         self.problem: Problem | None = None  # with the body
 
     @property
     def can_respond(self) -> bool:
-        """Whether the client is there and the response has not started; a started one is cut off, which it sees."""
+        """Whether the client is connected and the response has not started; a started response is cut off instead."""
         return not self._started and not self._disconnected
 
     def explains(self, error: Exception) -> bool:
@@ -142,7 +142,7 @@ class _RequestCycle:
         return self.problem is not None or (self._disconnected and isinstance(error, ClientDisconnect))
 
     def expect_body(self, headers: Headers) -> None:
-        """Note whether the request has a body."""
+        """Record whether the request has a body."""
         lengths = headers.get(b"content-length", [])
         self._complete = b"transfer-encoding" not in headers and all(length.strip(b"0") == b"" for length in lengths)
 
@@ -150,7 +150,7 @@ class _RequestCycle:
         """Check the announced length of the body: one number within the limit, or chunked."""
         lengths, codings = headers.get(b"content-length", []), headers.get(b"transfer-encoding", [])
         if codings and (lengths or [coding.strip().lower() for coding in codings] != [b"chunked"]):
-            raise Problem(400, "bad-request", "a body must come with a Content-Length or chunked, not with both")
+            raise Problem(400, "bad-request", "a body must be sent with a Content-Length or chunked, not with both")
         if len(lengths) > 1 or not all(LENGTH.fullmatch(length) for length in lengths):
             raise Problem(400, "bad-request", "Content-Length must be one integer")
         if lengths and int(lengths[0]) > self._max_bytes:
@@ -197,9 +197,9 @@ class _RequestCycle:
             await self._send(message)
 
     def _with_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        own = {**self._headers, **({} if self._complete else {b"connection": b"close"})}  # the rest is never read
-        others = [(name, value) for name, value in headers if name.lower() not in own and name.lower() != b"server"]
-        return others + list(own.items())
+        added = {**self._headers, **({} if self._complete else {b"connection": b"close"})}  # the rest is never read
+        others = [(name, value) for name, value in headers if name.lower() not in added and name.lower() != b"server"]
+        return others + list(added.items())
 
     async def reject(self, problem: Problem) -> None:
         """Respond with the problem."""

@@ -20,7 +20,7 @@ Authority = tuple[str, int | None]  # host and port
 def check_host(headers: Headers, hosts: frozenset[str]) -> Authority:
     """Return the host and port of the Host header, which must be a name of this server.
 
-    A hostile page may let its own name resolve to 127.0.0.1 (DNS rebinding) and so become "same origin" with this
+    A hostile page may let its host name resolve to 127.0.0.1 (DNS rebinding) and so become "same origin" with this
     server; but the browser still sends that name in the Host header.
     """
     values = headers.get(b"host", [])
@@ -33,7 +33,7 @@ def check_host(headers: Headers, hosts: frozenset[str]) -> Authority:
     return authority
 
 
-def reject_cross_site(method: str, headers: Headers, own: set[Authority | None]) -> None:
+def reject_cross_site(method: str, headers: Headers, allowed: set[Authority | None]) -> None:
     """Reject requests that another web site starts, except navigation to a page."""
     sites = {value.strip().lower() for value in headers.get(b"sec-fetch-site", [])}
     cross_site = not sites <= {b"same-origin", b"none"}
@@ -41,18 +41,18 @@ def reject_cross_site(method: str, headers: Headers, own: set[Authority | None])
         cross_site = cross_site and headers.get(b"sec-fetch-mode") != [b"navigate"]
     elif b"origin" in headers:
         origins = headers[b"origin"]
-        cross_site = cross_site or len(origins) > 1 or not _is_own_origin(origins[0].decode("latin-1"), own)
+        cross_site = cross_site or len(origins) > 1 or not _is_allowed_origin(origins[0].decode("latin-1"), allowed)
     if cross_site:
         raise Problem(403, "forbidden", "requests that another web site starts are rejected")
 
 
-def _is_own_origin(origin: str, own: set[Authority | None]) -> bool:
-    """Return whether an origin is one of our own; a default port may be given or not."""
+def _is_allowed_origin(origin: str, allowed: set[Authority | None]) -> bool:
+    """Return whether an origin is allowed; it may include the default port or omit it."""
     authority = parse_origin(origin)
     if authority is None:
         return False
     default = 443 if origin.lower().startswith("https:") else 80
-    return (authority[0], authority[1] or default) in {(host, port or default) for host, port in filter(None, own)}
+    return (authority[0], authority[1] or default) in {(host, port or default) for host, port in filter(None, allowed)}
 
 
 def parse_origin(url: str) -> Authority | None:
@@ -91,7 +91,7 @@ def is_exposed(host: str, names: Iterable[str] = ()) -> bool:
 
 
 def check_bindable(host: str, tokens_exist: bool, names: Iterable[str] = ()) -> None:
-    """Refuse to listen where other machines can connect, unless there is a token.
+    """Raise an error if other machines could connect although there is no token.
 
     >>> check_bindable("0.0.0.0", tokens_exist=False)
     Traceback (most recent call last):

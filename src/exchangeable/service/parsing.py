@@ -112,12 +112,12 @@ def json_object(body: bytes, depth: int = 8) -> dict[str, Any]:
     >>> json_object(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ...
-    exchangeable.service.problems.Problem: the body must not have a key twice, got 'a'
+    exchangeable.service.problems.Problem: the body must not repeat a key, got 'a'
     """
     try:
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys, parse_constant=_reject_constant)
     except UnicodeDecodeError as error:
-        message = f"the body must be UTF-8, got another byte at {error.start}"
+        message = f"the body must be UTF-8, got an invalid byte at {error.start}"
         raise Problem(400, "bad-json", message) from error
     except DuplicateKeyError as error:
         raise Problem(400, "bad-json", f"the body {error}") from error
@@ -131,7 +131,7 @@ def json_object(body: bytes, depth: int = 8) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(name: str) -> float:
+def _reject_constant(name: str) -> float:
     raise Problem(422, "bad-request", f"numbers must be finite, got {name}")
 
 
@@ -152,19 +152,19 @@ def _problems() -> Iterator[None]:
         raise Problem(status, code, str(error), line=error.line) from None
 
 
-def _decode(decoder: msgspec.json.Decoder[Event], body: bytes, many: bool, most: int, noun: str) -> list[Event]:
-    if many and body.count(b"\n") > 2 * most:  # counts blank lines too, before anything is parsed
-        raise Problem(413, "too-large", f"a batch must have at most {most} lines, got {body.count(10)}")
+def _decode(decoder: msgspec.json.Decoder[Event], body: bytes, many: bool, limit: int, noun: str) -> list[Event]:
+    if many and body.count(b"\n") > 2 * limit:  # counts blank lines too, before anything is parsed
+        raise Problem(413, "too-large", f"a batch must have at most {limit} lines, got {body.count(10)}")
     events = decode_lines(decoder, body) if many else [decode_line(decoder, body)]
-    if len(events) > most:
-        raise Problem(413, "too-large", f"a batch must have at most {most} lines, got {len(events)}")
+    if len(events) > limit:
+        raise Problem(413, "too-large", f"a batch must have at most {limit} lines, got {len(events)}")
     if not events:
         raise Problem(422, "bad-observation", f"the body must hold at least one {noun}, got none")
     return events
 
 
 def _one_line(body: bytes) -> bytes:
-    """Return a JSON document without line breaks, which can only stand between its tokens."""
+    """Return a JSON document without line breaks, which can only occur between its tokens."""
     return body.replace(b"\n", b" ")
 
 

@@ -12,14 +12,14 @@ import uvicorn
 from fastapi import FastAPI
 
 from exchangeable.service import access, fleet, origins
-from exchangeable.service.app import application
+from exchangeable.service.app import create_app
 from exchangeable.service.events import Feed
 from exchangeable.service.page import missing
 from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store, StoreError
 
 GRACE = 10  # seconds for open requests when the server stops
-SWITCH_INTERVAL = 0.0005  # seconds: the engine and the network share the interpreter fairly
+SWITCH_INTERVAL = 0.0005  # seconds: lets the engine and the network alternate often
 KEEP_ALIVE = 65  # seconds that a connection may stay open without a request
 
 
@@ -63,7 +63,7 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
         raise ServeError(str(error)) from error
     try:
         listener = _bind(store, host, port, settings)
-        app = application(store, settings, loopback=not origins.is_exposed(host, settings.trusted), page=page)
+        app = create_app(store, settings, loopback=not origins.is_exposed(host, settings.trusted), page=page)
         logging.getLogger("exchangeable").setLevel(logging.INFO)
         sys.setswitchinterval(SWITCH_INTERVAL)
         server = Server(_uvicorn_config(app), app.state.feed)

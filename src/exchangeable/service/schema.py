@@ -109,3 +109,10 @@ def dump_json(value: Any) -> str:
 def load_json(text: str) -> Any:
     """Decode a value of a JSON column."""
     return json.loads(text)
+
+
+def load_left_out(text: str) -> dict[str, Any]:
+    """Decode the column ``left_out``, without an unused count that earlier versions stored."""
+    counts: dict[str, Any] = load_json(text)
+    counts.pop("crowded", None)
+    return counts

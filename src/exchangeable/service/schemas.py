@@ -43,7 +43,6 @@ class LeftOut(BaseModel):
     expired: int = Field(description="the label did not arrive within the wait")
     undelivered: int = Field(description="of these: the label arrived within the wait, but was delivered too late")
     never: int = Field(description="the label will never arrive, as stated by a client")
-    crowded: int = Field(description="of the expired: left out by an earlier version, because too many were waiting")
     classes: dict[str, int] = Field(description="of the expired whose label arrived later: how many had each label")
 
 
@@ -129,7 +128,7 @@ class Mark(BaseModel):
 
 
 class History(Points):
-    """The capital between two steps, thinned such that minima and maxima are kept."""
+    """The capital between two steps, thinned so that minima and maxima are kept."""
 
     p: list[float | None]
     exact: bool = Field(description="whether every step is included")
@@ -182,6 +181,6 @@ class Alerts(BaseModel):
 
 
 class Health(BaseModel):
-    """The server works."""
+    """The server is healthy."""
 
     status: Literal["ok"]

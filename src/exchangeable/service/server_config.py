@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from exchangeable.service.alerts.webhook import SECRET, SECRET_RULE, Webhook
-from exchangeable.validation import check_integer
+from exchangeable.validation import check_integer, printable
 
 __all__ = ["Limits", "Retention", "Settings"]
 MAX_FILE_BYTES = 1 << 20  # of a file of settings or of a token: a longer one is a mistake
@@ -39,7 +39,7 @@ def _check_integers(part: Limits | Retention | Settings) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a client may send or ask for.
+    """How much a client may send or request.
 
     >>> Limits().batch
     10000
@@ -77,9 +77,7 @@ class Retention:
     """
 
     observations: int = _integer(1_000_000, 0, 10**12)  # steps kept one by one
-    rollups: int = _integer(
-        100_000_000, 0, 10**12
-    )  # newest steps with the finest roll-ups; coarser ones are kept forever
+    rollups: int = _integer(100_000_000, 0, 10**12)  # newest steps with fine roll-ups; coarse ones are kept forever
 
     def __post_init__(self) -> None:
         _check_integers(self)
@@ -117,15 +115,15 @@ class Settings:
     @property
     def trusted(self) -> frozenset[str]:
         """The names that a Host header may hold besides localhost: ``hosts``, and that of ``external_url``."""
-        own = {_host(urlsplit(self.external_url).hostname)} if self.external_url else set()
-        return frozenset(self.hosts) | own
+        external = {_host(urlsplit(self.external_url).hostname)} if self.external_url else set()
+        return frozenset(self.hosts) | external
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read settings from a TOML file; what it does not contain keeps its default.
+        """Read settings from a TOML file; missing settings keep their defaults.
 
-        The file holds no secrets: ``token_file`` or ``token_env`` of a webhook says where its token is. Every error is
-        one sentence that names the file, the key and the rule.
+        The file holds no secrets: ``token_file`` or ``token_env`` of a webhook says where its token is. Every error
+        message names the file, the key and the rule.
 
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "settings.toml")
@@ -137,7 +135,7 @@ class Settings:
             table = tomllib.loads(_read_text(Path(path)))
             return _settings(table, environment)
         except (OSError, RecursionError, ValueError) as error:
-            raise ValueError(f"{_printable(path)}: {_describe(error)}") from None  # the cause may hold a secret
+            raise ValueError(f"{printable(path)}: {_describe(error)}") from None  # the cause may hold a secret
 
 
 def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
@@ -210,12 +208,12 @@ def _read_secret(path: str) -> str:
     try:
         return _read_text(Path(path)).rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise ValueError(f"token_file must be readable, got {_printable(path)}: {_describe(error)}") from None
+        raise ValueError(f"token_file must be readable, got {printable(path)}: {_describe(error)}") from None
 
 
 def _check_secret(key: str, secret: str) -> str:
     if not SECRET.fullmatch(secret):
-        raise ValueError(f"{key} must lead to one line of {SECRET_RULE}")
+        raise ValueError(f"{key} must contain one line of {SECRET_RULE}")
     return secret
 
 
@@ -264,12 +262,7 @@ def _describe(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"it must be readable, but {(error.strerror or 'it is not').lower()}"
     if isinstance(error, RecursionError):
-        return "it must not be nested so deeply"
+        return "it is nested too deeply"
     if isinstance(error, tomllib.TOMLDecodeError):
         return f"it must be TOML: {str(error).lower()}"
     return str(error)
-
-
-def _printable(path: str | os.PathLike[str]) -> str:
-    """Return a path with its control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in os.fspath(path))

@@ -13,7 +13,7 @@ from pathlib import Path
 from exchangeable.service import schema
 
 IDLE_READERS = 8  # connections for reading that are kept open
-LOG_BYTES = 64 << 20  # to which size the write-ahead log is truncated
+LOG_BYTES = 64 << 20  # size to which the write-ahead log is truncated
 LOCK_TIMEOUT = 5.0  # seconds that a statement waits for another process, such as `exchangeable token`
 
 
@@ -59,7 +59,7 @@ def _create_file(path: Path) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise StoreError(f"database must be a file that can be written, got {str(path)!r}: {error.strerror}") from error
+        raise StoreError(f"database must be a writable file, got {str(path)!r}: {error.strerror}") from error
 
 
 def _check_file(connection: sqlite3.Connection, path: Path | str) -> None:
@@ -68,7 +68,9 @@ def _check_file(connection: sqlite3.Connection, path: Path | str) -> None:
         for query in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
     )
     if tables and application != schema.APPLICATION:
-        raise StoreError(f"database must be one of exchangeable's, got {str(path)!r}, which belongs to something else")
+        raise StoreError(
+            f"database must be an exchangeable database, got {str(path)!r}, which belongs to another application"
+        )
     newest, oldest = schema.newest_version(), schema.FIRST_VERSION
     got = f"got version {version} in {str(path)!r}"
     if version > newest:
@@ -168,7 +170,7 @@ class Store:
 
     def bytes(self) -> int:
         """Return the size of the database and its log."""
-        return sum(_size(f"{self.path}{ending}") for ending in ("", "-wal"))
+        return sum(_size(f"{self.path}{suffix}") for suffix in ("", "-wal"))
 
     def free_bytes(self) -> int:
         """Return the free space on the disk."""
@@ -190,14 +192,12 @@ def _acquire_lock(path: Path) -> int:
     try:
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise StoreError(
-            f"database must lie in a folder that can be written, got {str(path)!r}: {error.strerror}"
-        ) from error
+        raise StoreError(f"database must be in a writable folder, got {str(path)!r}: {error.strerror}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)
         raise StoreError(
-            f"database must be served by one process, got {str(path)!r}, which another one serves"
+            f"database must be served by one process, got {str(path)!r}, which another process serves"
         ) from error
     return lock

@@ -17,15 +17,23 @@ from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
-from exchangeable.service.schema import dump_json, load_json
+from exchangeable.service.schema import dump_json, load_json, load_left_out
 from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
 log: logging.Logger = logging.getLogger(__name__)
-COMPARED = ("n", "p", "log10_martingale", "log10_max", "alarm", "alarm_at", "changepoint")  # not the guarantee's words
+COMPARED = (
+    "n",
+    "p",
+    "log10_martingale",
+    "log10_max",
+    "alarm",
+    "alarm_at",
+    "changepoint",
+)  # not the wording of the guarantee
 BINS = 20  # of the histogram of p-values
-CURVE = 101  # points of a betting function
-PART = 64 << 20  # bytes of a snapshot in one row, since the size of SQLite's values is limited
+CURVE_POINTS = 101  # points of a betting function
+PART_BYTES = 64 << 20  # bytes of a snapshot in one row, since the size of SQLite's values is limited
 STORED_ATTRIBUTES = (
     "observed_at", "next_seq", "since", "resets", "waiting", "observations", "duplicates", "alarms", "carried", "total",
     "peak", "kept", "clock",
@@ -55,7 +63,7 @@ class LiveStream:
     duplicates: int = 0
     alarms: int = 0
     carried: float = 0.0  # log capital of the tests before the last restart, multiplied, since the last reset
-    total: float = 0.0  # the same including the current test: the capital of a gambler who never starts again
+    total: float = 0.0  # the same including the current test: the capital of a gambler who never restarts
     peak: float = 0.0  # the highest total
     kept: int = 1  # the first step that is still stored one by one
     clock: float | None = None  # the latest relevant time of an observation or label, in seconds
@@ -77,8 +85,8 @@ class LiveStream:
             "created": now,
             **stream._columns(),
         }
-        names, places = ", ".join(columns), ", ".join("?" * len(columns))
-        cursor = connection.execute(f"INSERT INTO streams ({names}) VALUES ({places})", [*columns.values()])  # noqa: S608
+        names, placeholders = ", ".join(columns), ", ".join("?" * len(columns))
+        cursor = connection.execute(f"INSERT INTO streams ({names}) VALUES ({placeholders})", [*columns.values()])  # noqa: S608
         stream.id = cursor.lastrowid or 0
         stream.save_snapshot(connection)
         return stream
@@ -142,12 +150,12 @@ class LiveStream:
         """Raise if the restored state is not the committed one; another version may round the last digits."""
         state = self.state()
         for key in COMPARED:
-            was, now = committed[key], state[key]
-            if was == now:
+            before, now = committed[key], state[key]
+            if before == now:
                 continue
-            if not (key.startswith("log10") and _close(was, now)):
-                raise ValueError(f"{key} is {now!r} after replay and was {was!r} when it was committed")
-            log.warning("stream %s resumes with %s = %r, committed was %r", self.name, key, now, was)
+            if not (key.startswith("log10") and _close(before, now)):
+                raise ValueError(f"{key} is {now!r} after replay and was {before!r} when it was committed")
+            log.warning("stream %s resumes with %s = %r, but %r was committed", self.name, key, now, before)
 
     def _columns(self) -> dict[str, Any]:
         """Return the columns of the row that change."""
@@ -177,7 +185,10 @@ class LiveStream:
         connection.execute("DELETE FROM snapshots WHERE stream = ?", (self.id,))
         connection.executemany(
             "INSERT INTO snapshots (stream, part, n, data) VALUES (?, ?, ?, ?)",
-            ((self.id, part, n, data[start : start + PART]) for part, start in enumerate(range(0, len(data), PART))),
+            (
+                (self.id, part, n, data[start : start + PART_BYTES])
+                for part, start in enumerate(range(0, len(data), PART_BYTES))
+            ),
         )
         self.snapshot_n, self.snapshot_bytes = n, len(data)
 
@@ -188,7 +199,7 @@ class LiveStream:
         return with_configuration(self.summary(), self.configuration)
 
     def summary(self) -> dict[str, Any]:
-        """Return what replies say about the stream, without its configuration."""
+        """Return the description of the stream for replies, without its configuration."""
         decoded = {
             "state": self.state(),
             "left_out": asdict(self.left_out),
@@ -218,7 +229,7 @@ class LiveStream:
 
     @property
     def guarantee(self) -> str:
-        """What the alarm promises, with the conditions if labels come late."""
+        """The guarantee of the alarm, with its conditions if labels arrive late."""
         labels = self.configuration.labels
         if not self.configuration.needs_labels:
             return self.monitor.guarantee
@@ -226,13 +237,13 @@ class LiveStream:
 
     def describe_bet(self, connection: sqlite3.Connection) -> dict[str, Any]:
         """Return the betting function for the next p-value, and histograms of the p-values of the current test."""
-        n, places = self.monitor.n, ((np.arange(CURVE) + 0.5) / CURVE).tolist()
+        n, points = self.monitor.n, ((np.arange(CURVE_POINTS) + 0.5) / CURVE_POINTS).tolist()
         recent = history.read(connection, self.id, max(n - history.BLOCK, self.since) + 1, n, history.BLOCK).p
         log_density = self.monitor.martingale.bet.log_density
         return {
             "n": n,
-            "p": places,
-            "density": [float(np.exp(log_density(p))) for p in places],
+            "p": points,
+            "density": [float(np.exp(log_density(p))) for p in points],
             "histogram": self.histogram.tolist(),
             "recent": count_in_bins(recent[np.isfinite(recent)]).tolist(),  # those that are still stored
         }
@@ -248,7 +259,7 @@ class LiveStream:
         return int(getattr(self.monitor.measure, "n", self.monitor.n - self.since))
 
     def new_alarms(self, path: Path) -> Integers:
-        """Return the places of the alarms in a path: all with restarts, else the one that latched, if it is there."""
+        """Return the positions of the alarms in a path: all with restarts, else that of the latched alarm, if any."""
         restarts = self.monitor.on_alarm == "restart"
         return np.flatnonzero(path.alarm if restarts else path.n == self.monitor.alarm_at)
 
@@ -279,7 +290,7 @@ def read_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
     if values is None:
         raise unknown_stream(name)
     row = dict(zip((column for column, *_ in cursor.description), values, strict=True))
-    return {**row, "state": load_json(row["state"]), "left_out": load_json(row["left_out"])}
+    return {**row, "state": load_json(row["state"]), "left_out": load_left_out(row["left_out"])}
 
 
 def count_in_bins(p: Floats) -> Integers:

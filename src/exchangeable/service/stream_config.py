@@ -22,9 +22,9 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 LABELLED = frozenset(
     {"nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"}
 )
-MAX_WAIT = 1e10  # seconds, some 300 years
+MAX_WAIT = 1e10  # seconds, about 300 years
 MAX_SEED = 2**53  # every JSON reader keeps integers up to this exactly
-warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the reply has it among its notes
+warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the notes of the reply contain it
 NeighbourKind = Literal[
     "nearest-neighbour",
     "nearest-distance",

@@ -1,4 +1,4 @@
-"""What replies and events say about a stream, from its row in the table ``streams``."""
+"""Summaries of streams for replies and events, from their rows in the table ``streams``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from exchangeable.service.clock import format_time
 from exchangeable.service.problems import Problem
-from exchangeable.service.schema import load_json
+from exchangeable.service.schema import load_json, load_left_out
 from exchangeable.service.stream_config import Configuration, VilleAlarm, load_configuration
 
 COLUMNS = (
     "name", "kinds", "created", "state", "observed_at", "next_seq", "since", "resets", "waiting", "expired", "alarms",
     "left_out",
 )  # fmt: skip
-JSON_COLUMNS = ("kinds", "state", "left_out")
+DECODERS = {"kinds": load_json, "state": load_json, "left_out": load_left_out}  # of the columns that hold JSON
 SUMMARY_COLUMNS = ", ".join(COLUMNS)  # for a query whose rows `summarize_row` reads
 
 
@@ -26,7 +26,7 @@ def unknown_stream(name: str) -> Problem:
 
 
 def describe_stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
-    """Read a stream: its summary, its configuration and remarks on that."""
+    """Read a stream: its summary, its configuration and remarks on it."""
     query = f"SELECT configuration, {SUMMARY_COLUMNS} FROM streams WHERE name = ?"  # noqa: S608
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
@@ -42,7 +42,7 @@ def with_configuration(summary: dict[str, Any], configuration: Configuration) ->
 def summarize_row(values: Sequence[Any]) -> dict[str, Any]:
     """Summarize a stream without its configuration, which may be long, from its ``SUMMARY_COLUMNS``."""
     row = dict(zip(COLUMNS, values, strict=True))
-    return summarize({**row, **{name: load_json(row[name]) for name in JSON_COLUMNS}})
+    return summarize({**row, **{name: decode(row[name]) for name, decode in DECODERS.items()}})
 
 
 def summarize(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def summarize(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kinds(configuration: Configuration) -> dict[str, Any]:
-    """Return what a summary says about the configuration."""
+    """Return the fields of a summary that come from the configuration."""
     alarm = configuration.alarm
     return {
         "measure": configuration.measure.kind,

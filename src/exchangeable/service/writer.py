@@ -27,7 +27,7 @@ from exchangeable.service.stream_cache import StreamCache
 
 log: logging.Logger = logging.getLogger(__name__)
 GROUP = 64  # requests that share a commit
-MIN_FREE_BYTES = 1 << 20  # free disk space without which the server is not ready again
+MIN_FREE_BYTES = 1 << 20  # free disk space required before the server is ready again
 
 Work = Callable[[sqlite3.Connection], Any]
 Publish = Callable[[list[StreamEvent], bool], None]
@@ -79,7 +79,7 @@ class Writer:
         self.lookahead: Lookahead = Lookahead(self.streams)
         self.announcements: Announcements = Announcements(settings.webhooks)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # of the counts of what is queued, and of ``_stopping``
+        self._lock = threading.Lock()  # guards the counts of queued work, and ``_stopping``
         self._stopping = self._ended = False
         self._probe: Future[None] | None = None
         self._thread = threading.Thread(target=self._run, name="exchangeable-writer", daemon=True)
@@ -104,7 +104,7 @@ class Writer:
     # -------------------------------------------------------------- called from any thread
 
     def write(self, work: Work) -> Future[Any]:
-        """Let the thread do some work in a transaction."""
+        """Run a function in a transaction of the writer thread."""
         return self.submit(Job(work), limited=False)
 
     def probe(self) -> Future[None]:
@@ -138,20 +138,20 @@ class Writer:
     def _run(self) -> None:
         group: list[Job] = []
         while not self._ended or group:
-            group = self._serve(group or self._take(wait=True))
+            group = self._serve(group or self._next_jobs(wait=True))
         try:
             with self.store.write() as connection:
                 self.streams.save_snapshots(connection)
         except sqlite3.Error as error:  # nothing is lost: the steps are stored and will be replayed
             log.warning("snapshots could not be written: %s", error)
 
-    def _take(self, *, wait: bool) -> list[Job]:
-        """Take a group of jobs from the queue, without those that were cancelled."""
-        taken: list[Job | None] = [self._jobs.get()] if wait else []
-        while len(taken) < GROUP and not self._jobs.empty():
-            taken.append(self._jobs.get())
-        self._ended |= None in taken
-        jobs = [job for job in taken if job is not None]
+    def _next_jobs(self, *, wait: bool) -> list[Job]:
+        """Remove a group of jobs from the queue and return those that were not cancelled."""
+        queued: list[Job | None] = [self._jobs.get()] if wait else []
+        while len(queued) < GROUP and not self._jobs.empty():
+            queued.append(self._jobs.get())
+        self._ended |= None in queued
+        jobs = [job for job in queued if job is not None]
         with self._lock:
             self.queued_requests -= len(jobs)
             self.queued_rows -= sum(job.rows for job in jobs)
@@ -165,7 +165,7 @@ class Writer:
         return [job for job in reads if job.stream in self.lookahead.names] + following
 
     def _commit(self, jobs: list[Job]) -> list[Job]:
-        """Run jobs in one transaction and answer them after the commit; return jobs taken from the queue meanwhile."""
+        """Run jobs in one transaction and answer them after the commit; return jobs that were queued meanwhile."""
         following: list[Job] = []
         if not jobs:
             return following
@@ -187,11 +187,11 @@ class Writer:
         return following
 
     def _look_ahead(self, connection: sqlite3.Connection, jobs: list[Job], following: list[Job]) -> None:
-        """Let other threads test the batches of this group, and of the following one if nothing comes between."""
+        """Let other threads test the batches of this group, and of the next one if no other request intervenes."""
         if len(jobs) > 1:
             self.lookahead.start(connection, [(job.stream, job.batch) for job in jobs])
         if all(job.batch is not None for job in jobs):
-            following += self._take(wait=False)
+            following += self._next_jobs(wait=False)
             busy = {job.stream for job in jobs}
             self.lookahead.start(connection, [(job.stream, job.batch) for job in following], busy)
 
@@ -216,7 +216,7 @@ class Writer:
                 connection.execute("RELEASE request")
 
     def _announce(self, seconds: float) -> None:
-        """Publish the events of a commit. The commit stands even if that fails."""
+        """Publish the events of a commit. The commit remains valid even if that fails."""
         try:
             self.commit_seconds(seconds)
             if self.announcements.events:

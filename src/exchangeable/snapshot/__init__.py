@@ -6,7 +6,7 @@ A snapshot is an uncompressed ZIP archive, which ``unzip`` and ``numpy.load`` ca
                     "state": ..}
     float64.npy    all arrays of this dtype, concatenated in the order of the list (also float32, int64, int32, bool)
 
-In ``state``, numbers, strings, true, false, null and lists stand for themselves. All else is an object with a type:
+In ``state``, numbers, strings, true, false, null and lists are plain JSON. Everything else is an object with a type:
 
     {"array": 4}                                     array number 4 of the list
     {"class": "bets.Power", "with": {"epsilon": 0.5}}
@@ -14,8 +14,9 @@ In ``state``, numbers, strings, true, false, null and lists stand for themselves
     {"numpy": ["int64", 3]}
 
 Equal states give equal bytes. A file is not trusted: it holds no pickle and no code. Objects are built by their
-constructors, from a fixed table of classes. All that memory safety needs is checked: dtypes, shapes and indices. It is
-not checked whether a stream could have led to these numbers: whoever can write the file can choose the capital.
+constructors, from a fixed table of classes. Everything that memory safety depends on is checked: dtypes, shapes and
+indices. Whether a real stream could have produced these numbers is not checked: whoever can write the file can choose
+the capital.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def encode(obj: Any) -> bytes:
 
 
 def decode(data: bytes, *, score: Any = None) -> Any:
-    """Return the object that was encoded, which continues bit for bit like the original; ValueError for other data.
+    """Return the encoded object, which continues bit for bit like the original; raise ValueError for other data.
 
     ``score`` is the function or model of a `measures.Frozen`, which is never saved. O(size of the state): a millisecond
     for the monitor in ``encode``.
@@ -77,7 +78,7 @@ def decode(data: bytes, *, score: Any = None) -> Any:
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
-    """Write ``encode(obj)`` to a file: completely or not at all, and safely on disk when it returns.
+    """Write ``encode(obj)`` to a file, completely or not at all; when it returns, the file is on disk.
 
     >>> import tempfile
     >>> from exchangeable import Monitor
@@ -96,7 +97,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    if hasattr(os, "O_DIRECTORY"):  # so that the name too is on disk
+    if hasattr(os, "O_DIRECTORY"):  # so that the file name is on disk too
         folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)

@@ -1,7 +1,7 @@
 """The container of a snapshot: a ZIP archive of uncompressed members, most of them arrays in NumPy's format.
 
 Equal members give equal bytes, and only those bytes are read back: a damaged, extended or recompressed archive is
-refused before anything in it is used.
+rejected before anything in it is used.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def read_members(data: bytes) -> dict[str, bytes]:
 def _head(text: bytes) -> dict[str, Any]:
     """Parse state.json and check its format and version."""
     try:
-        head = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        head = json.loads(text, object_pairs_hook=_unique, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"state.json must be valid JSON, got text that is not: {error}") from None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -126,12 +126,16 @@ def version_message(version: Any, package: Any, oldest: int, newest: int) -> str
     """Return the message for a state of another format version, with what to do about it.
 
     >>> print(version_message(5, "0.3.0", 4, 4))
-    version must be 4 for this exchangeable to read it, got 5, written by exchangeable '0.3.0': use that one
+    version must be 4 for this release to read it, got 5, written by exchangeable '0.3.0': use that release
     """
     wanted = f"{oldest}" if oldest == newest else f"from {oldest} to {newest}"
     got = f"{format_value(version)}, written by exchangeable {format_value(package)}"
-    advice = "start with a new state, or use that one" if type(version) is int and version < oldest else "use that one"
-    return f"version must be {wanted} for this exchangeable to read it, got {got}: {advice}"
+    advice = (
+        "start with a new state, or use that release"
+        if type(version) is int and version < oldest
+        else "use that release"
+    )
+    return f"version must be {wanted} for this release to read it, got {got}: {advice}"
 
 
 def check_list(content: Any, where: str, length: int | None = None) -> list[Any]:
@@ -143,8 +147,8 @@ def check_list(content: Any, where: str, length: int | None = None) -> list[Any]
     ValueError: arrays[0] must be a list of 2, got [1]
     """
     if not isinstance(content, list) or length not in (None, len(content)):
-        many = "" if length is None else f" of {length}"
-        raise ValueError(f"{where} must be a list{many}, got {format_value(content)}")
+        size = "" if length is None else f" of {length}"
+        raise ValueError(f"{where} must be a list{size}, got {format_value(content)}")
     return content
 
 
@@ -155,7 +159,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"numbers must be finite, got {name}")
 
 
@@ -187,7 +191,7 @@ def read_array(name: str, body: bytes, *dtypes: str) -> NDArray[Any]:
 
 
 def _arrays(entries: Any, columns: Mapping[str, NDArray[Any]]) -> Arrays:
-    """Cut the columns into the listed arrays, which together must be all that the columns hold."""
+    """Split the columns into the listed arrays, which together must use all of the columns."""
     used, arrays = dict.fromkeys(columns, 0), []
     for i, entry in enumerate(check_list(entries, "arrays")):
         name, shape = check_list(entry, f"arrays[{i}]", 2)
@@ -199,7 +203,7 @@ def _arrays(entries: Any, columns: Mapping[str, NDArray[Any]]) -> Arrays:
         arrays.append(part.astype(name).reshape(shape))
         used[name] += part.size
     if any(used[name] != len(column) for name, column in columns.items()):
-        raise ValueError("arrays must list all that the archive holds, got less")
+        raise ValueError("arrays must list everything in the archive, got less")
     return arrays
 
 

@@ -1,4 +1,4 @@
-"""The classes whose objects a snapshot may hold, what is saved of each object, and how it is built again.
+"""The classes whose objects a snapshot may hold, the fields that are saved, and how objects are rebuilt.
 
 All classes that ``measures``, ``bets`` and ``alarms`` export can be saved. On loading, the constructor gets the saved
 fields that are its arguments. The other fields must have the types, dtypes and shapes that a new object has. Numbers
@@ -49,7 +49,7 @@ def names() -> dict[type, str]:
 
 
 def saved_fields(thing: Any) -> dict[str, Any]:
-    """Return what is saved of an object: the result of ``_get_state`` if it has one, otherwise its attributes."""
+    """Return the fields of an object to save: the result of ``_get_state`` if it has one, otherwise its attributes."""
     if hasattr(thing, "_get_state"):
         return dict(thing._get_state())
     return dict(thing._asdict()) if isinstance(thing, Step) else dict(vars(thing))
@@ -92,7 +92,7 @@ def _construct(kind: Any, fields: dict[str, Any]) -> Any:
 
 
 def _build_monitor(fields: dict[str, Any]) -> Monitor:
-    """Build a monitor of its parts, which have been checked; the other fields must be like those of a new one."""
+    """Build a monitor from its parts, which have been checked; the other fields must be like those of a new one."""
     on_alarm = "latch" if fields.get("_fresh") is None else "restart"
     model = _idle_monitor(on_alarm)
     _check_names(fields, vars(model))
@@ -143,9 +143,9 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _check_names(fields: Mapping[str, Any], required: Iterable[str], allowed: Iterable[str] = ()) -> None:
-    must = set(required)
-    if not must <= fields.keys() <= must | set(allowed):
-        expected = f"it must have {', '.join(sorted(must)) or 'no attributes'}"
+    expected_names = set(required)
+    if not expected_names <= fields.keys() <= expected_names | set(allowed):
+        expected = f"it must have {', '.join(sorted(expected_names)) or 'no attributes'}"
         raise ValueError(f"{expected}, got {', '.join(sorted(fields)) or 'none'}")
 
 

@@ -1,4 +1,4 @@
-"""A tree from JSON and a list of arrays back to objects, with all checks of the tree."""
+"""Build objects from a JSON tree and a list of arrays, with all checks of the tree."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _numpy(content: Any, where: str, depth: int = 0) -> np.generic:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Return whether it is a number that this dtype represents exactly."""
+    """Return whether a value is a number that this dtype represents exactly."""
     if not name.startswith("float"):
         return type(value) is int and int(np.iinfo(name).min) <= value <= int(np.iinfo(name).max)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Objects to a tree for JSON and a list of arrays."""
+"""Convert objects to a JSON tree and a list of arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Writer:
 
     def __init__(self) -> None:
         self.arrays: list[NDArray[Any]] = []
-        self._places: dict[int, list[int]] = {}  # by id(array): its number, and how many objects it belongs to
+        self._known: dict[int, list[int]] = {}  # by id(array): its number, and how many objects it belongs to
 
     def node(self, value: Any, where: str, depth: int = 0) -> Any:
         """Return the tree of a value; messages start with ``where``."""
@@ -41,7 +41,7 @@ class Writer:
         if kind is dict:
             return {"dict": [self.node(list(pair), where, depth + 1) for pair in value.items()]}
         if kind is np.ndarray and value.dtype.name in DTYPES:
-            return {"array": self._place(value)}
+            return {"array": self._array_number(value)}
         if isinstance(value, np.generic):
             return {"numpy": _scalar(value, where)}
         if kind in names():
@@ -53,11 +53,11 @@ class Writer:
         expected = f"{where} must be plain data or a class of exchangeable to be saved"
         raise ValueError(f"{expected}, got {format_value(value)}")
 
-    def _place(self, array: NDArray[Any]) -> int:
+    def _array_number(self, array: NDArray[Any]) -> int:
         """Return the number of an array; an array that two objects share is stored once."""
-        known = self._places.get(id(array))
+        known = self._known.get(id(array))
         if known is None or known[1] == MAX_SHARED:
-            known = self._places[id(array)] = [len(self.arrays), 0]
+            known = self._known[id(array)] = [len(self.arrays), 0]
             self.arrays.append(array)  # this keeps it alive, so that no other array gets its id
         known[1] += 1
         return known[0]

@@ -53,7 +53,7 @@ class Examples:
             yield slice(first, stop)
 
     def have_one_width(self, first: int, stop: int) -> bool:
-        """Whether the examples ``first .. stop - 1`` have the same width."""
+        """Return whether the examples ``first .. stop - 1`` have the same width."""
         return self._ends is None or bool((np.diff(self._ends[first : stop + 1]) == self.width(first)).all())
 
     def width(self, i: int) -> int | None:
@@ -69,7 +69,7 @@ class Examples:
 
 
 def is_row_error(error: ValueError) -> bool:
-    """Whether the row is at fault. Other exceptions of a score, such as a lost connection, may not occur again.
+    """Return whether the row is at fault. Other errors of a score, such as a lost connection, may not occur again.
 
     >>> is_row_error(ValueError("x must be a finite number"))
     True
@@ -89,17 +89,17 @@ def concatenate(first: Any, second: Any) -> Any:
 
 
 def equals_previous(column: Any) -> Flags:
-    """Whether each value, from the second on, equals the one before it."""
+    """Return whether each value, from the second on, equals the one before it."""
     return flags(pc.equal(column[1:], column[:-1]))
 
 
 def below_previous(column: Any) -> Flags:
-    """Whether each value, from the second on, is less than the one before it."""
+    """Return whether each value, from the second on, is less than the one before it."""
     return flags(pc.less(column[1:], column[:-1]))
 
 
 def rows_equal(rows: Any, left: Integers, right: Integers) -> Flags:
-    """Whether the examples and labels at the positions ``left`` and ``right`` are equal, pair by pair."""
+    """Return whether the examples and labels at positions ``left`` and ``right`` are equal, pair by pair."""
     one, other = rows.take(pa.array(left)), rows.take(pa.array(right))
     if pa.types.is_floating(one["x"].type):
         equal = flags(pc.equal(one["x"], other["x"]))
@@ -113,19 +113,19 @@ def rows_equal(rows: Any, left: Integers, right: Integers) -> Flags:
 
 
 def lacks_key(bad: Any) -> Flags:
-    """Which rows have no key."""
+    """Return which rows have no key."""
     return _starts_with(bad, NO_KEY)
 
 
 def lacks_order(bad: Any) -> Flags:
-    """Which rows have no order."""
+    """Return which rows have no order."""
     return _starts_with(bad, NO_ORDER) | _starts_with(bad, NEITHER)
 
 
-def _starts_with(bad: Any, words: str) -> Flags:
+def _starts_with(bad: Any, prefix: str) -> Flags:
     if bad.null_count == len(bad):
         return np.zeros(len(bad), np.bool_)
-    return flags(pc.starts_with(bad, words).fill_null(False))
+    return flags(pc.starts_with(bad, prefix).fill_null(False))
 
 
 def known_orders(rows: Any) -> Any:

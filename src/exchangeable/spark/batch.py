@@ -1,8 +1,8 @@
 """The work of an executor in `test_streams`: test the streams of sorted rows, one after the other.
 
-Arrow batches come in, sorted by key and order, and end anywhere; Arrow batches go out. Of a stream only its monitor and
-a few rows of its latest order are in memory, so memory is that of the measure, however long the stream. Short streams
-that start and end within a batch are tested in one call (see `ShortStreams`).
+The executor receives Arrow batches, sorted by key and order, which may end anywhere, and returns Arrow batches. Only
+the monitor of the current stream and a few rows of its latest order are in memory, so the length of a stream matters
+only to its measure. Short streams that start and end within a batch are tested in one call (see `ShortStreams`).
 """
 
 from __future__ import annotations
@@ -94,16 +94,16 @@ class PartitionTester:
 
     def _drop_without_key(self, batch: Any) -> Any:
         """Report the rows without a key, which belong to no stream, and return the others."""
-        lost = arrow.lacks_key(batch["bad"])
-        if not lost.any():
+        no_key = arrow.lacks_key(batch["bad"])
+        if not no_key.any():
             return batch
-        rows = batch.filter(pa.array(lost))
+        rows = batch.filter(pa.array(no_key))
         orders = arrow.known_orders(rows)
         if self.recipe.fail:
             raise RefusedError(f"{rows['bad'][0]}{f' (order {format_order(orders[0])})' if orders[0].is_valid else ''}")
         self.without_key += rows.num_rows
         self.out.side("bad", pa.nulls(rows.num_rows, rows["key"].type), orders, None, rows["bad"])
-        return batch.filter(pa.array(~lost))
+        return batch.filter(pa.array(~no_key))
 
     def _process(self, batch: Any, *, end: bool) -> None:
         """Test the rows, but leave those of the last order pending, unless the input ends."""
@@ -155,10 +155,10 @@ class PartitionTester:
         keys = data.rows["key"].take(pa.array(data.starts[report.stream[at]]))
         self.out.side("gap", keys, pa.array(orders), counts, details)
 
-    # -------------------------------------------------------------- rows that are
+    # -------------------------------------------------------------- rows that are bet on
 
     def _test_streams(self, data: SortedRows, keys: list[Any], report: Unfolded, bad: Integers, *, end: bool) -> None:
-        """Let each stream process its rows; ``bad`` counts the bad ones of each."""
+        """Test the rows of each stream; ``bad`` counts the bad rows of each."""
         steps = np.flatnonzero(report.kind == STEP)
         examples = Examples(data.rows, data.events.source[report.event[steps]])
         bounds = report.stream[steps].searchsorted(np.arange(len(keys) + 1))
@@ -202,14 +202,14 @@ class PartitionTester:
         stream.repeats += int(report.count[row])
 
     def _test(self, stream: Stream, examples: Examples, first: int, stop: int) -> None:
-        """Let the stream's monitor process the examples ``first .. stop - 1`` of the batch."""
+        """Test the examples ``first .. stop - 1`` of the batch with the monitor of the stream."""
         if stream.monitor is None:
             stream.monitor, stream.width = self.recipe.start(stream.key), examples.width(first)
         for part in examples.split_by_width(stream.width, first, stop):
             if isinstance(part, slice):
                 self._extend(stream, stream.monitor, examples, part.start, part.stop)
             else:
-                self._refuse(stream, examples, *part)
+                self._reject(stream, examples, *part)
 
     def _extend(self, stream: Stream, monitor: Monitor, examples: Examples, first: int, stop: int) -> None:
         """Process examples in one call. If one of them is invalid, none is processed, and each half is tried."""
@@ -220,7 +220,7 @@ class PartitionTester:
             if not arrow.is_row_error(error):
                 raise
             if stop - first == 1:
-                self._refuse(stream, examples, first, str(error))
+                self._reject(stream, examples, first, str(error))
                 return
             middle = (first + stop) // 2
             self._extend(stream, monitor, examples, first, middle)
@@ -231,12 +231,12 @@ class PartitionTester:
         latest = monitor.n, float(path.log_value[-1]), monitor.log_max, monitor.alarm_at, monitor.changepoint
         stream.status = StreamStatus(*latest, int(path.test[-1]))
 
-    def _refuse(self, stream: Stream, examples: Examples, i: int, sentence: str) -> None:
+    def _reject(self, stream: Stream, examples: Examples, i: int, message: str) -> None:
         order = examples.order(i)
         if self.recipe.fail:
-            raise _row_error(stream.key, order[0], sentence)
+            raise _row_error(stream.key, order[0], message)
         stream.refused += 1
-        self.out.side("bad", [stream.key], order, None, [" ".join(sentence.split())])
+        self.out.side("bad", [stream.key], order, None, [" ".join(message.split())])
 
     def _test_together(
         self, keys: list[Any], bounds: Integers, examples: Examples, end: bool
@@ -252,11 +252,11 @@ class PartitionTester:
         scores = self.short_streams.scores(examples, at, bounds[:-1][short], lengths[short])
         if scores is None:
             return {}
-        places = (np.flatnonzero(short) + first).tolist()
-        steps, statuses = self.short_streams.test([keys[i] for i in places], lengths[short], scores)
+        positions = (np.flatnonzero(short) + first).tolist()
+        steps, statuses = self.short_streams.test([keys[i] for i in positions], lengths[short], scores)
         self.out.steps(examples.at[at], steps)
-        return dict(zip(places, statuses, strict=True))
+        return dict(zip(positions, statuses, strict=True))
 
 
-def _row_error(key: Any, order: Any, sentence: str) -> RefusedError:
-    return row_error(key, format_order(order) if order.is_valid else None, sentence)
+def _row_error(key: Any, order: Any, message: str) -> RefusedError:
+    return row_error(key, format_order(order) if order.is_valid else None, message)

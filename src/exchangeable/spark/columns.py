@@ -1,7 +1,7 @@
 """Validation of a Spark frame by Spark SQL, for batch and streaming frames.
 
-The result has no null and no NaN for Python to handle. Invalid rows are not dropped: they carry a sentence that says
-what is wrong, and whoever reads the rows fails with it or counts it.
+The result has no null and no NaN for Python to handle. Invalid rows are not dropped: they carry a message that says
+what is wrong, and the reader of the rows raises or counts it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pyspark.sql import types as T
 
 from exchangeable.validation import LARGEST, format_value
 
-MOST_CHARACTERS = 60  # of a value in a sentence
+MAX_CHARACTERS = 60  # of a value in a message
 NUMBER = r"\A[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+\z"  # possessive: linear in the length
 EPOCH = "1970-01-01"
-NO_KEY, NO_ORDER, NEITHER = "key ", "order ", "key and order "  # how a sentence starts if key or order is missing
+NO_KEY, NO_ORDER, NEITHER = "key ", "order ", "key and order "  # how a message starts if key or order is missing
 
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 FLOATS = (T.FloatType, T.DoubleType)
@@ -34,21 +34,21 @@ LABELS = "text, integers, numbers or booleans: cast it to string or double"
 
 
 class RefusedError(ValueError):
-    """An invalid row, or a stream that cannot be tested: one sentence, which `refusal` finds in an error of Spark.
+    """An invalid row, or a stream that cannot be tested. `refusal` finds its message, one line, in an error of Spark.
 
     >>> str(RefusedError("two\\nlines"))
     'two lines'
     """
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(" ".join(sentence.split()))
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 REFUSED = re.compile(rf"{re.escape(RefusedError.__module__)}\.{RefusedError.__name__}: (.*)")
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Return the sentence of a `RefusedError` in an error of Spark, or None if it is another error.
+    """Return the message of a `RefusedError` in an error of Spark, or None if it is another error.
 
     What is raised in an executor comes back as text: a traceback within one or more other exceptions.
 
@@ -68,9 +68,9 @@ def refusal(error: BaseException | None) -> str | None:
     return None
 
 
-def row_error(key: object, order: str | None, sentence: str) -> RefusedError:
+def row_error(key: object, order: str | None, message: str) -> RefusedError:
     """Return an error that names the row."""
-    return RefusedError(f"key {format_value(key)}{'' if order is None else f', order {order}'}: {sentence}")
+    return RefusedError(f"key {format_value(key)}{'' if order is None else f', order {order}'}: {message}")
 
 
 class Part(NamedTuple):
@@ -78,7 +78,7 @@ class Part(NamedTuple):
 
     value: Column
     placeholder: Column  # in a bad row
-    fault: Column  # a sentence, or null
+    fault: Column  # a message, or null
 
 
 def validate(
@@ -97,7 +97,7 @@ def validate(
     ``features`` names one scalar column, else an array of doubles, from a list of scalar columns or from one column of
     arrays or vectors. ``y`` (if one is named) is a string, long, double or boolean.
 
-    ``bad`` is null in a valid row, else a sentence that says what is wrong. Then ``x`` and ``y`` are placeholders, and
+    ``bad`` is null in a valid row, else a message that says what is wrong. Then ``x`` and ``y`` are placeholders, and
     so are a missing key and a missing order (see `lacks_key` and `lacks_order`). Columns of unsuitable types raise a
     ValueError at once.
     """
@@ -122,12 +122,12 @@ def validate(
 
 
 def lacks_key(bad: str = "bad") -> Column:
-    """Whether a row has no key, so that ``key`` is a placeholder."""
+    """Return whether a row has no key, so that ``key`` is a placeholder."""
     return F.coalesce(F.startswith(bad, F.lit(NO_KEY)), F.lit(False))
 
 
 def lacks_order(bad: str = "bad") -> Column:
-    """Whether a row has no order, so that ``order`` is a placeholder."""
+    """Return whether a row has no order, so that ``order`` is a placeholder."""
     return F.coalesce(F.startswith(bad, F.lit(NO_ORDER)) | F.startswith(bad, F.lit(NEITHER)), F.lit(False))
 
 
@@ -137,14 +137,14 @@ class Source:
     def __init__(self, df: DataFrame) -> None:
         self.fields: list[T.StructField] = df.schema.fields
         self.names: list[str] = [field.name for field in self.fields]
-        self.frame: DataFrame = df.toDF(*(f"c{place}" for place in range(len(self.names))))
+        self.frame: DataFrame = df.toDF(*(f"c{i}" for i in range(len(self.names))))
 
     def find(self, role: str, name: str) -> tuple[Column, T.DataType]:
         """Return the column of this name, and its type."""
-        place = self._place(role, name)
-        return F.col(f"c{place}"), self.fields[place].dataType
+        i = self._position(role, name)
+        return F.col(f"c{i}"), self.fields[i].dataType
 
-    def _place(self, role: str, name: str) -> int:
+    def _position(self, role: str, name: str) -> int:
         if not isinstance(name, str):
             raise ValueError(f"{role} must be the name of a column, got {format_value(name)}")
         if self.names.count(name) != 1:
@@ -193,7 +193,7 @@ class Source:
             raise ValueError("features must name at least one column, got none")
         if len(set(names)) < len(names):
             raise ValueError(f"features must name each column once, got {format_value(names)}")
-        fields = [self.fields[self._place("features", name)] for name in names]
+        fields = [self.fields[self._position("features", name)] for name in names]
         if len(names) == 1 and _is_row(fields[0].dataType):
             return self._row(*self.find("features", names[0]), names[0])
         for field in fields:
@@ -222,31 +222,33 @@ class Source:
         return Part(value, F.lit(0.0), _fault_unless(_finite(value), "x must be a finite number", column, kind, name))
 
     def _array_of(self, fields: list[T.StructField]) -> Part:
-        """Gather scalar columns into rows; the sentence names the first invalid value.
+        """Gather scalar columns into rows; the message names the first invalid value.
 
-        This is written in SQL, which takes one call to Java for any number of columns.
+        This is written in SQL, so that it needs one call to Java for any number of columns.
         """
-        places = {f"c{self.names.index(field.name)}": _is_text(field.dataType) for field in fields}
-        numbers = (f"if({c} rlike r'{NUMBER}', {c}, null)" if text else c for c, text in places.items())
+        columns = {f"c{self.names.index(field.name)}": _is_text(field.dataType) for field in fields}
+        numbers = (f"if({c} rlike r'{NUMBER}', {c}, null)" if text else c for c, text in columns.items())
         x = self.add("x", _array(f"try_cast({number} as double)" for number in numbers))
-        place = self.add("place", _first_invalid(x))
-        text = F.element_at(_array(f"cast({c} as string)" for c in places), place)
-        words = F.element_at(_array(map(str, places.values())), place)
+        position = self.add("position", _first_invalid(x))
+        text = F.element_at(_array(f"cast({c} as string)" for c in columns), position)
+        is_text = F.element_at(_array(map(str, columns.values())), position)
         names = (f"cast(X'{format_value(field.name).encode().hex()}' as string)" for field in fields)
-        where = F.element_at(_array(names), place)
-        got = F.when(words, _quoted(text)).otherwise(F.coalesce(text, F.lit("null")))
+        where = F.element_at(_array(names), position)
+        got = F.when(is_text, _quoted(text)).otherwise(F.coalesce(text, F.lit("null")))
         return Part(
-            x, _empty_row(), F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, F.lit(" in column "), where))
+            x, _empty_row(), F.when(position > 0, F.concat(F.lit(f"{ROW}, got "), got, F.lit(" in column "), where))
         )
 
     def _row(self, column: Column, kind: T.DataType, name: str) -> Part:
         """Validate arrays of numbers or vectors. Their lengths may differ: the measure checks them."""
         x = self.add("x", column.cast("array<double>") if isinstance(kind, T.ArrayType) else _from_vector(column))
-        place = self.add("place", _first_invalid(x))
-        got = F.coalesce(F.get(x, place - 1).cast("string"), F.lit("null"))
-        where = F.concat(F.lit(" at position "), (place - 1).cast("string"), F.lit(f" in column {format_value(name)}"))
+        position = self.add("position", _first_invalid(x))
+        got = F.coalesce(F.get(x, position - 1).cast("string"), F.lit("null"))
+        where = F.concat(
+            F.lit(" at position "), (position - 1).cast("string"), F.lit(f" in column {format_value(name)}")
+        )
         none = F.lit(f"x must hold at least one number, got none in column {format_value(name)}")
-        fault = F.when(place > 0, F.concat(F.lit(f"{ROW}, got "), got, where))
+        fault = F.when(position > 0, F.concat(F.lit(f"{ROW}, got "), got, where))
         return Part(x, _empty_row(), F.coalesce(_null_fault("x", column, name), F.when(F.size(x) == 0, none), fault))
 
 
@@ -281,15 +283,15 @@ def _double(column: Column, kind: T.DataType) -> Column:
 
 
 def _finite(value: Column) -> Column:
-    """Whether a value is finite; False for null. In Spark, NaN is greater than all numbers."""
+    """Return whether a value is finite; False for null. In Spark, NaN is greater than all numbers."""
     return F.coalesce(F.abs(value) < float("inf"), F.lit(False))
 
 
-# ------------------------------------------------------------------ types and sentences
+# ------------------------------------------------------------------ types and messages
 
 
 def _is_text(kind: T.DataType) -> bool:
-    """Whether a column is text that is compared by its bytes; other collations may take 'a' and 'A' as equal."""
+    """Return whether a column is text compared by its bytes; other collations may treat 'a' and 'A' as equal."""
     return isinstance(kind, T.StringType) and kind.isUTF8BinaryCollation()
 
 
@@ -322,24 +324,24 @@ def _encoding_fault(role: str, column: Column, kind: T.DataType, name: str) -> C
     """Report text that is not UTF-8, which Spark allows and Python does not."""
     if not _is_text(kind):
         return F.lit(None).cast("string")
-    sentence = F.lit(f"{role} must be text in UTF-8, got other bytes in column {format_value(name)}")
-    return F.when(~F.is_valid_utf8(column), sentence)
+    message = F.lit(f"{role} must be text in UTF-8, got other bytes in column {format_value(name)}")
+    return F.when(~F.is_valid_utf8(column), message)
 
 
 def _fault_unless(valid: Column, expected: str, column: Column, kind: T.DataType, name: str) -> Column:
-    sentence = F.concat(F.lit(f"{expected}, got "), _format(column, kind), F.lit(f" in column {format_value(name)}"))
-    return F.when(~valid, sentence)
+    message = F.concat(F.lit(f"{expected}, got "), _format(column, kind), F.lit(f" in column {format_value(name)}"))
+    return F.when(~valid, message)
 
 
 def _format(column: Column, kind: T.DataType) -> Column:
-    """Format a value for a sentence: on one line, and not too long."""
+    """Format a value for a message: on one line, and not too long."""
     return _quoted(column) if _is_text(kind) else F.coalesce(column.cast("string"), F.lit("null"))
 
 
 def _quoted(column: Column) -> Column:
-    text = F.regexp_replace(F.make_valid_utf8(F.substring(column, 1, MOST_CHARACTERS)), r"[\p{Cntrl}\p{Zl}\p{Zp}]", " ")
+    text = F.regexp_replace(F.make_valid_utf8(F.substring(column, 1, MAX_CHARACTERS)), r"[\p{Cntrl}\p{Zl}\p{Zp}]", " ")
     cut = F.when(
-        F.length(column) > MOST_CHARACTERS - 2, F.concat(F.substring(text, 1, MOST_CHARACTERS - 5), F.lit("..."))
+        F.length(column) > MAX_CHARACTERS - 2, F.concat(F.substring(text, 1, MAX_CHARACTERS - 5), F.lit("..."))
     ).otherwise(text)
     return F.coalesce(F.concat(F.lit("'"), cut, F.lit("'")), F.lit("null"))
 

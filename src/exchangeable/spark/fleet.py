@@ -84,25 +84,25 @@ def _summarise(df: DataFrame, key: str | None) -> tuple[DataFrame, str]:
     for needed in NEEDED if steps else (*NEEDED, "log10_max"):
         if names.count(needed) != 1 or needed == key:
             raise ValueError(f"df must be the result of test_streams or monitor_streams, got no column {needed!r}")
-    plain = df.toDF(*("key" if name == key else f"own {name}" for name in names)).where("key is not null")
-    return plain.groupBy("key").agg(*(_summary_of_steps() if steps else _given_summary())), key
+    plain = df.toDF(*("key" if name == key else f"input {name}" for name in names)).where("key is not null")
+    return plain.groupBy("key").agg(*(_summary_of_steps() if steps else _existing_summary())), key
 
 
 def _summary_of_steps() -> list[Column]:
     """Summarise the steps of a stream. Side rows hold nulls, which are ignored; without a step the capital is 1."""
-    n, value = F.col("own n"), F.col("own log10_martingale")
+    n, value = F.col("input n"), F.col("input log10_martingale")
     return [
         F.coalesce(F.max(n), F.lit(0)).alias("n"),
         F.when(F.max(n).isNull(), 0.0).otherwise(F.max_by(value, n)).alias("log10_martingale"),
         F.greatest(F.lit(0.0), F.max(value)).alias("log10_max"),
-        F.coalesce(F.bool_or("own alarm"), F.lit(False)).alias("alarm"),
+        F.coalesce(F.bool_or("input alarm"), F.lit(False)).alias("alarm"),
         F.when(F.count(n) > F.max(n), 2).otherwise(1).alias("rows"),  # a step occurs twice
     ]
 
 
-def _given_summary() -> list[Column]:
+def _existing_summary() -> list[Column]:
     names = ("n", "log10_martingale", "log10_max", "alarm")
-    return [*(F.first(f"own {name}").alias(name) for name in names), F.count("*").alias("rows")]
+    return [*(F.first(f"input {name}").alias(name) for name in names), F.count("*").alias("rows")]
 
 
 def _values(evidence: str) -> Column:
@@ -124,19 +124,19 @@ def _check(e_values: DataFrame, evidence: str) -> int:
     """Check that each stream has one row and valid evidence, and return the number of streams."""
     value, column = F.col("value"), "log10_martingale" if evidence == "current" else "log10_max"
     invalid = value.isNull() | ~(value < math.inf)
-    found = e_values.agg(
+    checked = e_values.agg(
         F.count("*").alias("streams"),
         F.first(F.when(F.col("rows") > 1, F.col("key")), ignorenulls=True).alias("twice"),
         F.first(F.when(invalid, F.struct("key", F.col(column).alias("value"))), ignorenulls=True).alias("invalid"),
     ).first()
-    if found is None or not found["streams"]:
+    if checked is None or not checked["streams"]:
         raise ValueError("df must hold at least one stream, got none")
-    if found["twice"] is not None:
-        raise ValueError(f"df must hold each stream or step once, got several rows for {_format_key(found['twice'])}")
-    if found["invalid"] is not None:
-        got, key = found["invalid"]["value"], _format_key(found["invalid"]["key"])
+    if checked["twice"] is not None:
+        raise ValueError(f"df must hold each stream or step once, got several rows for {_format_key(checked['twice'])}")
+    if checked["invalid"] is not None:
+        got, key = checked["invalid"]["value"], _format_key(checked["invalid"]["key"])
         raise ValueError(f"{column} must be a number below inf for each stream, got {got} for {key}")
-    return int(found["streams"])
+    return int(checked["streams"])
 
 
 # ------------------------------------------------------------------ e-BH

@@ -29,8 +29,8 @@ class Layout(NamedTuple):
     @property
     def columns(self) -> list[str]:
         """The names of all columns."""
-        own = [self.key, self.order, *STEPS] if self.steps else [self.key, *SUMMARY]
-        return own + ["test"] * self.tests
+        names = [self.key, self.order, *STEPS] if self.steps else [self.key, *SUMMARY]
+        return names + ["test"] * self.tests
 
 
 class Output:

@@ -17,7 +17,7 @@ METRICS = "exchangeable"  # the name of the counts in Spark's progress
 
 
 class MicroBatch(NamedTuple):
-    """One micro-batch."""
+    """The progress of one micro-batch."""
 
     number: int
     rows: int
@@ -54,4 +54,4 @@ class Listener(StreamingQueryListener):
         """Do nothing while the query waits for data."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Do nothing: whoever waits for the query gets its error."""
+        """Do nothing: the caller that waits for the query gets its error."""

@@ -18,7 +18,7 @@ from exchangeable.validation import check_integer, format_value
 COLUMN = "seed"  # in every result
 LARGEST = 2**63 - 1  # the largest long of Spark
 FILE, FORMAT, VERSION = "exchangeable-seed.json", "exchangeable seed", 1
-MOST = 4096  # bytes that are read from the file
+MAX_BYTES = 4096  # bytes that are read from the file
 
 
 def choose(seed: int | None) -> int:
@@ -27,7 +27,7 @@ def choose(seed: int | None) -> int:
 
 
 def add_column(rows: DataFrame, seed: int) -> DataFrame:
-    """Add the seed as the last column, so that whoever has the result can repeat it."""
+    """Add the seed as the last column, so that the result can be reproduced."""
     return rows.withColumn(COLUMN, F.lit(seed).cast("long"))
 
 
@@ -48,13 +48,13 @@ class SeedFile:
             expected = "checkpoint must be None with Spark Connect, which gives no access to the driver's file system"
             raise ValueError(f"{expected}, got {format_value(checkpoint)}: pass a seed instead") from None
         self._folder = checkpoint
-        with self._explained():
+        with self._storage_errors():
             self._path = self._jvm.org.apache.hadoop.fs.Path(checkpoint, FILE)
             self._files = self._path.getFileSystem(settings)
 
     def choose(self, seed: int | None) -> int:
         """Return the seed to use, without writing anything. A seed other than the stored one is rejected."""
-        with self._explained():
+        with self._storage_errors():
             stored, started = self._read(), self._is_started()
         if stored is None and seed is None and started:
             expected = f"seed must be given for checkpoint {self._folder!r}, which was started without storing one"
@@ -66,15 +66,15 @@ class SeedFile:
         return wanted
 
     def store(self, seed: int) -> None:
-        """Store the chosen seed unless it is stored. A checkpoint that was started without a seed file stays so."""
-        with self._explained():
+        """Store the chosen seed, unless one is stored or the checkpoint was started without a seed file."""
+        with self._storage_errors():
             if self._read() is None and not self._is_started():
                 self._create(json.dumps({"format": FORMAT, "version": VERSION, "seed": seed}).encode())
         self.choose(seed)  # a concurrent start may have stored another one
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn a Java exception, a page of text, into one sentence."""
+    def _storage_errors(self) -> Iterator[None]:
+        """Turn a Java exception, whose text fills a page, into a short `OSError`."""
         try:
             yield
         except (Py4JJavaError, PySparkException) as error:
@@ -82,7 +82,7 @@ class SeedFile:
             raise OSError(f"the checkpoint folder {self._folder!r} cannot hold the seed: {reason}") from error
 
     def _is_started(self) -> bool:
-        """Whether a query has been started with this checkpoint."""
+        """Return whether a query has been started with this checkpoint."""
         return bool(self._files.exists(self._jvm.org.apache.hadoop.fs.Path(self._folder, "metadata")))
 
     def _create(self, data: bytes) -> None:
@@ -103,7 +103,7 @@ class SeedFile:
             return None
         stream = self._files.open(self._path)
         try:
-            data = bytes(stream.readNBytes(MOST))
+            data = bytes(stream.readNBytes(MAX_BYTES))
         except Py4JJavaError as error:
             if "ChecksumException" not in str(error.java_exception):
                 raise

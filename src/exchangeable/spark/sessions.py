@@ -71,9 +71,9 @@ def _local(master: str | None) -> dict[str, str]:
 
 
 def _check_settings(active: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
-    own = active.conf.get("spark.master", None)
-    if master not in (None, own):
-        raise ValueError(f"master must be that of the active session, {own!r}, got {format_value(master)}")
+    current = active.conf.get("spark.master", None)
+    if master not in (None, current):
+        raise ValueError(f"master must be that of the active session, {current!r}, got {format_value(master)}")
     for setting, value in settings.items():
         actual = active.conf.get(setting, None)
         if actual != value:

@@ -18,7 +18,7 @@ from exchangeable.pvalues import Precomputed
 from exchangeable.spark.arrow import Examples
 from exchangeable.validation import check_p_array
 
-SHORT = 512  # the most examples of a stream that gain by this
+SHORT = 512  # the maximum length of a stream for which this is faster
 
 
 class StreamStatus(NamedTuple):
@@ -41,20 +41,20 @@ class ShortStreams:
 
     @classmethod
     def create(cls, monitor: Monitor, seed: int) -> ShortStreams | None:
-        """Return None if streams like this monitor have to be tested one after the other."""
+        """Build from a monitor; return None if its streams have to be tested one after the other."""
         measure = monitor.measure
         if type(measure) not in (Value, Frozen, Precomputed):  # a subclass may do something else
             return None
         fixed = Precomputed() if isinstance(measure, Precomputed) else Value()  # scores are ranked as numbers
         try:
             return cls(Monitors(fresh_copy(monitor, fixed, 0), seed=seed, most=2 * SHORT), measure)
-        except ValueError:  # the user's own bet or alarm
+        except ValueError:  # a custom bet or alarm
             return None
 
     def scores(self, examples: Examples, at: Integers, first: Integers, lengths: Integers) -> Floats | None:
         """Return the scores of the examples at ``at``: of each stream ``lengths`` examples, from ``first`` on.
 
-        Returns None if an example is invalid: a monitor of each stream will say which.
+        Returns None if an example is invalid: the monitor of each stream then reports which.
         """
         try:
             if isinstance(self.measure, Precomputed):
@@ -83,7 +83,7 @@ class ShortStreams:
 
 
 def fresh_copy(monitor: Monitor, measure: Any, seed: int) -> Monitor:
-    """Return a monitor like this one with another measure and seed; the driver has given any `BetWarning` already."""
+    """Return a monitor like this one with another measure and seed; the driver has already issued any `BetWarning`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetWarning)
         bet = copy.deepcopy(monitor.martingale.bet)

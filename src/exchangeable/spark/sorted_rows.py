@@ -26,7 +26,7 @@ class SortedRows:
     """The rows of a batch, after those that were pending, by stream.
 
     The last group of rows of equal key and order stays pending unless the input ends. Bad rows without an order belong
-    to a stream, but have no place in it: they are not classified.
+    to a stream, but have no position in it: they are not classified.
     """
 
     def __init__(self, batch: Any, pending: Pending | None, *, end: bool) -> None:
@@ -86,16 +86,16 @@ class SortedRows:
         """
         bad, group = self.bad, self._group
         source = ordered[np.lexsort((bad[ordered], group[ordered]))] if bad.any() else ordered
-        again = np.flatnonzero(group[source[1:]] == group[source[:-1]]) + 1
+        repeated = np.flatnonzero(group[source[1:]] == group[source[:-1]]) + 1
         differs = np.zeros(len(source), np.int64)
-        if again.size:
-            differs[again] = ~arrow.rows_equal(self.rows, source[again], source[again - 1])
+        if repeated.size:
+            differs[repeated] = ~arrow.rows_equal(self.rows, source[repeated], source[repeated - 1])
         integers = self.rows["order"].cast(pa.int64()).to_numpy() if self.has_integer_orders else group
         bounds = np.sort(source).searchsorted([*self.starts, self.rows.num_rows])
         return Events(bounds, integers[source], np.zeros(len(source)), np.cumsum(differs), bad[source], source)
 
     def _check_sorted(self, same_key: Flags, unordered: Flags) -> None:
-        """Check what Spark was asked for: without it the numbers would be wrong."""
+        """Check that Spark has sorted the rows: otherwise the numbers would be wrong."""
         backwards = arrow.below_previous(self.rows["key"]) | (same_key & (unordered[1:] < unordered[:-1]))
         backwards |= same_key & ~unordered[1:] & arrow.below_previous(self.rows["order"])
         if backwards.any():

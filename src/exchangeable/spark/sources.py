@@ -15,23 +15,23 @@ SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json"
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13"  # the package of its source, without the version of Spark
 
 
-def kind_of(place: str) -> str:
+def kind_of(path: str) -> str:
     """Return the kind of the files at a path, by their suffixes.
 
     >>> kind_of("readings/2026.csv.gz"), kind_of("s3a://bucket/readings.parquet")
     ('csv', 'parquet')
     """
-    here = Path(place)
-    names = [here.name] if not here.is_dir() else [file.name for file in sorted(here.rglob("*")) if file.is_file()]
+    root = Path(path)
+    names = [root.name] if not root.is_dir() else [file.name for file in sorted(root.rglob("*")) if file.is_file()]
     kinds = {SUFFIXES[suffix] for name in names for suffix in Path(name).suffixes if suffix in SUFFIXES}
     if len(kinds) != 1:
         got = " and ".join(sorted(kinds)) or "none"
-        raise ValueError(f"{place}: the suffixes of the files must be of one known kind, got {got}: name the kind")
+        raise ValueError(f"{path}: the suffixes of the files must be of one known kind, got {got}: specify the kind")
     return kinds.pop()
 
 
 def table(
-    spark: SparkSession, place: str, kind: str, *, lenient: bool = False, options: Mapping[str, str] | None = None
+    spark: SparkSession, source: str, kind: str, *, lenient: bool = False, options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Read files: Parquet, CSV with a header (all columns are text), or JSON Lines.
 
@@ -39,13 +39,13 @@ def table(
     """
     reader = spark.read.options(**_settings(kind, lenient, options))
     if kind == "parquet":
-        return reader.parquet(place)
-    return _null_corrupt_rows(reader.schema(_schema(spark, place, kind, lenient, options)).format(kind).load(place))
+        return reader.parquet(source)
+    return _null_corrupt_rows(reader.schema(_schema(spark, source, kind, lenient, options)).format(kind).load(source))
 
 
 def stream(
     spark: SparkSession,
-    place: str,
+    source: str,
     kind: str,
     *,
     schema: str | None = None,
@@ -55,18 +55,18 @@ def stream(
     """Read a stream: files that appear in a folder, or the messages of a Kafka topic, which hold JSON.
 
     The default schema is that of the files that exist already; an example is ``device string, seq long, reading
-    double``. For Kafka, ``place`` names the servers, and the option ``subscribe`` names the topic. Its frame has the
+    double``. For Kafka, ``source`` names the servers, and the option ``subscribe`` names the topic. Its frame has the
     columns of the schema, ``kafka_key``, ``kafka_partition`` and ``kafka_offset``.
     """
     if kind == "kafka":
-        return _messages(spark, place, schema, options or {})
+        return _messages(spark, source, schema, options or {})
     reader = spark.readStream.options(**_settings(kind, lenient, options)).format(kind)
     if schema is not None:
         extra = f", {CORRUPT} string" if lenient and kind != "parquet" else ""
-        return _null_corrupt_rows(reader.schema(schema + extra).load(place))
+        return _null_corrupt_rows(reader.schema(schema + extra).load(source))
     if kind == "parquet":
-        return reader.schema(spark.read.parquet(place).schema).load(place)
-    return _null_corrupt_rows(reader.schema(_schema(spark, place, kind, lenient, options)).load(place))
+        return reader.schema(spark.read.parquet(source).schema).load(source)
+    return _null_corrupt_rows(reader.schema(_schema(spark, source, kind, lenient, options)).load(source))
 
 
 def parse_order(frame: DataFrame, order: str, kind: str) -> DataFrame:
@@ -99,12 +99,14 @@ def _settings(kind: str, lenient: bool, options: Mapping[str, str] | None) -> di
     return settings | dict(options or {})
 
 
-def _schema(spark: SparkSession, place: str, kind: str, lenient: bool, options: Mapping[str, str] | None) -> StructType:
+def _schema(
+    spark: SparkSession, source: str, kind: str, lenient: bool, options: Mapping[str, str] | None
+) -> StructType:
     """Return the columns of the files."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     settings = {key: value for key, value in _settings(kind, True, options).items() if key != "enforceSchema"}
-    schema = spark.read.options(**settings).format(kind).load(place).schema
+    schema = spark.read.options(**settings).format(kind).load(source).schema
     fields = [field for field in schema.fields if field.name != CORRUPT]
     return StructType([*fields, StructField(CORRUPT, StringType())] if lenient else fields)
 
@@ -126,9 +128,9 @@ def _messages(spark: SparkSession, servers: str, schema: str | None, options: Ma
 
     if schema is None:
         raise ValueError("schema must be given for Kafka (the columns of the JSON in each message), got None")
-    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).options(**options)
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).options(**options)
     try:
-        raw = source.load()
+        raw = reader.load()
     except AnalysisException as error:
         if "kafka" in str(error).lower() and "find" in str(error).lower():
             package = f"{KAFKA}:{spark.version}"

@@ -1,8 +1,8 @@
 """The stages of `monitor_streams`: events are packed by bucket, a state function processes them, rows are unpacked.
 
 Spark passes rows to and from a state function in Python one by one, at several microseconds each. So events are
-gathered by bucket before the shuffle, and one binary value holds many of them, in Arrow's format; rows on the way back
-are packed likewise. Scores are computed before the shuffle, so what travels is a number and not a row of features.
+gathered by bucket before the shuffle, and one binary value holds many of them, in Arrow's format; output rows are
+packed in the same way. Scores are computed before the shuffle, so that a number is sent instead of a row of features.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def rows_schema(key: Any, *, tests: bool) -> Any:
 
 
 def order_text(order: int, kind: str) -> str:
-    """Return an order as its own column writes it: ``kind`` is "" for integers, else "date" or a timestamp.
+    """Return an order as its column displays it: ``kind`` is "" for integers, else "date" or a timestamp.
 
     >>> order_text(1, "date"), order_text(1, "timestamp"), order_text(1, "")
     ('1970-01-02', '1970-01-01T00:00:00.000001', '1')
@@ -122,11 +122,11 @@ class EventPacker:
 
     def _first_fault(self, batch: Any, bad: Any) -> RefusedError:
         i = int(flags(bad.is_valid()).argmax())
-        sentence = bad[i].as_py()
+        message = bad[i].as_py()
         order = None if lacks_order(bad)[i] else order_text(batch["order"][i].as_py(), self.order)
         if lacks_key(bad)[i]:
-            return RefusedError(f"{sentence}{'' if order is None else f' (order {order})'}")
-        return row_error(batch["key"][i].as_py(), order, sentence)
+            return RefusedError(f"{message}{'' if order is None else f' (order {order})'}")
+        return row_error(batch["key"][i].as_py(), order, message)
 
 
 def _split_by_width(x: Any, at: Integers) -> list[Integers]:
@@ -142,10 +142,10 @@ def _split_by_width(x: Any, at: Integers) -> list[Integers]:
 def _add_faults(bad: Any, faults: dict[int, str]) -> Any:
     if not faults:
         return bad
-    sentences = bad.to_pylist()
-    for position, sentence in faults.items():
-        sentences[position] = sentence
-    return pa.array(sentences, pa.large_string())
+    messages = bad.to_pylist()
+    for position, message in faults.items():
+        messages[position] = message
+    return pa.array(messages, pa.large_string())
 
 
 def _pack_by_bucket(parts: list[Any]) -> Any:
@@ -220,7 +220,7 @@ class Bucket(StatefulProcessor):
             yield Row(rows=to_bytes(batch.slice(start, ROWS)))
 
     def _extend(self, bucket: int, events: Any) -> Any:
-        """Let the monitors process the events, store their state, and return the rows."""
+        """Extend the monitors by the events, store their state, and return the rows."""
         stored = self._state.get()
         monitors = self._decode(None if stored is None else stored[0])
         order, x, content = (events[name].to_numpy() for name in ("order", "x", "content"))
@@ -267,18 +267,18 @@ class Bucket(StatefulProcessor):
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _details(self, rows: Rows, bad: Any) -> Any:
-        """Return a sentence about each side row; for a bad one, what is wrong with it."""
+        """Return a message about each side row; for a bad one, what is wrong with it."""
 
         def show(order: int) -> str:
             return order_text(order, self.form.order)
 
-        sentences: list[str | None] = [None] * len(rows.kind)
+        messages: list[str | None] = [None] * len(rows.kind)
         for i in np.flatnonzero(rows.kind != STEP).tolist():
-            sentences[i] = bad[int(rows.source[i])].as_py() if rows.kind[i] == BAD else rows.detail(i, show)
-        return pa.array(sentences, pa.large_string())
+            messages[i] = bad[int(rows.source[i])].as_py() if rows.kind[i] == BAD else rows.detail(i, show)
+        return pa.array(messages, pa.large_string())
 
     def _lost_rows(self, events: Any, no_key: Flags, no_order: Flags) -> Any:
-        """Return output rows of events without a key or an order, which have no place in any stream."""
+        """Return output rows of events without a key or an order, which belong to no stream."""
         schema, count = self.form.rows, events.num_rows
         columns = {
             "key": pc.if_else(pa.array(no_key), pa.scalar(None, schema.field("key").type), events["key"]),

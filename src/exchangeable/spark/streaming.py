@@ -24,7 +24,7 @@ from exchangeable.spark.sessions import ROCKSDB
 from exchangeable.validation import check_integer, format_value
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-MOST_BUCKETS = 2**15
+MAX_BUCKETS = 2**15
 
 
 def monitor_streams(
@@ -59,8 +59,8 @@ def monitor_streams(
     missing), "conflict" (different rows with one number), "bad" (an invalid row), "full" (see ``most``). Pass
     ``gaps=False`` if numbers increase but may be skipped, such as the offsets of a topic: then no gap is reported.
 
-    With ``bad="fail"`` an invalid row (a null key, a NaN, text among numbers), or a conflict, fails the query with one
-    sentence, which `refusal` finds in ``query.exception()``. With "report" it becomes a row of that kind.
+    With ``bad="fail"`` an invalid row (a null key, a NaN, text among numbers), or a conflict, fails the query with a
+    message, which `refusal` finds in ``query.exception()``. With "report" it becomes a row of that kind.
 
     ``measure`` must have bounded memory: `Value` (the default: one column of numbers), `Frozen` with bins (scores, or
     ``features`` and ``label`` of a model that scores each row separately), or `Precomputed` (a column of p-values). The
@@ -115,10 +115,10 @@ def _with_buckets(rows: DataFrame, measure: object, buckets: int) -> DataFrame:
     """Add the bucket of each row, and a hash of its content where equal scores could hide that rows differ."""
     key = F.col("key").cast("long") if _key_type(rows) == "integers" else F.col("key")  # same hash for every width
     name = F.when(lacks_key(), F.xxhash64("order")).otherwise(F.xxhash64(key))  # spreads rows without a key
-    placed = rows.withColumn("bucket", F.pmod(name, F.lit(buckets)).cast("int"))
+    with_bucket = rows.withColumn("bucket", F.pmod(name, F.lit(buckets)).cast("int"))
     if not isinstance(measure, Frozen) and "y" not in rows.columns:
-        return placed
-    return placed.withColumn("content", F.xxhash64(*(name for name in ("x", "y") if name in rows.columns)))
+        return with_bucket
+    return with_bucket.withColumn("content", F.xxhash64(*(name for name in ("x", "y") if name in rows.columns)))
 
 
 def _key_type(rows: DataFrame) -> str:
@@ -127,7 +127,7 @@ def _key_type(rows: DataFrame) -> str:
 
 
 def _from_long(order: Column, kind: T.DataType) -> Column:
-    """Turn an order back from a long to its own type."""
+    """Turn an order back from a long to its original type."""
     if isinstance(kind, T.DateType):
         return F.date_from_unix_date(order.cast("int"))
     if isinstance(kind, T.TimestampType):
@@ -145,7 +145,7 @@ def _check(df: DataFrame, bad: str, buckets: int, gaps: bool) -> None:
         raise ValueError("df must be a streaming frame (from spark.readStream), got a batch frame: use test_streams")
     if bad not in ("fail", "report"):
         raise ValueError(f"bad must be 'fail' or 'report', got {format_value(bad)}")
-    check_integer("buckets", buckets, 1, MOST_BUCKETS)
+    check_integer("buckets", buckets, 1, MAX_BUCKETS)
     if not isinstance(gaps, bool):
         raise ValueError(f"gaps must be True or False, got {format_value(gaps)}")
     provider = str(df.sparkSession.conf.get(PROVIDER, None))

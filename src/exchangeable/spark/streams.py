@@ -21,7 +21,7 @@ from exchangeable.spark.columns import lacks_order, validate
 from exchangeable.spark.output import REAL, Layout
 from exchangeable.validation import check_integer, format_value
 
-OTHERS: dict[str, T.DataType] = {"alarm": T.BooleanType(), "kind": T.StringType(), "detail": T.StringType()}
+OTHER_TYPES: dict[str, T.DataType] = {"alarm": T.BooleanType(), "kind": T.StringType(), "detail": T.StringType()}
 
 
 def test_streams(
@@ -56,7 +56,7 @@ def test_streams(
     Equal rows with the same key and order are duplicates: one of them is bet on. Different rows with the same key and
     order are a conflict: none is bet on, because choosing one could bias the test. With ``bad="fail"`` a conflict, or
     an invalid row (a null, a NaN, text among numbers, another width than the first row of its stream), fails the job
-    with one sentence, which `refusal` finds. With ``bad="report"`` it is counted in ``refused`` and never bet on; rows
+    with a message, which `refusal` finds. With ``bad="report"`` it is counted in ``refused`` and never bet on; rows
     without a key are then counted in a row whose key is null.
 
     With ``steps=True`` the rows are those of `monitor_streams`: one for each example that was bet on (kind "step"), and
@@ -81,8 +81,8 @@ def test_streams(
     layout = Layout(bool(steps), recipe.on_alarm == "restart", key, order)
     schema = _schema(rows, layout)
     tested = Recipe(recipe, seed, bad == "fail", bool(gaps), layout)
-    placed = rows.repartition(parts, "key").sortWithinPartitions("key", lacks_order(), "order")
-    return seeds.add_column(placed.mapInArrow(_task(tested), schema), seed)
+    sorted_rows = rows.repartition(parts, "key").sortWithinPartitions("key", lacks_order(), "order")
+    return seeds.add_column(sorted_rows.mapInArrow(_task(tested), schema), seed)
 
 
 test_streams.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
@@ -96,7 +96,7 @@ def _task(recipe: Recipe) -> Any:
 
 
 def _partitions(df: DataFrame, partitions: int | None) -> int:
-    """Return the number of partitions. Without one Spark would merge small partitions, which may take long to test."""
+    """Return the number of partitions. By default Spark would merge small partitions, which may take long to test."""
     if partitions is None:
         return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
     return check_integer("partitions", partitions, 1, 10**6)
@@ -148,18 +148,18 @@ def _schema(rows: DataFrame, layout: Layout) -> T.StructType:
     """Return the schema of the result; the user's names of key and order must differ from ours."""
     if layout.key == layout.order:
         raise ValueError(f"key and order must be different columns, got {format_value(layout.key)} for both")
-    own = {"key": layout.key, "order": layout.order} if layout.steps else {"key": layout.key}
-    ours = layout.columns[len(own) :]
-    for role, name in own.items():
+    roles = {"key": layout.key, "order": layout.order} if layout.steps else {"key": layout.key}
+    ours = layout.columns[len(roles) :]
+    for role, name in roles.items():
         if name.lower() in (*ours, seeds.COLUMN):
             raise ValueError(f"{role} must not be named {name!r}, like a column of the result: rename it")
     if layout.steps and layout.key.lower() == layout.order.lower():
         raise ValueError(
             f"key and order must have names that differ by more than case, got {layout.key!r} and {layout.order!r}"
         )
-    fields = [T.StructField(name, rows.schema[role].dataType) for role, name in own.items()]
+    fields = [T.StructField(name, rows.schema[role].dataType) for role, name in roles.items()]
     return T.StructType(fields + [T.StructField(name, _type(name)) for name in ours])
 
 
 def _type(name: str) -> T.DataType:
-    return T.DoubleType() if name in REAL else OTHERS.get(name, T.LongType())
+    return T.DoubleType() if name in REAL else OTHER_TYPES.get(name, T.LongType())

@@ -202,9 +202,9 @@ def _check(rows: Any, last: Any, width: int, expected_width: int) -> None:
         )
 
 
-def _row_error(order: Any, sentence: str) -> RefusedError:
-    where = "" if sentence.startswith(NO_ORDER) else f"order {order.cast(pa.string()).as_py()}: "
-    return RefusedError(f"{where}{sentence}")
+def _row_error(order: Any, message: str) -> RefusedError:
+    where = "" if message.startswith(NO_ORDER) else f"order {order.cast(pa.string()).as_py()}: "
+    return RefusedError(f"{where}{message}")
 
 
 def _blocks(parts: Iterable[Part], size: int, width: int) -> Iterator[Block]:
@@ -287,7 +287,7 @@ def _ranks(context: SparkContext, blocks: list[Broadcast[bytearray]], n: int, wi
         ):
             bounds = tiles.bounds()
             pages = [_broadcast(context, bytearray(bounds[lo : lo + rows].data), cleanup) for lo in range(0, n, rows)]
-            tiles.settle(_search_all(context, _RoundData(blocks, pages, per_page, size, width), segments, cleanup))
+            tiles.end_round(_search_all(context, _RoundData(blocks, pages, per_page, size, width), segments, cleanup))
     return tiles.ranks()
 
 

@@ -18,7 +18,7 @@ from exchangeable.watch.source import Block, Signals, Source, Stopped
 from exchangeable.watch.state import StateFile
 
 FEW = 8  # examples that are tested one by one: a monitor that restarts copies itself before each batch
-SAVE_SHARE = 0.1  # of the time at most is spent on saving
+SAVE_SHARE = 0.1  # the largest share of the time that is spent on saving
 
 
 class OutputOptions(NamedTuple):

@@ -7,20 +7,20 @@ import os
 import select
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
 from exchangeable.data.events.errors import LineError, UsageError
 from exchangeable.data.events.reader import Reader
+from exchangeable.validation import printable
 
-READ_BYTES = 1 << 16  # bytes at a time: some thousand numbers, which are one batch
-BLOCK_LINES = 4096  # at most in a block, so that a signal is answered soon
+READ_BYTES = 1 << 16  # bytes at a time: a few thousand numbers, which form one batch
+BLOCK_LINES = 4096  # at most in a block, so that a signal is handled soon
 MAX_LINE_BYTES = 16 << 20
 
 
 class Stopped(Exception):  # noqa: N818
-    """A signal asked the watch to stop; ``number`` is the signal's."""
+    """A signal asked the watch to stop; ``number`` is the signal number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -28,7 +28,7 @@ class Stopped(Exception):  # noqa: N818
 
 
 class Signals:
-    """Records SIGINT and SIGTERM, so that the watch stops between two examples and not within one.
+    """Records SIGINT and SIGTERM, so that the watch stops between two examples, never within one.
 
     The first signal interrupts the wait for input. The second one raises ``Stopped`` at once.
     """
@@ -77,7 +77,7 @@ class Position(NamedTuple):
 class Source:
     """The input: standard input (``-``) or a file. Available lines are returned at once, without waiting for more.
 
-    A file that was read before is resumed at its last position, if it still begins with the same bytes.
+    A file that was read before is resumed at its last position, if it still starts with the same bytes.
     """
 
     def __init__(self, path: str = "-", fd: int = 0) -> None:
@@ -111,7 +111,7 @@ class Source:
                 parts.append(data)
                 started = _start(b"".join(parts), reader)
         if self.position != position or not self._at_line_end():
-            rule = f"{printable(self.path)} must still begin with the {position.offset} bytes that were read before"
+            rule = f"{printable(self.path)} must still start with the {position.offset} bytes that were read before"
             raise UsageError(f"{rule}; to watch it as new data use: exchangeable watch - < FILE")
 
     def _at_line_end(self) -> bool:
@@ -122,7 +122,7 @@ class Source:
 
     def blocks(self, signals: Signals, patience: float | None = None) -> Iterator[Block | None]:
         """Yield blocks of lines as soon as they are available, and None after ``patience`` seconds without input."""
-        for data in self._reads(signals, patience):
+        for data in self._read_lines(signals, patience):
             if data is None:
                 yield None
                 continue
@@ -137,7 +137,7 @@ class Source:
                     lines[lo : lo + BLOCK_LINES], first + lo, open=not complete and lo + BLOCK_LINES >= len(lines)
                 )
 
-    def _reads(self, signals: Signals, patience: float | None) -> Iterator[bytes | None]:
+    def _read_lines(self, signals: Signals, patience: float | None) -> Iterator[bytes | None]:
         """Yield bytes up to the end of a line, or of the input."""
         parts: list[bytes] = []
         while signals.caught is None:
@@ -177,8 +177,3 @@ def _start(data: bytes, reader: Reader) -> bool:
             reader.start(line)
             return True
     return False
-
-
-def printable(path: str | Path | None) -> str:
-    """Return a path with its control characters escaped."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))

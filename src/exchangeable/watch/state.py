@@ -12,10 +12,11 @@ from typing import Any
 from exchangeable.data.events.errors import UsageError
 from exchangeable.data.events.reader import Reader
 from exchangeable.monitor import Monitor
-from exchangeable.watch.source import Position, Source, printable
+from exchangeable.validation import printable
+from exchangeable.watch.source import Position, Source
 
 KIND = "exchangeable watch"
-VERSION = 2  # version 1, of exchangeable 0.1, holds snapshots that cannot be continued
+VERSION = 2  # version 1, of exchangeable 0.1, holds snapshots that cannot be loaded
 
 
 class StateError(Exception):
@@ -23,12 +24,12 @@ class StateError(Exception):
 
 
 class StateFile:
-    """A state file, used by one process at a time: a lock on ``<file>.lock`` keeps others out.
+    """A state file, used by one process at a time: a lock on ``<file>.lock`` excludes others.
 
     ``configuration`` holds the options that define the monitor; a state with other options is rejected. For the options
-    named in ``free``, which the user left out, the stored values are used. The first line of the file is JSON
+    named in ``free``, which the user omitted, the stored values are used. The first line of the file is JSON
     (configuration, columns, positions in files); a snapshot of the monitor follows. The file is replaced atomically, so
-    a reader finds either the old state or the new one. O(size of the monitor).
+    a reader sees either the old state or the new one. O(size of the monitor).
     """
 
     def __init__(self, path: Path, configuration: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
@@ -137,8 +138,8 @@ def _lock(path: Path) -> int:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace a file atomically; the data are on disk when this returns."""
-    temporary = path.with_name(f".{path.name}.new")  # the lock keeps other processes from it
+    """Replace a file atomically; the data is on disk when this returns."""
+    temporary = path.with_name(f".{path.name}.new")  # the lock prevents other processes from using it
     try:
         with temporary.open("wb") as file:
             file.write(data)

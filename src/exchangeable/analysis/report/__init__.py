@@ -1,7 +1,7 @@
 """The HTML report of a result, as one self-contained file, and its cards for notebooks.
 
-The pages have no scripts and load nothing. The templates escape all text; names are also cut, and their control
-characters and direction marks are spelt out.
+The pages have no scripts and load nothing. The templates escape all text; names are also shortened, and their control
+characters and direction marks are written as escape sequences.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
     part = target.with_name(f".{target.name}.part")
-    part.touch()  # fails before the work if the folder is read-only
+    part.touch()  # fails early if the folder is read-only
     try:
         part.write_bytes(document(result, result.explain()).encode())
         part.replace(target)
@@ -70,7 +70,7 @@ def explanation_card(explanation: Explanation) -> str:
 
 
 def _card(template: str, content: T, make_view: Callable[[T], dict[str, Any]]) -> str:
-    """Render a card; without Jinja, its text."""
+    """Render a card, or its plain text if Jinja is not installed."""
     try:
         with needed("report", "a card with figures"):
             from exchangeable.analysis.report.environment import render

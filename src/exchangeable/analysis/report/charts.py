@@ -1,6 +1,6 @@
 """The charts of a report, drawn by matplotlib as inline SVG.
 
-Long curves are thinned to what a screen can show; every highest and lowest point stays.
+Long curves are thinned to what a screen can show, without losing any highest or lowest point.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _spell_out(value: Any) -> Any:
-    """Spell out what is not printable in every text that a template inserts, except in markup."""
+    """Escape characters that are not printable in every text that a template inserts, except in markup."""
     return spell_out(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -56,7 +56,7 @@ def sentence(text: str) -> Markup:
     >>> sentence("<b> 10^17.3"), sentence("\u2068a & b\u2069 10^-3")
     (Markup('&lt;b&gt; 10<sup>17.3</sup>'), Markup('<bdi>a &amp; b</bdi> 10<sup>−3</sup>'))
     """
-    parts = ISOLATED.split(text)  # names are at the odd places
+    parts = ISOLATED.split(text)  # names are at the odd positions
     return Markup("").join(
         Markup("<bdi>{}</bdi>").format(part) if i % 2 else _superscripts(part) for i, part in enumerate(parts)
     )

@@ -121,7 +121,7 @@ def _columns_option(result: Result) -> str:
 
 
 def _constructor(part: Any) -> str:
-    """Return the call that makes a measure or a bet; dots stand for settings that are not recorded."""
+    """Return the call that builds a measure or a bet; dots stand for settings that are not recorded."""
     name = type(part).__name__
     if isinstance(part, Conditional):
         return f"{name}(measures.{_constructor(part.measure)})"

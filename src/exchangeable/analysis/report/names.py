@@ -1,4 +1,4 @@
-"""Text of others in a page: cut to a length, and without characters that could change how it is displayed."""
+"""User-supplied text in a page: shortened, and without characters that could change how the page is displayed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ISOLATE_START, ISOLATE_END = "\u2068", "\u2069"  # the template turns what is be
 
 
 def clip(text: str, limit: int = MAX_NAME) -> str:
-    r"""Cut a long text in the middle, and spell out characters that are not printable.
+    r"""Shorten a long text in the middle, and escape characters that are not printable.
 
     >>> clip("<b>\u202e"), clip("x" * 99, 9)
     ('<b>\\u202e', 'xxxxxx…xx')
@@ -24,5 +24,5 @@ def spell_out(text: str) -> str:
 
 
 def isolate(name: str) -> str:
-    """Mark a name in a sentence, so that its direction (from right to left) does not affect the text around it."""
+    """Mark a name in a sentence, so that right-to-left text does not affect the text around it."""
     return f"{ISOLATE_START}{clip(name)}{ISOLATE_END}"

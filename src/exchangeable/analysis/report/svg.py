@@ -37,7 +37,7 @@ PALETTE: Mapping[str, str] = MappingProxyType(  # colour in the figure -> variab
 
 
 def to_svg(ax: Axes, description: str) -> str:
-    """Return a chart as one element of a page; ``description`` is for readers who do not see it."""
+    """Return a chart as one element of a page; ``description`` is for screen readers."""
     figure: Any = ax.figure
     for background in (ax.patch, figure.patch):
         background.set_visible(False)

@@ -15,7 +15,7 @@ from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
 from exchangeable.analysis.text import (
-    FEW,
+    FEW_EXAMPLES,
     SHIFTS,
     VerdictText,
     describe_change,
@@ -67,7 +67,7 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "method": method_facts(result),
         "reproduction": reproduction(result),
         "interpretation": _interpretation(result),
-        "notes": [_sentence(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
+        "notes": [_capitalise(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
         "more_notes": max(0, len(result.notes) - MAX_NOTES),
     }
 
@@ -134,9 +134,9 @@ def key_figures(result: Result) -> list[tuple[str, str]]:
 def _interpretation(result: Result) -> list[tuple[str, str]]:
     text = _verdict_text(result)
     return [
-        ("Guarantee", _sentence(text.guarantee or result.guarantee)),
-        ("Means", _sentence(text.means)),
-        ("Does not mean", _sentence(text.does_not_mean)),
+        ("Guarantee", _capitalise(text.guarantee or result.guarantee)),
+        ("Means", _capitalise(text.means)),
+        ("Does not mean", _capitalise(text.does_not_mean)),
     ]
 
 
@@ -216,7 +216,7 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
         title = "What changed"
     return {
         "title": title,
-        "sentences": [_sentence(text) for text in [*sentences, describe_columns(explanation)] if text],
+        "sentences": [_capitalise(text) for text in [*sentences, describe_columns(explanation)] if text],
         "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
         "rows": [_feature_row(feature, widest) for feature in features[:MAX_FEATURES]],
         "level": _width(level, widest),
@@ -237,7 +237,7 @@ def _feature_row(feature: FeatureEvidence, widest: float) -> FeatureRow:
 
 
 def _difference(text: str) -> str:
-    """Mark the name of a category in the text, or its direction might turn the numbers around."""
+    """Mark the name of a category in the text, since right-to-left names could reorder the numbers."""
     share = re.fullmatch(r"share of (.*): (\S+ %) -> (\S+ %)", text, re.DOTALL)
     if share is None:
         return clip(text, MAX_SENTENCE).replace(" -> ", " → ")
@@ -273,7 +273,7 @@ def _shift(shift: Shift | None) -> dict[str, Any] | None:
 def periods(result: Result) -> dict[str, Floats]:
     """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
     path, verdict, p = result.path, result.verdict, result.strongest.p
-    if result.split is not None or len(path.n) < FEW:
+    if result.split is not None or len(path.n) < FEW_EXAMPLES:
         return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": p}
     if not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
         cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
@@ -303,12 +303,12 @@ def _period_titles(result: Result, parts: dict[str, Floats]) -> list[str]:
     elif restarted and len(parts[titles[0]]) == result.changepoint:
         prefixes = ("Before the change", "Up to the alarm", "After the restart")[: len(titles)]
     if not prefixes:
-        return [_sentence(title) for title in titles]
+        return [_capitalise(title) for title in titles]
     return [f"{prefix}: {title}" for prefix, title in zip(prefixes, titles, strict=True)]
 
 
 def _p_value_meaning(result: Result) -> str:
-    """Say what small and large p-values mean."""
+    """Describe what small and large p-values mean."""
     kind = result.strongest.kind
     if kind == "categories" or (kind == "label" and isinstance(result.table.y, list)):
         return "near 0 if its category comes late in the alphabet, near 1 if early"
@@ -320,7 +320,7 @@ def _p_value_meaning(result: Result) -> str:
 
 
 def _subject(result: Result) -> str:
-    """Return which of several tests the charts show; empty if there is one only."""
+    """Return which of several tests the charts show; empty if there is only one."""
     if not result.column_tests:
         return ""
     test = result.strongest
@@ -368,5 +368,5 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:.4g} %"
 
 
-def _sentence(text: str) -> str:
+def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]

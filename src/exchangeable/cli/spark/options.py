@@ -74,7 +74,7 @@ Streams = Annotated[
     typer.Option(
         min=1,
         help="With --available-now: the largest number of streams there will ever be, fixed before the first report. "
-        "Default: the streams so far, which is valid if no more will come.",
+        "Default: the streams so far, which is valid if no more will appear.",
         rich_help_panel=RESULT_PANEL,
     ),
 ]

@@ -81,8 +81,8 @@ def _describe(record: dict[str, Any]) -> str:
     streams, found = f"{record['n_streams']:,} streams", record["n_rejected"]
     if record["rate"] is None:
         return (
-            f"{found:,} of {streams} had an alarm. With --on-alarm restart the guarantee holds for each stream by "
-            "itself; the false discovery rate among all of them is not controlled."
+            f"{found:,} of {streams} had an alarm. With --on-alarm restart the guarantee holds for each stream "
+            "separately; the false discovery rate among all of them is not controlled."
         )
     level = f"{100.0 * record['rate']:g} %"
     if not found:

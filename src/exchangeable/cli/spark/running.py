@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """Start a session, and turn its errors into one sentence each. Spark's own messages go to a log file."""
+    """Start a session, and turn its errors into short messages. Spark's output goes to a log file."""
     settings = parse_pairs("--conf", conf)
     from exchangeable.spark import session
 
@@ -55,7 +55,7 @@ def spark_session(master: str | None, conf: list[str] | None) -> Iterator[SparkS
 
 
 def _has_active_session() -> bool:
-    """Whether a session is active already, for example in a notebook."""
+    """Return whether a session is already active, for example in a notebook."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() is not None

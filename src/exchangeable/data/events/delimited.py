@@ -1,4 +1,4 @@
-"""Lines of CSV and TSV: which columns are features, and the numbers in them."""
+"""Parsing of CSV and TSV lines: which columns are features, and the numbers in them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DelimitedParser:
         self._positions: list[int] | None = None
 
     def start(self, first_line: str, delimiter: str) -> None:
-        """Take the names of the columns from the first line, or number them if there is no header."""
+        """Read the names of the columns from the first line, or number the columns if there is no header."""
         self._delimiter = delimiter
         cells = self._split(1, first_line)
         self._names = cells if self.header else [str(i + 1) for i in range(len(cells))]
@@ -76,7 +76,7 @@ class DelimitedParser:
         if not self.columns:
             raise UsageError(f"no column but the label holds a number in the first row, of {_join(self._names)}")
         if not self.rows and len(self.columns) != 1:
-            advice = "this measure takes one column, so choose it with --features"
+            advice = "this measure needs exactly one column: choose it with --features"
             raise UsageError(f"there are {len(self.columns)} columns of numbers ({_join(self.columns)}); {advice}")
         if chosen and self._notify is not None:
             self._notify(f"the features are {_join(self.columns)}; --features chooses others")
@@ -108,7 +108,7 @@ class DelimitedParser:
 
 
 def _check_header(names: list[str]) -> None:
-    """Refuse a first line that is not a header, or that is separated by something else."""
+    """Reject a first line that is not a header, or that has another separator."""
     if len(names) == 1 and ";" in names[0]:
         raise UsageError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
     if all(NUMBER.fullmatch(name.strip()) for name in names):

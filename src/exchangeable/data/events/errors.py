@@ -1,4 +1,4 @@
-"""Errors in lines and in the options that describe them."""
+"""Errors in lines, and in the options that say how to read them."""
 
 from __future__ import annotations
 

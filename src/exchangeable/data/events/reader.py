@@ -58,7 +58,7 @@ class Reader:
     1, 2, ...; the features are the columns ``features``, or all columns except the label that hold a number in the
     first row. Each row is one line. Blank lines are skipped.
 
-    ``rows``: the measure takes rows of numbers, not single numbers. ``labels``: the kind of labels it takes.
+    ``rows``: the measure needs rows of numbers, not single numbers. ``labels``: the kind of labels that it needs.
     ``notify`` is called with a message that names the features, if they were not given.
 
     >>> Reader().read([b"a,b", b"1,x", b"2,y", b"three,z"], 1).x
@@ -84,7 +84,7 @@ class Reader:
         self._delimited = DelimitedParser(
             rows=rows, labels=labels, header=header, features=features, label=label, notify=notify
         )
-        self._takes_columns = features is not None or label is not None
+        self._columns_named = features is not None or label is not None
         self._started = False
 
     @property
@@ -104,7 +104,7 @@ class Reader:
         if self.format != "jsonl":
             self._delimited.start(text, "," if self.format == "csv" else "\t")
             return self._delimited.header
-        if self._takes_columns:
+        if self._columns_named:
             raise UsageError("--features and --label name columns of CSV or TSV, got them with JSONL")
         return False
 
@@ -113,7 +113,7 @@ class Reader:
         if self._started and self.format == "jsonl" and not self.rows:
             block = b"\n".join(lines)
             x = list(map(float, block.split())) if _NUMBERS.fullmatch(block) else []
-            if len(x) == len(lines):  # the usual case, and fast; otherwise there are blank lines
+            if len(x) == len(lines):  # the usual case, which is fast; otherwise there are blank lines
                 return Batch(range(first, first + len(lines)), x)
         numbers, parsed, fault = [], [], None
         for number, line in enumerate(lines, first):
@@ -149,7 +149,7 @@ class Reader:
         return _Line(self._x(number, event.x), event.y, event.id, event.seq)
 
     def _x(self, number: int, value: float | list[float]) -> Any:
-        """Return x as the measure takes it: a row of numbers, or one number."""
+        """Return x in the form that the measure needs: a row of numbers, or one number."""
         row = value if isinstance(value, list) else [value]
         if self.rows:
             return row
@@ -179,6 +179,6 @@ def _as_columns(numbers: list[int], lines: list[_Line], labels: Labels) -> Batch
         numbers,
         x,
         None if labels == "none" else y,
-        ids if any(one is not None for one in ids) else None,
-        seq if any(one is not None for one in seq) else None,
+        ids if any(value is not None for value in ids) else None,
+        seq if any(value is not None for value in seq) else None,
     )

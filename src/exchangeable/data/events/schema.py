@@ -1,7 +1,7 @@
 """The JSON schema of events, for the server, its client and ``exchangeable watch``.
 
 The types below define which JSON is accepted; msgspec decodes it, and derives the schema for the OpenAPI document. Two
-things are not in msgspec and are done here: keys that occur twice are refused, and errors name the line and the rule.
+things that msgspec does not do are done here: repeated keys are rejected, and errors name the line and the rule.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Event = TypeVar("Event")
 
 
 class Example(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True, gc=False):
-    """An observation that need not be numbered: a line of ``exchangeable watch``."""
+    """An observation whose ``seq`` is optional: a line of ``exchangeable watch``."""
 
     x: float | Row
     y: Text | ExactInteger | float | None = None
@@ -62,9 +62,9 @@ _EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | float | Ro
 _FIELD_RULES = {
     "seq": f"must be an integer from 1 to {LAST_SEQ}",
     "x": "must be a finite number or a list of finite numbers",
-    "y": f"must be a text or a finite number (an integer of at most {LAST_SEQ} in size)",
-    "id": "must be a text that is not empty",
-    "time": "must be a text or a finite number",
+    "y": f"must be a string or a finite number (an integer must be at most {LAST_SEQ} in magnitude)",
+    "id": "must be a string that is not empty",
+    "time": "must be a string or a finite number",
     "never": "must be true or false",
 }
 _LINE_RULES: dict[Any, str] = {
@@ -148,12 +148,12 @@ class DuplicateKeyError(ValueError):
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Build a dictionary from the pairs of a JSON object: an ``object_pairs_hook`` that refuses repeated keys."""
+    """Build a dictionary from the pairs of a JSON object: an ``object_pairs_hook`` that rejects repeated keys."""
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
-        raise DuplicateKeyError(f"must not have a key twice, got {repeated[:80]!r}")
+        raise DuplicateKeyError(f"must not repeat a key, got {repeated[:80]!r}")
     return values
 
 
@@ -162,7 +162,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def check_lengths(name: str, values: Sequence[object], limit: int = TEXT_LENGTH, first: int = 1) -> None:
-    """Raise ``LineError`` at a text with more characters than the limit."""
+    """Raise ``LineError`` at a string with more characters than the limit."""
     for number, value in enumerate(values, first):
         if isinstance(value, str) and len(value) > limit:
             raise LineError(number, f"{name} must have at most {limit} characters, got {len(value)}")
@@ -183,7 +183,7 @@ def _line_error(number: int, line: bytes, error: Exception, decoder: msgspec.jso
 
 
 def _describe(error: msgspec.ValidationError, line_rule: str) -> str:
-    """Return the rule that was broken, after the name of the field if there is one, and msgspec's words for it."""
+    """Return the rule that was broken, after the name of the field if there is one, and the message of msgspec."""
     text = str(error)
     if text.startswith(_UNKNOWN):  # the sender chose the name, so it may hold anything
         return f"{line_rule}: unknown field {text.removeprefix(_UNKNOWN)[1:-1]!r:.80}"
@@ -228,12 +228,12 @@ def _encode(kind: type[Any], values: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(event)
     except UnicodeEncodeError:
-        raise ValueError(f"texts must be valid Unicode, got {values!r:.80}") from None
+        raise ValueError(f"strings must be valid Unicode, got {values!r:.80}") from None
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
 
 

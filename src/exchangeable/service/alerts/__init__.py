@@ -5,7 +5,15 @@ The engine writes alerts to an outbox in the same transaction that records an al
 """
 
 from exchangeable.service.alerts.message import Details, Status, fingerprint, payload
-from exchangeable.service.alerts.outbox import counts, due, enqueue, listing, mark_failed, mark_sent, retry
+from exchangeable.service.alerts.outbox import (
+    count_alerts,
+    due_alerts,
+    enqueue,
+    list_alerts,
+    mark_failed,
+    mark_sent,
+    retry,
+)
 from exchangeable.service.alerts.sender import Sender, Transact
 from exchangeable.service.alerts.trial import Outcome, test_alert
 from exchangeable.service.alerts.webhook import Webhook
@@ -17,11 +25,11 @@ __all__ = [
     "Status",
     "Transact",
     "Webhook",
-    "counts",
-    "due",
+    "count_alerts",
+    "due_alerts",
     "enqueue",
     "fingerprint",
-    "listing",
+    "list_alerts",
     "mark_failed",
     "mark_sent",
     "payload",

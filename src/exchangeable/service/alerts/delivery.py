@@ -1,4 +1,4 @@
-"""One delivery: a request to a webhook, and what its response means."""
+"""One delivery: a request to a webhook, and the meaning of its response."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Result(NamedTuple):
     """The outcome of one request."""
 
     error: str = ""  # empty: the receiver accepted the alert
-    permanent: bool = False  # another attempt is of no use
+    permanent: bool = False  # another attempt would fail too
     retry_after: float = 0.0  # seconds that the receiver asked us to wait
 
 
@@ -51,7 +51,7 @@ async def post(webhook: Webhook, body: bytes, resolve: Resolve, context: ssl.SSL
 
 
 def result_of(response: httpcore2.Response) -> Result:
-    """Return what a response means, by its status and headers alone: nothing of its body is shown to anybody."""
+    """Return the result that a response stands for, from its status and headers only; its body is never shown."""
     status = response.status
     if 200 <= status < 300:
         return Result()

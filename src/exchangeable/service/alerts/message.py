@@ -15,7 +15,7 @@ STATUSES: tuple[Status, ...] = ("firing", "resolved")
 
 
 class Details(NamedTuple):
-    """What an alert says about an alarm."""
+    """The details of an alarm that an alert reports."""
 
     alarm: str  # its kind, such as "ville"
     guarantee: str
@@ -84,7 +84,7 @@ def _annotations(stream: str, status: Status, details: Details) -> dict[str, str
     if status == "firing":
         summary = f"Stream {stream} is no longer exchangeable."
         text = f"The alarm was raised at example {details.alarm_at}, with a log10 capital of {capital}."
-        text += f" The change seems to have begun after example {changepoint}." * bool(changepoint)
+        text += f" The change seems to have started after example {changepoint}." * bool(changepoint)
     else:
         summary = text = f"Stream {stream}: the alarm is over" + f" ({details.reason})" * bool(details.reason) + "."
     return {

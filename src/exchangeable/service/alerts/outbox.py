@@ -12,7 +12,7 @@ from exchangeable.service.clock import format_time
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
 
-MAX_SENT, MAX_DEAD = 1_000, 10_000  # how many of each are kept
+MAX_SENT, MAX_DEAD = 1_000, 10_000  # how many of each are stored
 MAX_PENDING = 100  # alerts that may wait for one receiver and stream
 MAX_ERROR_LENGTH = 300
 COLUMNS = ("id", "receiver", "stream", "status", "state", "attempts", "error", "created", "fingerprint")
@@ -36,9 +36,10 @@ def enqueue(
 ) -> int:
     """Add an alert to the outbox, once for each receiver, and return the number of receivers.
 
-    Call this in the transaction that records the alarm, reset, restart or deletion: both happen or neither. If more
-    than 100 alerts wait for one receiver and stream (it raises alarms and restarts all the time, and nobody answers),
-    the oldest of them become dead letters: the disk must not fill up, and the newest ones describe the current state.
+    Call this in the transaction that records the alarm, reset, restart or deletion, so that both are committed or
+    neither is. If more than 100 alerts wait for one receiver and stream (it keeps raising alarms and restarting, and
+    the receiver does not respond), the oldest of them become dead letters: the disk must not fill up, and the newest
+    ones describe the current state.
     """
     if status not in STATUSES:
         raise ValueError(f"status must be firing or resolved, got {status!r}")
@@ -88,7 +89,7 @@ def _start_time(connection: sqlite3.Connection, fingerprint: str) -> str | None:
     return str(load_json(row[0])["startsAt"]) if row else None
 
 
-def due(connection: sqlite3.Connection) -> list[DueAlert]:
+def due_alerts(connection: sqlite3.Connection) -> list[DueAlert]:
     """Return the alerts that may be sent now, oldest first.
 
     For each receiver and stream this is only the oldest pending alert, so that "resolved" never overtakes its "firing".
@@ -110,7 +111,7 @@ def read_alert(connection: sqlite3.Connection, id: int) -> dict[str, Any]:  # no
 def mark_sent(connection: sqlite3.Connection, id: int) -> None:  # noqa: A002
     """Record that the receiver accepted an alert.
 
-    If an older alert for the same receiver and stream was put back meanwhile, this one is sent again after it.
+    If an older alert for the same receiver and stream has become pending again, this one is sent again after it.
     """
     older = (
         "SELECT 1 FROM outbox AS older WHERE older.receiver = outbox.receiver AND older.stream = outbox.stream"
@@ -121,7 +122,7 @@ def mark_sent(connection: sqlite3.Connection, id: int) -> None:  # noqa: A002
         f" WHERE id = ? AND state = 'pending' AND NOT EXISTS ({older} = 'pending')",
         (id,),
     )
-    connection.execute(  # what followed a dead letter is kept as long as that one: `retry` needs it
+    connection.execute(  # alerts after a dead letter stay as long as it does: `retry` needs them
         f"DELETE FROM outbox WHERE id <= ? AND state = 'sent' AND NOT EXISTS ({older} = 'dead')",  # noqa: S608
         (id - MAX_SENT,),
     )
@@ -157,7 +158,7 @@ def retry(connection: sqlite3.Connection, id: int) -> int:  # noqa: A002
     ).rowcount
 
 
-def counts(connection: sqlite3.Connection) -> tuple[int, int]:
+def count_alerts(connection: sqlite3.Connection) -> tuple[int, int]:
     """Return how many alerts are pending, and how many are dead."""
     pending, dead = (
         connection.execute(f"SELECT count(*) FROM outbox WHERE state = '{state}'").fetchone()[0]  # noqa: S608
@@ -166,9 +167,9 @@ def counts(connection: sqlite3.Connection) -> tuple[int, int]:
     return pending, dead
 
 
-def listing(connection: sqlite3.Connection, limit: int = 100) -> dict[str, Any]:
-    """Return the outbox for people: dead letters, pending alerts (failed ones first), sent ones; newest first."""
-    pending, dead = counts(connection)
+def list_alerts(connection: sqlite3.Connection, limit: int = 100) -> dict[str, Any]:
+    """Return the outbox for display: dead letters, pending alerts (failed ones first), sent alerts; newest first."""
+    pending, dead = count_alerts(connection)
     rows = connection.execute(
         f"SELECT {', '.join(COLUMNS)} FROM outbox"  # noqa: S608 - no input
         " ORDER BY CASE state WHEN 'dead' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END, error = '', id DESC LIMIT ?",

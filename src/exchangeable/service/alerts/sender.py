@@ -49,7 +49,7 @@ class Sender:
     An alert counts as sent after a 2xx response. Until then it is repeated after 1, 2, 4, .. seconds (randomly reduced
     by up to a half, at most ``longest``; longer if ``Retry-After`` says so). It becomes a dead letter after
     ``attempts`` requests, or after a rejection that is permanent (3xx, since redirects are not followed, and 4xx except
-    408, 425 and 429). These delays are kept in memory, on the monotonic clock: changes of the wall clock have no
+    408, 425 and 429). These delays are stored in memory, on the monotonic clock: changes of the wall clock have no
     effect, and after a restart every pending alert is due at once.
 
     ``write`` runs a function on a connection in a transaction; ``read`` does the same for reading, if that is
@@ -131,7 +131,7 @@ class Sender:
         self._loop = self._task = None
 
     async def drain(self) -> None:
-        """Send until no alert is pending. Use this instead of the task in a program that waits for the end."""
+        """Send until no alert is pending. Use this, instead of the task, in a program that exits afterwards."""
         while await self._send_due():
             pass
 
@@ -147,7 +147,7 @@ class Sender:
     async def _send_due(self) -> bool:
         """Start the requests that are due, then wait for something to happen; return False if nothing was pending."""
         self._woken.clear()  # before reading, so that no later wake-up is missed
-        alerts = await self._read(outbox.due)
+        alerts = await self._read(outbox.due_alerts)
         self._backoffs = {alert.id: self._backoffs[alert.id] for alert in alerts if alert.id in self._backoffs}
         now, pause = time.monotonic(), self.poll
         for alert in alerts:
@@ -182,7 +182,7 @@ class Sender:
             await self._write(lambda connection: self._store(connection, alert, result))
             del self._unwritten[alert.id]
         except Exception:  # whatever the database raises, the alert is still pending
-            log.exception("storage failed on alert %d", alert.id)
+            log.exception("the result of alert %d cannot be stored", alert.id)
         finally:
             self._backoffs[alert.id] = Backoff(time.monotonic() + delay, attempts + 1)
             del self._requests[alert.id]

@@ -1,4 +1,4 @@
-"""The history of a stream: every step in rows of columns, and roll-ups with which any range opens quickly.
+"""The history of a stream: every step in rows of columns, and roll-ups, from which any range is read quickly.
 
 Step n (counted from 1) has a p-value and a log10 capital. The table ``steps`` holds them with their observations, in
 rows of consecutive steps (`rows`). The table ``rollups`` holds the lowest, highest and last log10 capital of blocks of

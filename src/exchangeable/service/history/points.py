@@ -25,11 +25,11 @@ class Points(NamedTuple):
     log10: Floats
     p: Floats  # NaN if it was not read or is no longer stored; never NaN if exact
     exact: bool
-    width: int  # steps per bucket; buckets begin at 1 + a multiple of it
+    width: int  # steps per bucket; buckets start at 1 + a multiple of it
 
 
 class Part(NamedTuple):
-    """What one source knows about the steps ``first`` to ``last``."""
+    """The points of one source that cover the steps ``first`` to ``last``."""
 
     n: Integers
     log10: Floats
@@ -76,7 +76,7 @@ def thin(n: Integers, log10: Floats, p: Floats, max_points: int) -> Points:
 
 
 def bucket_width(start: int, stop: int, buckets: int) -> int:
-    """Return the smallest suitable number of steps per bucket such that at most ``buckets`` cover the range."""
+    """Return the smallest suitable width of a bucket, in steps, with which ``buckets`` of them cover the range."""
     width = -(-(stop - start + 1) // buckets)
     while True:
         unit = max((size for size in rollups.SIZES if size <= width), default=1)
@@ -90,7 +90,7 @@ def bucket_width(start: int, stop: int, buckets: int) -> int:
 
 
 def _collect(connection: sqlite3.Connection, stream: int, start: int, stop: int, width: int) -> list[Part]:
-    """Return points that describe a range to within ``width`` steps, from the coarsest suitable sources."""
+    """Return points that describe a range at a resolution of ``width`` steps, from the coarsest suitable sources."""
     levels = range(len(rollups.SIZES))
     inside = [level for level in reversed(levels) if rollups.SIZES[level] <= width]
     sources = [
@@ -101,14 +101,14 @@ def _collect(connection: sqlite3.Connection, stream: int, start: int, stop: int,
     parts: list[Part] = []
     gaps = [(start, stop)]
     for source in sources:
-        found = [source(*gap) for gap in gaps]
-        parts += found
-        gaps = [rest for gap, part in zip(gaps, found, strict=True) for rest in _uncovered(gap, part)]
+        results = [source(*gap) for gap in gaps]
+        parts += results
+        gaps = [rest for gap, part in zip(gaps, results, strict=True) for rest in _uncovered(gap, part)]
     return parts
 
 
 def _uncovered(gap: Range, part: Part) -> list[Range]:
-    """Return what a part leaves uncovered of a gap."""
+    """Return the ranges of a gap that a part does not cover."""
     start, stop = gap
     if part.first > part.last:
         return [gap]
@@ -168,6 +168,6 @@ def _thin(n: Integers, log10: Floats, p: Floats, width: int) -> tuple[Integers, 
 
 
 def _firsts(mask: NDArray[np.bool_], buckets: Integers) -> Integers:
-    """Return the first place in each bucket where the mask is set."""
-    places = np.flatnonzero(mask)
-    return places[np.diff(buckets[places], prepend=buckets[0] - 1) > 0]
+    """Return the first position in each bucket where the mask is set."""
+    positions = np.flatnonzero(mask)
+    return positions[np.diff(buckets[positions], prepend=buckets[0] - 1) > 0]

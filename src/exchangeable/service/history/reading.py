@@ -14,7 +14,7 @@ from exchangeable.service.history.rows import Steps, decode_seq, read_rows
 
 
 class Observations(NamedTuple):
-    """What is stored under consecutive seqs: columns with one place for each."""
+    """The stored observations of consecutive seqs, as columns with one entry for each seq."""
 
     stored: NDArray[np.bool_]  # False: pruned, expired, or not received yet
     width: Integers  # numbers in x; -1 where nothing is stored
@@ -23,10 +23,10 @@ class Observations(NamedTuple):
 
 
 def observations(connection: sqlite3.Connection, stream: int, first_seq: int, last_seq: int) -> Observations:
-    """Return what is stored under the seqs ``first_seq`` to ``last_seq``.
+    """Return the stored observations of the seqs ``first_seq`` to ``last_seq``.
 
-    Steps are in the order of seq. A seq may have no step, if its label never came, so ``n <= seq``, and the first row
-    is found by bisection. O(log n) rows are read, and those that hold the result.
+    Steps are in the order of seq. A seq has no step if its label never arrived, so ``n <= seq``, and the first row
+    is found by bisection. O(log n) rows are read, in addition to those that hold the result.
     """
     count = last_seq - first_seq + 1
     parts = [part for part in _between(connection, stream, first_seq, last_seq) if len(part.seq)]
@@ -34,13 +34,13 @@ def observations(connection: sqlite3.Connection, stream: int, first_seq: int, la
     x = np.full((count, max((part.x.shape[1] for part in parts), default=0)), np.nan)
     extra: dict[str, list[Any]] = {}
     for part in parts:
-        places = part.seq - first_seq
-        stored[places], width[places] = True, part.x.shape[1]
-        x[places, : part.x.shape[1]] = part.x
+        positions = part.seq - first_seq
+        stored[positions], width[positions] = True, part.x.shape[1]
+        x[positions, : part.x.shape[1]] = part.x
         for name, values in part.extra.items():
             column = extra.setdefault(name, [None] * count)
-            for place, value in zip(places.tolist(), values, strict=True):
-                column[place] = value
+            for i, value in zip(positions.tolist(), values, strict=True):
+                column[i] = value
     return Observations(stored, width, x, extra)
 
 
@@ -53,7 +53,7 @@ def _between(connection: sqlite3.Connection, stream: int, first_seq: int, last_s
 
 
 def _find_row(connection: sqlite3.Connection, stream: int, seq: int) -> int:
-    """Return a step of the last row that begins at or before a seq; 1 if there is none."""
+    """Return a step of the last row that starts at or before a seq; 1 if there is none."""
     low, high, probe = 1, seq, seq  # the first probe assumes n = seq, which is nearly always right
     while low < high:
         row = connection.execute(
@@ -69,7 +69,7 @@ def _find_row(connection: sqlite3.Connection, stream: int, seq: int) -> int:
 
 
 def replay(connection: sqlite3.Connection, stream: int, after: int) -> Iterator[Steps]:
-    """Yield the steps after step ``after`` in order: what a snapshot of that time lacks."""
+    """Yield the steps after step ``after`` in order, to bring a snapshot of that step up to date."""
     for row in read_rows(connection, stream, after + 1):
         later = row.part(slice(max(after + 1 - row.first, 0), None))
         if len(later.p):

@@ -18,7 +18,7 @@ SIZES = tuple(BLOCK * FACTOR**level for level in range(4))  # 1,024, 32,768, 1,0
 
 
 def add_blocks(connection: sqlite3.Connection, stream: int, first: int, blocks: Floats) -> None:
-    """Store the roll-ups of complete blocks, one in each row, of which the first begins at step ``first``."""
+    """Store the roll-ups of complete blocks, one in each row. The first block starts at step ``first``."""
     starts = first + BLOCK * np.arange(len(blocks))
     low, high = blocks.argmin(axis=1), blocks.argmax(axis=1)
     rows = np.arange(len(blocks))

@@ -19,7 +19,7 @@ class Tail(NamedTuple):
     """
 
     n: int = 0
-    block: Floats = np.empty(0)  # log10 capitals of the incomplete block, in the first n % BLOCK places
+    block: Floats = np.empty(0)  # log10 capitals of the incomplete block, in the first n % BLOCK entries
     rows: int = 0  # small rows of equal width at the end of the table
     steps: int = 0  # the steps in these rows
     width: int = 0  # the numbers in each of their observations

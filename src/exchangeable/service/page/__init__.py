@@ -1,4 +1,4 @@
-"""The web page: which file is served under which path. The paths are listed, so no request can name another file.
+"""The web page: the files and the paths they are served under. No request can name a file that is not listed.
 
 ``vendor/`` is built from npm packages by ``scripts/build_page.py`` when the project is built or installed, and is part
 of the wheel.

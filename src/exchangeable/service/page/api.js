@@ -11,7 +11,7 @@ export class Problem extends Error {
   }
 }
 
-/** The token is kept as long as the tab is open. */
+/** The token is stored as long as the tab is open. */
 export const token = {
   get: () => sessionStorage.getItem(KEY),
   set: (value) => sessionStorage.setItem(KEY, value),
@@ -59,7 +59,7 @@ async function problemFrom(reply) {
   try {
     body = await reply.json();
   } catch {
-    // perhaps the page of a proxy: the status must do
+    // perhaps the page of a proxy: only the status is known
   }
   const message = typeof body.message === "string" ? body.message : MESSAGES[reply.status] ?? `The server answered ${reply.status}.`;
   const problem = new Problem(reply.status, body.error ?? "unknown", message, body);
@@ -88,7 +88,7 @@ const unreachable = () =>
 export const streamPath = (name, rest = "") => `/v1/streams/${encodeURIComponent(name)}${rest}`;
 export const pagePath = (name) => `/streams/${encodeURIComponent(name)}`;
 
-/** The curl command of a request. */
+/** Return the curl command of a request. */
 export function curl(path, body, method = "POST") {
   const secret = token.get() ? `  -H "Authorization: Bearer $EXCHANGEABLE_TOKEN" \\\n` : "";
   const how = method === "POST" ? "" : `-X ${method} `;
@@ -97,6 +97,6 @@ export function curl(path, body, method = "POST") {
 
 /** Build `path?key=value`, without empty values. */
 export function query(path, values) {
-  const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return given.length ? `${path}?${new URLSearchParams(given)}` : path;
+  const filled = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return filled.length ? `${path}?${new URLSearchParams(filled)}` : path;
 }

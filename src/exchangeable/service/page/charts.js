@@ -7,19 +7,19 @@ import { colours } from "./spark.js";
 
 const FONT = "13px system-ui, -apple-system, sans-serif";
 
-/** The ticks of a log10 axis: powers of ten, or 1-2-5 if the axis spans less than two of them. */
-export function ticks(low, high, most) {
+/** Return the ticks of a log10 axis: powers of ten, or 1-2-5 if the axis spans less than two of them. */
+export function ticks(low, high, maxTicks) {
   if (high - low >= 2) {
-    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((by) => (high - low) / by <= most) ?? 10_000;
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000].find((by) => (high - low) / by <= maxTicks) ?? 10_000;
     return between(Math.ceil(low / step), Math.floor(high / step), (k) => k * step);
   }
   const inside = (value) => value >= low && value <= high;
   for (const digits of [[1, 2, 5], [1, 1.5, 2, 3, 4, 5, 6, 8]]) {
-    const made = between(Math.floor(low), Math.ceil(high), (k) => digits.map((digit) => k + Math.log10(digit))).flat().filter(inside);
-    if (made.length >= 3) return made;
+    const marks = between(Math.floor(low), Math.ceil(high), (k) => digits.map((digit) => k + Math.log10(digit))).flat().filter(inside);
+    if (marks.length >= 3) return marks;
   }
   const step = 10 ** Math.floor(Math.log10((high - low) / 3));
-  return between(Math.ceil(low / step), Math.floor(high / step), (k) => k * step).slice(0, 2 * most);
+  return between(Math.ceil(low / step), Math.floor(high / step), (k) => k * step).slice(0, 2 * maxTicks);
 }
 
 const between = (from, to, make) => Array.from({ length: Math.max(0, to - from + 1) }, (_, i) => make(from + i));
@@ -33,14 +33,14 @@ export function tickLabel(log10) {
 
 /** The capital over the examples, with the threshold, alarms, changes and resets. */
 export class CapitalChart {
-  constructor(place, readout, onZoom, onAll) {
-    Object.assign(this, { place, readout, onZoom, onAll, n: [], log10: [], p: [], threshold: null, lines: [], zoomed: false });
-    this.plot = new uPlot(this.#options(), [[], []], place);
-    new ResizeObserver(() => this.#resize()).observe(place);
+  constructor(container, readout, onZoom, onAll) {
+    Object.assign(this, { container, readout, onZoom, onAll, n: [], log10: [], p: [], threshold: null, lines: [], zoomed: false });
+    this.plot = new uPlot(this.#options(), [[], []], container);
+    new ResizeObserver(() => this.#resize()).observe(container);
     document.addEventListener("colours", () => this.plot.redraw(false));
   }
 
-  /** New data: columns n, log10, p; `lines` are {n, kind, text}; `span` is the range of the x axis. */
+  /** Replace the data: columns n, log10, p; `lines` are {n, kind, text}; `span` is the range of the x axis. */
   set({ n, log10, p, threshold, lines, span, zoomed }) {
     Object.assign(this, { n, log10, p, threshold, lines, span, zoomed });
     this.plot.setData([n, log10], true);
@@ -74,7 +74,7 @@ export class CapitalChart {
   }
 
   #size() {
-    return { width: Math.max(120, this.place.clientWidth), height: Math.max(120, this.place.clientHeight) };
+    return { width: Math.max(120, this.container.clientWidth), height: Math.max(120, this.container.clientHeight) };
   }
 
   #resize() {
@@ -87,7 +87,7 @@ export class CapitalChart {
     return from === to ? [from - 1, to + 1] : [from, to];
   }
 
-  /** The range of the visible values; with the start at 1 and the threshold unless the chart is zoomed. */
+  /** Return the range of the visible values, with the start at 1 and the threshold unless the chart is zoomed. */
   #yRange() {
     const values = this.log10.filter((value) => value !== null);
     const anchors = this.zoomed && values.length ? [] : [0, ...(this.threshold === null ? [] : [this.threshold])];
@@ -122,8 +122,8 @@ export class CapitalChart {
 
   #read(u) {
     const i = u.cursor.idx;
-    const there = u.cursor.left >= 0 && i !== null && i !== undefined && i < this.n.length;
-    write(this.readout, there ? `Example ${count(this.n[i])}: capital ${capital(this.log10[i])}, p = ${probability(this.p[i])}` : "");
+    const visible = u.cursor.left >= 0 && i !== null && i !== undefined && i < this.n.length;
+    write(this.readout, visible ? `Example ${count(this.n[i])}: capital ${capital(this.log10[i])}, p = ${probability(this.p[i])}` : "");
   }
 
   #selected(u) {
@@ -137,7 +137,7 @@ export class CapitalChart {
 
 const INCREMENTS = between(0, 15, (k) => [1, 2, 5].map((by) => by * 10 ** k)).flat();
 
-/** The minimum and maximum, without spreading a long list over arguments. */
+/** Return the minimum and maximum; `Math.min(...values)` fails on long lists. */
 function extent(values) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
@@ -161,8 +161,8 @@ function stroke(u, colour, dashes, [x0, y0], [x1, y1]) {
 
 /** The layout of a plot over p from 0 to 1, in pixels, so that text keeps its size. */
 class Box {
-  constructor(place) {
-    this.width = Math.max(200, place.clientWidth);
+  constructor(container) {
+    this.width = Math.max(200, container.clientWidth);
     this.height = Math.round(Math.min(260, Math.max(180, this.width / 2)));
   }
 
@@ -188,39 +188,39 @@ class Box {
 }
 
 /** Draw the histogram of p-values. */
-export function histogram(place, counts) {
+export function histogram(container, counts) {
   const total = counts.reduce((sum, k) => sum + k, 0);
-  if (!total) return nothing(place, "No p-values yet.");
+  if (!total) return showEmpty(container, "No p-values yet.");
   const even = total / counts.length;
   const top = 1.12 * Math.max(2 * even, ...counts);
-  const box = new Box(place);
-  const wide = (box.across(1) - box.across(0)) / counts.length;
-  const tall = (k) => box.up(0) - box.up(k / top);
+  const box = new Box(container);
+  const barWidth = (box.across(1) - box.across(0)) / counts.length;
+  const barHeight = (k) => box.up(0) - box.up(k / top);
   const bars = counts.map((k, i) => svg("rect", {
-    class: "bar", x: box.across(i / counts.length) + 1, width: wide - 2, y: box.up(k / top), height: tall(k), rx: Math.min(2, tall(k) / 2),
+    class: "bar", x: box.across(i / counts.length) + 1, width: barWidth - 2, y: box.up(k / top), height: barHeight(k), rx: Math.min(2, barHeight(k) / 2),
   }, svg("title", { text: `${plain(i / counts.length)} to ${plain((i + 1) / counts.length)}: ${count(k)}` })));
-  const labels = evenly(top).map((k) => [k / top, compact(k)]);
+  const labels = roundNumbers(top).map((k) => [k / top, compact(k)]);
   const title = `Histogram of ${count(total)} p-values; the highest of ${counts.length} bars holds ${count(Math.max(...counts))}, a uniform one would hold ${plain(even)}.`;
-  place.replaceChildren(box.svg(title, bars, { labels, even: even / top }));
+  container.replaceChildren(box.svg(title, bars, { labels, even: even / top }));
 }
 
-/** Draw what the next p-value would pay: on a linear scale if the bet is small, else on a log scale. */
-export function bet(place, p, density) {
+/** Draw the factor that each p-value would pay next: on a linear scale if the bet is small, else on a log scale. */
+export function bet(container, p, density) {
   const points = p.map((x, i) => [x, density[i]]).filter(([, y]) => y !== null && Number.isFinite(y));
-  if (points.length < 2) return nothing(place, "No bet yet.");
+  if (points.length < 2) return showEmpty(container, "No bet yet.");
   const values = points.map(([, y]) => y);
   const highest = Math.max(...values);
   const scale = highest <= 6 ? linear(Math.max(2, highest)) : logarithmic(values);
-  const box = new Box(place);
+  const box = new Box(container);
   const path = points.map(([x, y], i) => `${i ? "L" : "M"}${box.across(x).toFixed(1)} ${box.up(scale.share(y)).toFixed(1)}`).join("");
   const [lowestAt, highestAt] = [values.indexOf(Math.min(...values)), values.indexOf(highest)].map((i) => points[i][0]);
   const title = `The bet pays most, ${plain(highest)} times, at p = ${plain(highestAt)}, and least, ${plain(Math.min(...values))} times, at p = ${plain(lowestAt)}.`;
-  place.replaceChildren(box.svg(title, svg("path", { class: "curve", d: path }), { labels: scale.labels, even: scale.share(1) }));
+  container.replaceChildren(box.svg(title, svg("path", { class: "curve", d: path }), { labels: scale.labels, even: scale.share(1) }));
 }
 
 function linear(highest) {
   const top = 1.1 * highest;
-  return { share: (y) => y / top, labels: evenly(top).map((y) => [y / top, plain(y)]) };
+  return { share: (y) => y / top, labels: roundNumbers(top).map((y) => [y / top, plain(y)]) };
 }
 
 function logarithmic(values) {
@@ -232,13 +232,13 @@ function logarithmic(values) {
 }
 
 /** Return 0 and a few round numbers up to `top`. */
-function evenly(top) {
+function roundNumbers(top) {
   const raw = top / 4;
   const unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((by) => by * unit).find((by) => by >= raw);
   return between(0, Math.floor(top / step), (k) => k * step);
 }
 
-export function nothing(place, text) {
-  place.replaceChildren(el("p", { class: "nothing muted", text }));
+export function showEmpty(container, text) {
+  container.replaceChildren(el("p", { class: "nothing muted", text }));
 }

@@ -1,4 +1,4 @@
-// Reading CSV files in the browser: rows of text, or an error with a clear message.
+// Reads CSV files in the browser: rows of text, or an error with a clear message.
 
 export const MAX_BYTES = 20 * 2 ** 20;
 export const MAX_ROWS = 500_000;
@@ -55,8 +55,8 @@ const fields = (k) => (k === 1 ? "1 field" : `${k} fields`);
 /** Detect the delimiter: the one of , ; tab | that is most frequent in the first line. */
 export function delimiter(text) {
   const [first] = text.slice(0, 65_536).replace(/"[^"]*"/g, "").split(/\r?\n|\r/).filter((line) => line.trim());
-  const often = (mark) => (first ?? "").split(mark).length;
-  return [",", ";", "\t", "|"].reduce((best, mark) => (often(mark) > often(best) ? mark : best));
+  const frequency = (mark) => (first ?? "").split(mark).length;
+  return [",", ";", "\t", "|"].reduce((best, mark) => (frequency(mark) > frequency(best) ? mark : best));
 }
 
 function* records(text, mark) {
@@ -92,14 +92,14 @@ function quoted(text, start, mark) {
     if (text[stop + 1] !== '"') break;
     stop += 2;
   }
-  const [rest, end] = bare(text, stop + 1, mark); // whatever follows the closing quote belongs to the field
+  const [rest, end] = bare(text, stop + 1, mark); // text after the closing quote belongs to the field
   return [text.slice(start + 1, stop).replaceAll('""', '"') + rest, end];
 }
 
-/** Whether the first row holds column names: if no field of it is a number. */
+/** Return whether the first row holds column names, that is, no number. */
 export const hasHeader = ({ rows }) => rows.length > 1 && rows[0].every((text) => number(text) === null);
 
-/** The names of the columns, and whether the first value of each is a number. */
+/** Return the names of the columns, and whether the first value of each is a number. */
 export function columns({ rows }, header) {
   const first = rows[header ? 1 : 0] ?? rows[0];
   return rows[0].map((text, i) => ({ name: header && text.trim() ? text.trim() : `column ${i + 1}`, numeric: number(first[i]) !== null }));

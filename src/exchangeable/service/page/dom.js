@@ -7,7 +7,7 @@ export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Create an SVG element in the same way. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
@@ -30,25 +30,25 @@ export function write(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Show or hide. */
+/** Show or hide a node. */
 export function show(node, shown) {
   if (node.hidden === shown) node.hidden = !shown;
 }
 
 /** Run `work` once in the next frame, however often it is requested. */
 export function perFrame(work) {
-  let asked = false;
+  let requested = false;
   return () => {
-    if (asked) return;
-    asked = true;
+    if (requested) return;
+    requested = true;
     requestAnimationFrame(() => {
-      asked = false;
+      requested = false;
       work();
     });
   };
 }
 
-/** Run `work` at most once in `pause` milliseconds: at once if possible, and once more for later requests. */
+/** Run `work` at most once in `pause` milliseconds: immediately if possible, and again if it was requested since. */
 export function throttled(work, pause) {
   let last = -Infinity;
   let timer = null;
@@ -65,9 +65,9 @@ export function throttled(work, pause) {
 /** Run `work` after `pause` milliseconds without another request. */
 export function settled(work, pause) {
   let timer = null;
-  return (...given) => {
+  return (...args) => {
     clearTimeout(timer);
-    timer = setTimeout(() => work(...given), pause);
+    timer = setTimeout(() => work(...args), pause);
   };
 }
 

@@ -15,7 +15,7 @@ export const compact = (n) => (Math.abs(n) < 100_000 ? INTEGER.format(n) : COMPA
 /** -12 -> 10⁻¹² */
 export const power = (exponent) => (exponent === 0 ? "1" : "10" + [...String(exponent)].map((c) => DIGITS[c]).join(""));
 
-/** A capital from its log10: 2.34, 0.0123, 4.5 × 10¹²; null is a capital of 0. */
+/** Format a capital, from its log10: 2.34, 0.0123, 4.5 × 10¹²; null is a capital of 0. */
 export function capital(log10) {
   if (log10 === null || log10 === undefined) return "0";
   if (log10 > -2.5 && log10 < 4) return plain(10 ** log10);
@@ -25,17 +25,17 @@ export function capital(log10) {
   return `${mantissa} × ${power(exponent)}`;
 }
 
-/** Three significant digits without an exponent. */
+/** Format a number with three significant digits, without an exponent. */
 export function plain(value) {
   if (value === 0) return "0";
   if (value >= 1000) return INTEGER.format(Math.round(value));
   return String(Number(value.toPrecision(3)));
 }
 
-/** A p-value: 0.034, or 2.1 × 10⁻⁶ */
+/** Format a p-value: 0.034, or 2.1 × 10⁻⁶ */
 export const probability = (p) => (p === null || p === undefined ? "–" : p >= 0.001 ? p.toFixed(3) : capital(Math.log10(p)));
 
-/** How long ago a time was; the clocks of two machines may differ a little. */
+/** Describe how long ago a time was; the clocks of two machines may differ slightly. */
 export function ago(moment, now = Date.now()) {
   if (!moment) return "never";
   const seconds = Math.round((now - Date.parse(moment)) / 1000);
@@ -48,7 +48,7 @@ export function ago(moment, now = Date.now()) {
 
 export const moment = (time) => (time ? MOMENT.format(new Date(time)) : "");
 
-/** One of: alarm, empty, bankrupt, notable, quiet. */
+/** Classify a stream: alarm, empty, bankrupt, notable or quiet. */
 export function condition({ state }) {
   if (state.alarm) return "alarm";
   if (state.n === 0) return "empty";
@@ -70,8 +70,8 @@ export function verdict(stream) {
 }
 
 const VERDICTS = {
-  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${began(state)}`,
-  empty: (state, { next_seq: next }) => (next > 1 ? "Observations have arrived, but the first one still waits for its label." : "No observations yet."),
+  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${changeStart(state)}`,
+  empty: (state, { next_seq: next }) => (next > 1 ? "Observations have arrived, but the first one is still waiting for its label." : "No observations yet."),
   bankrupt: () =>
     "The capital is 0: the bet has lost everything, so this test cannot detect a change any more. Reset the stream to start a new test.",
   notable: (state, stream) =>
@@ -83,12 +83,12 @@ const reached = ({ threshold_log10: log10 }) =>
   log10 === null || log10 === undefined ? "the evidence was sufficient" : `capital reached ${capital(log10)}`;
 const needed = ({ threshold_log10: log10 }) =>
   log10 === null || log10 === undefined ? "" : `, the alarm is raised at ${capital(log10)}`;
-const began = ({ changepoint }) =>
+const changeStart = ({ changepoint }) =>
   changepoint === null || changepoint === undefined
-    ? "where the change began is unknown."
+    ? "it is unknown when the change started."
     : changepoint === 0
-      ? "the change probably began at the start."
-      : `the change probably began around example ${count(changepoint)}.`;
+      ? "the change probably started with the first example."
+      : `the change probably started around example ${count(changepoint)}.`;
 
 /** Describe what preceded the current test, which started after a reset or an alarm. */
 function earlier(stream) {

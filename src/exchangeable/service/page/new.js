@@ -9,7 +9,7 @@ import { startPage } from "./shell.js";
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 const BATCH = 1000;
 const BATCH_CHARACTERS = 2 ** 20;
-const PATIENCE = 8; // attempts to send a batch
+const MAX_ATTEMPTS = 8; // to send a batch
 const PREVIEW_ROWS = 5;
 const PREVIEW_COLUMNS = 8;
 
@@ -57,7 +57,7 @@ function readForm() {
 
 const valueOf = (id) => ($(`#${id}`).value.trim() === "" ? null : Number($(`#${id}`).value));
 
-/** The first error in the form as [field, message], or null. The server checks again. */
+/** Return the first error in the form as [field, message], or null. The server checks again. */
 function firstError(config) {
   const name = $("#name").value;
   if (!NAME.test(name)) return ["name", nameError(name) || "Enter a name."];
@@ -75,8 +75,8 @@ function nameError(name) {
   if (!name || NAME.test(name)) return "";
   if (name.length > 64) return "A name must have at most 64 characters.";
   if (!/^[a-z0-9]/.test(name)) return "A name must start with a lowercase letter or a digit.";
-  const odd = [...name].find((letter) => !/[a-z0-9._-]/.test(letter));
-  return odd === " " ? "A name must not contain spaces." : `A name must not contain “${odd}”: only lowercase letters, digits and . _ - are allowed.`;
+  const invalid = [...name].find((letter) => !/[a-z0-9._-]/.test(letter));
+  return invalid === " " ? "A name must not contain spaces." : `A name must not contain “${invalid}”: only lowercase letters, digits and . _ - are allowed.`;
 }
 
 function checkName() {
@@ -101,10 +101,10 @@ const lookUp = settled(async (name) => {
 }, 300);
 
 function redraw() {
-  const [, hint, wants] = MEASURES[kind()];
+  const [, hint, needed] = MEASURES[kind()];
   write($("#measure-hint"), hint);
   write($("#alarm-hint"), ALARMS[$("#alarm").value][1]);
-  const shown = { cap: wants.cap, reference: wants.reference, wait: wants.label, clock: wants.label && valueOf("wait") !== null, most: wants.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
+  const shown = { cap: needed.cap, reference: needed.reference, wait: needed.label, clock: needed.label && valueOf("wait") !== null, most: needed.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
   for (const field of document.querySelectorAll("[data-for]")) show(field, Boolean(shown[field.dataset.for]));
   preview();
 }
@@ -121,10 +121,10 @@ function preview() {
 /** Create the stream and return it; if that fails, show the error and return null. */
 async function create() {
   const config = readForm();
-  const wrong = firstError(config);
+  const error = firstError(config);
   write($("#form-problem"), "");
   for (const field of document.querySelectorAll("#form [aria-invalid]")) field.setAttribute("aria-invalid", "false");
-  if (wrong) return showError(...wrong);
+  if (error) return showError(...error);
   const name = $("#name").value;
   try {
     return await request(streamPath(name), { method: "PUT", json: config });
@@ -135,9 +135,9 @@ async function create() {
   }
 }
 
-function showError(id, sentence) {
+function showError(id, message) {
   const field = $(`#${id}`);
-  write(id === "name" ? $("#name-problem") : $("#form-problem"), sentence);
+  write(id === "name" ? $("#name-problem") : $("#form-problem"), message);
   field.setAttribute("aria-invalid", "true");
   field.closest("details")?.setAttribute("open", "");
   field.focus();
@@ -152,8 +152,8 @@ async function onSubmit(event) {
   show($("#created"), stream !== null);
   if (stream === null) return;
   const link = el("a", { href: pagePath(stream.name), text: `See ${stream.name}` });
-  const words = stream.next_seq > 1 ? `The stream exists already, with ${count(stream.next_seq - 1)} observations. ` : "Created. ";
-  $("#created").replaceChildren(words, link, ", or send it a CSV file below.");
+  const text = stream.next_seq > 1 ? `The stream exists already, with ${count(stream.next_seq - 1)} observations. ` : "Created. ";
+  $("#created").replaceChildren(text, link, ", or send it a CSV file below.");
   link.focus();
 }
 
@@ -228,11 +228,11 @@ function drawFile() {
   drawRows();
 }
 
-/** The column that is called label, else the last one without numbers, else the last. */
+/** Return the column that is called label, else the last one without numbers, else the last. */
 function guessLabel(named) {
   const byName = named.findIndex(({ name }) => /^(y|label|class|target|klasse)$/i.test(name));
-  const words = named.findLastIndex(({ numeric }) => !numeric);
-  return byName >= 0 ? byName : words >= 0 ? words : named.length - 1;
+  const lastText = named.findLastIndex(({ numeric }) => !numeric);
+  return byName >= 0 ? byName : lastText >= 0 ? lastText : named.length - 1;
 }
 
 const chosen = () => [...document.querySelectorAll("#csv-x input:checked")].map((input) => Number(input.value));
@@ -250,7 +250,7 @@ function drawRows() {
   write($("#send-problem"), "");
 }
 
-/** The observations of the file; all of them are checked before the first is sent. */
+/** Yield batches of the observations of the file; all of them are checked before the first is sent. */
 function* batches() {
   const header = $("#csv-header").checked;
   const x = chosen();
@@ -277,7 +277,7 @@ async function send() {
   write($("#send-problem"), "");
   let all;
   try {
-    all = await collected(batches());
+    all = await collect(batches());
   } catch (error) {
     if (!(error instanceof BadFile)) throw error;
     return write($("#send-problem"), error.message);
@@ -288,7 +288,7 @@ async function send() {
 }
 
 /** Collect all batches, with pauses in which the page can respond. */
-async function collected(parts) {
+async function collect(parts) {
   const all = [];
   for (const part of parts) {
     all.push(part);
@@ -301,7 +301,7 @@ async function sendAll(stream, all) {
   stopping = new AbortController();
   const total = all.reduce((sum, batch) => sum + batch.length, 0);
   let [seq, sent, state] = [stream.next_seq, 0, stream.state];
-  working(true);
+  setSending(true);
   progress(0, total, `Sending ${count(total)} rows…`);
   try {
     for (const batch of all) {
@@ -318,7 +318,7 @@ async function sendAll(stream, all) {
     if (!stopped) write($("#send-problem"), problem.message);
     progress(sent, total, `${stopped ? "Stopped" : "Failed"} after ${count(sent)} of ${count(total)} rows; these were accepted.`, stream.name);
   } finally {
-    working(false);
+    setSending(false);
   }
 }
 
@@ -332,7 +332,7 @@ async function withRetries(work) {
       return await work();
     } catch (problem) {
       const transient = problem.code !== "aborted" && [0, 429, 502, 503, 504].includes(problem.status);
-      if (!transient || attempt === PATIENCE) throw problem;
+      if (!transient || attempt === MAX_ATTEMPTS) throw problem;
       await pause(problem.after ?? Math.min(8000, 250 * 2 ** attempt));
     }
   }
@@ -345,15 +345,15 @@ function pause(time) {
   });
 }
 
-function working(now) {
-  show($("#stop"), now);
-  $("#send").disabled = $("#create").disabled = now;
+function setSending(active) {
+  show($("#stop"), active);
+  $("#send").disabled = $("#create").disabled = active;
 }
 
-function progress(sent, total, words, name) {
+function progress(sent, total, text, name) {
   show($("#sending"), true);
   $("#progress").value = total ? sent / total : 0;
-  $("#progress-line").replaceChildren(words, ...(name ? [" ", el("a", { href: pagePath(name), text: "See the stream" })] : []));
+  $("#progress-line").replaceChildren(text, ...(name ? [" ", el("a", { href: pagePath(name), text: "See the stream" })] : []));
 }
 
 function droppable(node) {

@@ -18,7 +18,7 @@ const dirty = new Set();
 let table = null;
 let loading = null;
 
-/** One row of the table. Its nodes are kept as long as the stream is on the page. */
+/** One row of the table. Its nodes are reused as long as the stream is on the page. */
 class Row {
   constructor(summary) {
     this.name = summary.name;
@@ -59,12 +59,12 @@ class Row {
       this.node.dataset.condition = this.pill.dataset.condition = now;
       write(this.pill, PILLS[now]);
     }
-    write(this.kinds, [measure, bet, alarm, ...before(this.summary)].join(" · "));
+    write(this.kinds, [measure, bet, alarm, ...earlierAlarms(this.summary)].join(" · "));
     write(this.capital, state.n ? capital(state.log10_martingale) : "–");
     write(this.n, count(state.n));
     this.paintTime();
-    const words = verdict(this.summary);
-    if (this.canvas.ariaLabel !== words) this.canvas.ariaLabel = words;
+    const text = verdict(this.summary);
+    if (this.canvas.ariaLabel !== text) this.canvas.ariaLabel = text;
   }
 
   paintTime() {
@@ -74,8 +74,8 @@ class Row {
   }
 }
 
-/** The number of alarms of earlier tests, which a restart or a reset has ended. */
-const before = ({ state, alarms }) => (state.alarm || !alarms ? [] : [alarms === 1 ? "one earlier alarm" : `${count(alarms)} earlier alarms`]);
+/** Describe the number of alarms of earlier tests, which a restart or a reset has ended. */
+const earlierAlarms = ({ state, alarms }) => (state.alarm || !alarms ? [] : [alarms === 1 ? "one earlier alarm" : `${count(alarms)} earlier alarms`]);
 
 const paint = perFrame(() => {
   for (const row of dirty) row.paint();
@@ -91,12 +91,12 @@ function mark(row) {
 /** Fetch the current page of the list and show it; rows that stay keep their nodes and the focus. */
 async function load() {
   loading?.abort();
-  const mine = (loading = new AbortController());
+  const controller = (loading = new AbortController());
   const { q, page, per } = view;
   try {
     const path = query("/v1/streams", { q, offset: page * per, limit: per, order: "alarm", spark: POINTS });
-    const reply = await request(path, { signal: mine.signal });
-    if (mine !== loading) return;
+    const reply = await request(path, { signal: controller.signal });
+    if (controller !== loading) return;
     if (!reply.streams.length && reply.total && page) return turn(Math.ceil(reply.total / per) - 1 - page);
     view.total = reply.total;
     showStreams(reply.streams);
@@ -117,12 +117,12 @@ function showStreams(streams) {
   const body = table.tBodies[0];
   const staying = new Set(streams.map(({ name }) => name));
   for (const [name, row] of rows) if (!staying.has(name)) drop(name, row);
-  streams.forEach((summary, place) => {
+  streams.forEach((summary, position) => {
     const row = rows.get(summary.name) ?? new Row(summary);
     if (rows.has(row.name)) row.update(summary);
     rows.set(row.name, row);
     elsewhere.delete(row.name);
-    if (body.children[place] !== row.node) body.insertBefore(row.node, body.children[place] ?? null);
+    if (body.children[position] !== row.node) body.insertBefore(row.node, body.children[position] ?? null);
   });
   if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   showCounts();
@@ -256,8 +256,8 @@ function alertNode(alert) {
   const again = async () => {
     if (await attempt(() => request(`/v1/alerts/${encodeURIComponent(alert.id)}/retry`, { method: "POST" }))) await quietly(loadAlerts);
   };
-  const words = `${alert.stream} (${alert.status}) to ${alert.receiver}, ${count(alert.attempts)} attempts: ${alert.error ?? "no reason given"}`;
-  return el("li", {}, el("span", { text: words }), el("button", { text: "Try again", onclick: again }));
+  const text = `${alert.stream} (${alert.status}) to ${alert.receiver}, ${count(alert.attempts)} attempts: ${alert.error ?? "no reason given"}`;
+  return el("li", {}, el("span", { text }), el("button", { text: "Try again", onclick: again }));
 }
 
 function search(q) {
@@ -274,17 +274,17 @@ async function turn(by) {
   scrollTo({ top: 0 });
 }
 
-/** Keep the view in the URL, so that it can be bookmarked and shared. */
+/** Store the view in the URL, so that it can be bookmarked and shared. */
 function remember() {
   const { q, page, per } = view;
   history.replaceState(null, "", query("/", { q, page: page || null, per: per === 50 ? null : per }));
 }
 
 function recall() {
-  const given = new URLSearchParams(location.search);
-  const per = Number(given.get("per"));
-  view.q = (given.get("q") ?? "").slice(0, 64);
-  view.page = Math.max(0, Math.floor(Number(given.get("page"))) || 0);
+  const params = new URLSearchParams(location.search);
+  const per = Number(params.get("per"));
+  view.q = (params.get("q") ?? "").slice(0, 64);
+  view.page = Math.max(0, Math.floor(Number(params.get("page"))) || 0);
   if ([25, 50, 100, 250].includes(per)) view.per = per;
   $("#q").value = view.q;
   $("#per").value = String(view.per);

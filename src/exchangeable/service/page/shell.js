@@ -3,7 +3,7 @@
 import { Problem, request, token } from "./api.js";
 import { $, el, show, write } from "./dom.js";
 
-const PATIENCE = 1200; // ms: a connection that is back sooner is not mentioned
+const PATIENCE = 1200; // ms: a connection that is restored sooner is not reported
 
 /** Start a page: `work` draws it. If a token is needed, the sign-in form is shown instead. */
 export async function startPage(work) {
@@ -82,29 +82,29 @@ function showError(form, text) {
 export function connection(retry) {
   const banner = $("#connection");
   const dot = $("#live");
-  let late = null;
+  let bannerTimer = null;
   let until = null;
   $("button", banner).addEventListener("click", retry);
   setInterval(() => until && write($("span", banner), lost(until)), 500);
   return ({ state, until: next, problem }) => {
     dot.dataset.state = state;
-    write(dot, WORDS[state]);
+    write(dot, STATUS_TEXTS[state]);
     until = state === "waiting" ? next : null;
     if (state === "live" || state === "asleep" || state === "refused") {
-      clearTimeout(late);
-      late = null;
+      clearTimeout(bannerTimer);
+      bannerTimer = null;
       show(banner, false);
     } else if (state === "waiting") {
       write($("strong", banner), problem.status ? problem.message : "Disconnected.");
       write($("span", banner), lost(until));
-      late ??= setTimeout(() => show(banner, true), PATIENCE);
-    } else if (late !== null) {
+      bannerTimer ??= setTimeout(() => show(banner, true), PATIENCE);
+    } else if (bannerTimer !== null) {
       write($("span", banner), "Connecting…");
     }
   };
 }
 
-const WORDS = {
+const STATUS_TEXTS = {
   connecting: "Connecting", live: "Live", waiting: "Reconnecting", asleep: "Asleep", refused: "Not connected", paused: "Paused",
 };
 
@@ -148,16 +148,16 @@ function explain({ status }) {
 }
 
 /** Run `work`; a problem becomes a message. Returns whether it succeeded. */
-export async function attempt(work, tell = (problem) => toast(problem.message, "problem")) {
+export async function attempt(work, report = (problem) => toast(problem.message, "problem")) {
   try {
     await work();
     return true;
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
-    if (problem.status !== 401 && problem.code !== "aborted") tell(problem);
+    if (problem.status !== 401 && problem.code !== "aborted") report(problem);
     return false;
   }
 }
 
-/** The same for background work, which is repeated anyway: no message. */
+/** Run background work, which is repeated anyway, without showing problems. */
 export const quietly = (work) => attempt(work, () => {});

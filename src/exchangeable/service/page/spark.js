@@ -1,6 +1,6 @@
 // Sparklines on canvas, drawn only if they are visible and have changed.
 
-const MOST = 240; // points kept in a line
+const MAX_POINTS = 240; // of a line
 
 /** The colours of the page, for drawing on canvas; updated when the colour scheme changes. */
 export const colours = {};
@@ -73,7 +73,7 @@ export class Spark {
       this.n.push(n[i]);
       this.log10.push(log10[i]);
     }
-    if (this.n.length > 2 * MOST) [this.n, this.log10] = thinned(this.n, this.log10, MOST);
+    if (this.n.length > 2 * MAX_POINTS) [this.n, this.log10] = thinned(this.n, this.log10, MAX_POINTS);
     this.dirty = true;
   }
 
@@ -82,13 +82,13 @@ export class Spark {
     if (!this.visible || !this.dirty || !width) return;
     this.dirty = false;
     const context = fitted(this.canvas, width, height);
-    const place = this.#places(width, height);
-    rule(context, width, place.y(0), colours.line, []);
-    if (this.threshold !== null) rule(context, width, place.y(this.threshold), colours.threshold, [3, 3]);
-    this.#trace(context, place);
+    const scale = this.#scale(width, height);
+    rule(context, width, scale.y(0), colours.line, []);
+    if (this.threshold !== null) rule(context, width, scale.y(this.threshold), colours.threshold, [3, 3]);
+    this.#trace(context, scale);
   }
 
-  #places(width, height) {
+  #scale(width, height) {
     const values = this.log10.filter((value) => value !== null);
     const low = Math.min(-1, ...values);
     const high = Math.max(1, this.threshold ?? 1, ...values) * 1.08;
@@ -100,21 +100,21 @@ export class Spark {
     };
   }
 
-  #trace(context, place) {
+  #trace(context, scale) {
     context.strokeStyle = context.fillStyle = this.alarm ? colours.alarm : colours.accent;
     context.lineWidth = 1.5;
     context.lineJoin = "round";
     context.beginPath();
-    this.n.forEach((n, i) => context.lineTo(place.x(n), this.#y(i, place)));
+    this.n.forEach((n, i) => context.lineTo(scale.x(n), this.#y(i, scale)));
     context.stroke();
     if (!this.n.length) return;
     context.beginPath();
-    context.arc(place.x(this.n.at(-1)), this.#y(this.n.length - 1, place), 2.5, 0, 2 * Math.PI);
+    context.arc(scale.x(this.n.at(-1)), this.#y(this.n.length - 1, scale), 2.5, 0, 2 * Math.PI);
     context.fill();
   }
 
-  #y(i, place) {
-    return this.log10[i] === null ? place.bottom : place.y(this.log10[i]);
+  #y(i, scale) {
+    return this.log10[i] === null ? scale.bottom : scale.y(this.log10[i]);
   }
 }
 
@@ -139,13 +139,13 @@ function rule(context, width, y, colour, dashes) {
   context.setLineDash([]);
 }
 
-/** Thin to about `most` points: the lowest and the highest of each interval, in order. */
-export function thinned(n, log10, most) {
-  const stretch = Math.ceil((2 * n.length) / most);
-  if (stretch <= 2) return [n, log10];
+/** Thin to about `maxPoints` points: the lowest and the highest of each interval, in order. */
+export function thinned(n, log10, maxPoints) {
+  const size = Math.ceil((2 * n.length) / maxPoints);
+  if (size <= 2) return [n, log10];
   const keep = [];
-  for (let start = 0; start < n.length; start += stretch) {
-    const stop = Math.min(n.length, start + stretch);
+  for (let start = 0; start < n.length; start += size) {
+    const stop = Math.min(n.length, start + size);
     let [low, high] = [start, start];
     for (let i = start; i < stop; i++) {
       if ((log10[i] ?? -Infinity) < (log10[low] ?? -Infinity)) low = i;

@@ -2,7 +2,7 @@
 
 import { Problem, open } from "./api.js";
 
-const SILENCE = 45_000; // three missed heartbeats
+const MAX_SILENCE = 45_000; // three missed heartbeats
 const FIRST = 500;
 const LONGEST = 15_000;
 const STEADY = 5_000; // ms: a connection that lasted this long resets the delay
@@ -98,7 +98,7 @@ export class Listener {
   async #read(reader) {
     const parser = new Parser();
     for (;;) {
-      this.#listenFor(SILENCE);
+      this.#listenFor(MAX_SILENCE);
       const { done, value } = await reader.read();
       if (done) return;
       for (const event of parser.feed(value)) {

@@ -1,7 +1,7 @@
 // One stream: its capital (live), its p-values, its bet, and the actions on it.
 
 import { bytes, curl, query, request, streamPath } from "./api.js";
-import { CapitalChart, bet, histogram, nothing } from "./charts.js";
+import { CapitalChart, bet, histogram, showEmpty } from "./charts.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
 import { PILLS, ago, capital, condition, count, moment, plain, probability, verdict } from "./format.js";
 import { announce, attempt, startPage, connection, quietly, toast, troublePanel } from "./shell.js";
@@ -10,7 +10,7 @@ import { Listener } from "./sse.js";
 const POINTS = 1500; // in the chart
 const RECENT = 1000;
 const CHUNK = 5000; // steps in each request of a download
-const MOST_EXACT = 200_000; // more steps than this are downloaded thinned
+const MAX_EXACT = 200_000; // more steps than this are downloaded thinned
 
 const name = decodeURIComponent(location.pathname.split("/").filter(Boolean).at(-1));
 const path = (rest) => streamPath(name, rest);
@@ -40,16 +40,16 @@ function span() {
 
 const following = () => page.view.kind !== "range";
 
-let historyAsked = 0;
+let historyRequests = 0;
 
 async function loadHistory() {
-  const asked = ++historyAsked;
+  const number = ++historyRequests;
   const [from, to] = span();
   const reply = await request(query(path("/history"), { from, to: following() ? null : to, max_points: POINTS }));
-  if (asked !== historyAsked) return;
+  if (number !== historyRequests) return;
   page.points = { n: reply.n, log10: reply.log10, p: reply.p };
   page.marks = reply.marks ?? [];
-  if (following() && reply.stop < n() && !page.paused) refreshHistory(); // events were faster
+  if (following() && reply.stop < n() && !page.paused) refreshHistory(); // newer events arrived meanwhile
   draw();
 }
 
@@ -86,11 +86,11 @@ function moveBy(share) {
 
 const draw = perFrame(() => {
   if (page.stream === null) return;
-  drawWords();
+  drawText();
   drawChart();
 });
 
-function drawWords() {
+function drawText() {
   const now = condition(page.stream);
   const { state } = page.stream;
   const pill = $("#pill");
@@ -139,26 +139,26 @@ function drawChart() {
   drawLegend(threshold, lines);
 }
 
-/** The marks on the chart: alarms, resets, and where changes probably began. */
+/** Return the marks on the chart: alarms, resets, and where changes probably started. */
 function chartMarks() {
   const { alarm_at: raised, changepoint } = page.stream.state;
   const lines = page.marks.flatMap(({ n: at, kind, changepoint: from }) => [{ n: from, kind: "change" }, { n: at, kind }]);
   lines.push({ n: raised, kind: "alarm" }, { n: changepoint, kind: "change" });
-  const there = lines.filter((line) => line.n !== null && line.n !== undefined);
-  return [...new Map(there.map((line) => [`${line.kind} ${line.n}`, line])).values()].sort((a, b) => a.n - b.n);
+  const known = lines.filter((line) => line.n !== null && line.n !== undefined);
+  return [...new Map(known.map((line) => [`${line.kind} ${line.n}`, line])).values()].sort((a, b) => a.n - b.n);
 }
 
-let legendNow = "";
+let lastLegend = "";
 
 function drawLegend(threshold, lines) {
   const of = (kind) => lines.filter((line) => line.kind === kind).map((line) => count(line.n));
-  const few = (places) => (places.length > 3 ? `${places.slice(-3).join(", ")} and ${count(places.length - 3)} earlier` : places.join(", "));
+  const few = (steps) => (steps.length > 3 ? `${steps.slice(-3).join(", ")} and ${count(steps.length - 3)} earlier` : steps.join(", "));
   const entries = [["line", "capital"]];
   if (threshold !== null) entries.push(["threshold", `alarm at ${capital(threshold)}`]);
-  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably began around example"], ["restart", "mark", "restarted after example"], ["reset", "mark", "reset after example"]]) {
+  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably started around example"], ["restart", "mark", "restarted after example"], ["reset", "mark", "reset after example"]]) {
     if (of(kind).length) entries.push([key, `${word} ${few(of(kind))}`]);
   }
-  if (legendNow === (legendNow = JSON.stringify(entries))) return;
+  if (lastLegend === (lastLegend = JSON.stringify(entries))) return;
   $("#legend").replaceChildren(...entries.map(([key, text]) => el("li", {}, el("i", { class: key, "aria-hidden": "true" }), text)));
 }
 
@@ -217,7 +217,7 @@ function update(stream) {
 function onEvent(type, data) {
   if (type === "gone") return gone();
   const stream = type === "state" ? data : data.stream;
-  if (page.paused) return hold(stream);
+  if (page.paused) return postpone(stream);
   if (type === "state" && stream.state.n !== n()) refreshHistory(); // reconnected: the steps between are in the history
   update(stream);
   if (type === "steps") extend(data);
@@ -247,8 +247,8 @@ function forget(points, from) {
   if (keep > 0) for (const column of Object.values(points)) column.splice(0, keep);
 }
 
-function hold(stream) {
-  page.held = stream;
+function postpone(stream) {
+  page.postponed = stream;
   const more = stream.state.n - n();
   write($("#live"), more > 0 ? `Paused, ${count(more)} new` : "Paused");
 }
@@ -261,8 +261,8 @@ function pause() {
     $("#live").dataset.state = "paused";
     write($("#live"), "Paused");
   } else {
-    if (page.held) update(page.held);
-    page.held = null;
+    if (page.postponed) update(page.postponed);
+    page.postponed = null;
     status(lastStatus);
     attempt(refreshAll);
   }
@@ -303,7 +303,7 @@ const waits = ({ wait, clock, most }) =>
 
 const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"]);
 
-/** An example observation for this measure. */
+/** Return an example observation for this measure. */
 function example(kind, seq) {
   const x = /nearest/.test(kind) ? "[0.5, 2.1]" : "0.5";
   const y = kind === "nearest-residual" ? "1.5" : '"a"';
@@ -323,7 +323,7 @@ function shortened(configuration) {
 
 async function download() {
   const [from, to] = following() ? [span()[0], n()] : span();
-  const exact = to - from + 1 <= MOST_EXACT;
+  const exact = to - from + 1 <= MAX_EXACT;
   const lines = ["n,log10_martingale,p"];
   for (let start = from; start <= to; start += exact ? CHUNK : Infinity) {
     const stop = exact ? Math.min(to, start + CHUNK - 1) : to;
@@ -394,7 +394,7 @@ function wire() {
   for (const input of document.querySelectorAll("input[name=span]")) input.addEventListener("change", () => page.shape && drawShape());
   $("#capital").addEventListener("keydown", onKey);
   new ResizeObserver(settled(() => page.shape && drawShape(), 100)).observe($("#bet"));
-  setInterval(() => page.stream && !page.paused && !document.hidden && drawWords(), 5000);
+  setInterval(() => page.stream && !page.paused && !document.hidden && drawText(), 5000);
 }
 
 const KEYS = {
@@ -459,7 +459,7 @@ startPage(async () => {
   chart = new CapitalChart($("#capital"), $("#readout"), zoomTo, () => zoom({ kind: "all" }));
   wire();
   if (n() === 0) $("#send-part").open = true;
-  for (const place of ["#histogram", "#bet"]) nothing($(place), "Loading…");
+  for (const selector of ["#histogram", "#bet"]) showEmpty($(selector), "Loading…");
   listen();
   await attempt(refreshAll);
 });

@@ -1,4 +1,4 @@
-"""The HTTP interface: each route parses its request, asks the engine or the database, and answers.
+"""The HTTP interface: each route parses its request, calls the engine or reads the database, and replies.
 
 Each route states the scope that its token must have.
 """

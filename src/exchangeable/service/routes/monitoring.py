@@ -27,7 +27,10 @@ LAST_STEP = 2**62
 MAX_MARKS = 1000  # the newest
 EVENTS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
-    200: {"content": {"text/event-stream": {}}, "description": "server-sent events, without end"},
+    200: {
+        "content": {"text/event-stream": {}},
+        "description": "server-sent events, as long as the client is connected",
+    },
 }
 
 
@@ -39,7 +42,7 @@ async def get_history(
     to: Annotated[int, Query(ge=1, le=LAST_STEP)] = LAST_STEP,
     max_points: Annotated[int, Query(ge=history.MIN_POINTS, le=10_000)] = 1000,
 ) -> Response:
-    """Return the capital between two steps, thinned to ``max_points`` such that minima and maxima are kept."""
+    """Return the capital between two steps, thinned to ``max_points`` so that minima and maxima are kept."""
 
     def read(connection: sqlite3.Connection) -> dict[str, Any]:
         id_, _, stream = read_stream(connection, name)
@@ -88,7 +91,7 @@ async def get_stream_events(request: Request, name: Name) -> Response:
 
         return await query(request, read)
 
-    await query_after(None)  # an unknown stream is refused before the events start
+    await query_after(None)  # an unknown stream is rejected before the events start
     reader = events.StreamReader(name)
     feed: events.Feed = request.app.state.feed
     feed.join(reader)
@@ -108,7 +111,7 @@ def _event_stream(lines: AsyncIterator[bytes]) -> StreamingResponse:
 
 
 def _check_access(request: Request) -> events.CheckAccess:
-    """Return a check for every heartbeat, since the token may have been revoked."""
+    """Return a function that checks the token again, since it may have been revoked."""
     access, authorization = request.app.state.access, request.headers.getlist("authorization")
     return lambda: access.check(authorization, "read")
 
@@ -122,7 +125,7 @@ async def get_fleet(
     """Return which streams have changed, with a false discovery rate of at most alpha (e-BH over all that ever joined).
 
     A stream that restarts after alarms carries its evidence over the restarts, as the capital of one gambler. Deleted
-    streams keep their place, and the test count of a reused name continues.
+    streams keep their positions, and the test count of a reused name continues.
     """
     size = request.app.state.settings.fleet_size
     return json_response(await query(request, lambda connection: fleet.report(connection, alpha, method, size)))

@@ -26,7 +26,7 @@ router: APIRouter = APIRouter(tags=["operations"])
 @router.get("/v1/alerts", dependencies=READ, responses=documented(schemas.Alerts))
 async def list_alerts(request: Request, limit: Limit = 100) -> Response:
     """List the alerts in the outbox: dead letters, pending ones and sent ones."""
-    return json_response(await query(request, lambda connection: alerts.listing(connection, limit)))
+    return json_response(await query(request, lambda connection: alerts.list_alerts(connection, limit)))
 
 
 @router.post("/v1/alerts/{id}/retry", dependencies=ADMIN, status_code=204, responses=ERRORS)
@@ -39,13 +39,13 @@ async def retry_alert(request: Request, id: Annotated[int, Path(ge=1, le=2**62)]
 
 @router.get("/healthz", responses=documented(schemas.Health))
 async def check_health() -> Response:
-    """Answer if the process runs."""
+    """Report that the process is running."""
     return json_response({"status": "ok"})
 
 
 @router.get("/readyz", responses=documented(schemas.Health))
 async def check_readiness(request: Request) -> Response:
-    """Answer if observations can be accepted: the database is open, and the last commit succeeded."""
+    """Report whether observations can be accepted: the database is open, and the last commit succeeded."""
     engine = request.app.state.engine
     if not engine.alive:
         raise Problem(503, "not-ready", "the server is not ready: it is starting, stopping, or its engine has ended")

@@ -39,7 +39,7 @@ def documented(model: type[BaseModel], status: int = 200) -> dict[int | str, dic
 
 
 async def result_of(future: Future[T]) -> T:
-    """Wait for the engine's answer."""
+    """Wait for the result of a request to the engine."""
     return await asyncio.wrap_future(future)
 
 

@@ -63,7 +63,7 @@ async def get_stream(request: Request, name: Name) -> Response:
 
 @router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=ERRORS)
 async def delete_stream(request: Request, name: Name) -> Response:
-    """Delete a stream and its history. Its place in the fleet and the number of its tests are kept (see /v1/fleet)."""
+    """Delete a stream and its history. Its position in the fleet and its number of tests are kept (see /v1/fleet)."""
     await result_of(request.app.state.engine.delete(name))
     return Response(status_code=204)
 
@@ -94,11 +94,11 @@ async def list_streams(
 
 
 def _summary(connection: sqlite3.Connection, row: tuple[Any, ...], spark: int) -> dict[str, Any]:
-    """Summarize a stream, with the points of a sparkline if there shall be one."""
+    """Summarize a stream, with the points of a sparkline if one is requested."""
     stream = summarize_row(row[1:])
     if spark:
-        most = max(spark, history.MIN_POINTS)
-        points = history.read(connection, row[0], stream["since"] + 1, stream["state"]["n"], most)
+        max_points = max(spark, history.MIN_POINTS)
+        points = history.read(connection, row[0], stream["since"] + 1, stream["state"]["n"], max_points)
         stream["spark"] = {key: values for key, values in events.point_columns(points).items() if key != "p"}
     return stream
 
