@@ -439,7 +439,7 @@ def test_a_gap_is_reported_and_betting_goes_on() -> None:
     late = monitors.extend(["a", "a", "a"], [9, 9, 7], [0.1, 0.1, 0.5])
     assert kinds(late) == [("a", 7, "duplicate", 1), ("a", 9, "late", 1), ("a", 9, "late", 1)]
     assert late.details().tolist()[0] == "1 repeated event, the first with order 7: dropped"
-    assert late.details().tolist()[1] == "order 9 was skipped before: late, not bet on"
+    assert late.details().tolist()[1] == "order 9 came after a higher one: late, not bet on"
     assert monitors.status("a").n == 2
 
 

@@ -239,6 +239,8 @@ def test_a_repeat_is_counted_and_has_no_effect(server: Served) -> None:
         assert again["state"] == before["state"]
     over = server.take("a", [*lines[15:], {"seq": 21, "x": 0.5}, {"seq": 21, "x": 0.5}])
     assert (over["accepted"], over["duplicates"], over["next_seq"]) == (1, 6, 22)
+    twice = server.take("a", [{"seq": 22, "x": 0.5}, {"seq": 22, "x": 0.5}])
+    assert (twice["accepted"], twice["duplicates"], twice["next_seq"]) == (1, 1, 23)
 
 
 @pytest.mark.parametrize(

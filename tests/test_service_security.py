@@ -777,6 +777,8 @@ def test_what_is_not_an_observation_is_refused(bodies: Service, body: bytes) -> 
         b'{"seq": 2, "x": 7, "\\u0078": 0.25}',
         b'{"seq": 2, "x": 7, "y": 1, "y": 1}\n{"seq": 3, "x": 7}',
         b'{"seq": 2, "x": 7, "y": "x", "x": 7}',
+        b'{"seq": 2, "x": 7} {"seq": 3, "x": 7, "x": 0.25}',
+        b'{"seq": 2, "x": 7,\n"x": 0.25}',
     ],
 )
 def test_a_key_that_comes_twice_is_refused(bodies: Service, body: bytes) -> None:
@@ -787,6 +789,10 @@ def test_a_key_that_comes_twice_is_refused(bodies: Service, body: bytes) -> None
 def test_a_text_that_looks_like_a_key_is_no_key(bodies: Service, y: str) -> None:
     line = json.dumps({"seq": 2, "x": 0.25, "y": y}).encode()
     assert bodies.observe("bodies", line).json()["next_seq"] == 3
+
+
+def test_an_unknown_field_may_have_any_name(bodies: Service) -> None:
+    assert rejected(bodies, b'{"seq": 2, "x": 1, " - at `$.z": 2}', 422) == "bad-observation"
 
 
 def test_a_batch_has_at_most_ten_thousand_lines(bodies: Service) -> None:

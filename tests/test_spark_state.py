@@ -334,7 +334,7 @@ def test_times_are_told_as_times() -> None:
     query.run([Event("a", noon, 0.5)])
     rows = query.run([Event("a", noon - 1, 0.4), Event("a", noon, 0.5), Event("a", noon + 10**9, 0.4)])
     assert [row["detail"] for row in rows][:2] == [
-        "order 2025-11-16T11:59:59.999999 was skipped before: late, not bet on",
+        "order 2025-11-16T11:59:59.999999 came after a higher one: late, not bet on",
         "1 repeated event, the first with order 2025-11-16T12:00:00.000000: dropped",
     ]
     failing = Query(monitor(), order="date", fail=True)

@@ -352,7 +352,7 @@ def test_nothing_is_silent(spark: SparkSession, tmp_path: Path) -> None:
         (None, 1, "bad", 1, f"key {no} 'key'"),
         ("b", 1, "bad", 1, nan),
         ("c", None, "bad", 1, f"order {no} 'seq'"),
-        ("a", 2, "late", 1, "order 2 was skipped before: late, not bet on"),
+        ("a", 2, "late", 1, "order 2 came after a higher one: late, not bet on"),
         ("a", 3, "duplicate", 1, "1 repeated event, the first with order 3: dropped"),
         ("a", 4, "step", 1, None),
         ("a", 5, "conflict", 2, "2 different events with order 5: none is bet on"),

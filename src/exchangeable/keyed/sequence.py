@@ -47,7 +47,7 @@ def describe(
         case "late" if unsure:
             return f"order {show(order)} is older than the remembered numbers: late or a duplicate, not bet on"
         case "late":
-            return f"order {show(order)} was skipped before: late, not bet on"
+            return f"order {show(order)} came after a higher one: late, not bet on"
         case "gap" if count == 1:
             return f"order {show(order)} is missing"
         case "gap":

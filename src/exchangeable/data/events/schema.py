@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -127,18 +128,19 @@ def check_unique_keys(body: bytes, counts: Mapping[str, int], first: int = 1) ->
     """Raise ``LineError`` at a line in which a key occurs twice: msgspec would keep the last value.
 
     ``counts`` says for each key how many decoded events have a value for it. If the key is written exactly that often
-    in the body, it occurs once in each; only otherwise are the lines parsed again.
+    in the body, it occurs once in each; only otherwise are the events, which msgspec has decoded, parsed again.
     """
     exact = all(body.count(_QUOTED[key]) == count for key, count in counts.items())
     if exact and b"\\" not in body:  # a key may be written with escapes
         return
-    for number, line in enumerate(body.split(b"\n"), first):
+    text = body.decode()
+    start = _BLANK.match(text).end()  # type: ignore[union-attr]  # it matches anywhere
+    while start < len(text):
         try:
-            json.loads(line or b"null", object_pairs_hook=unique_keys)
+            _, end = _UNIQUE_KEYS.raw_decode(text, start)
         except DuplicateKeyError as error:
-            raise LineError(number, str(error), malformed=True) from None
-        except ValueError:  # several objects in one line
-            continue
+            raise LineError(first + text.count("\n", 0, start), str(error), malformed=True) from None
+        start = _BLANK.match(text, end).end()  # type: ignore[union-attr]
 
 
 class DuplicateKeyError(ValueError):
@@ -153,6 +155,10 @@ def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise DuplicateKeyError(f"must not repeat a key, got {repeated[:80]!r}")
     return values
+
+
+_UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=unique_keys)
+_BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def check_lengths(name: str, values: Sequence[object], limit: int = TEXT_LENGTH, first: int = 1) -> None:
