@@ -336,7 +336,7 @@ def _check_fitted(score: Any) -> None:
 def _is_estimator(score: Any) -> bool:
     """Return whether a score is a scikit-learn estimator, without importing scikit-learn."""
     base = sys.modules.get("sklearn.base")
-    return base is not None and isinstance(score, base.BaseEstimator)
+    return isinstance(score, getattr(base, "BaseEstimator", ()))  # the module may be half imported by another thread
 
 
 def _is_regressor(score: Any) -> bool:
