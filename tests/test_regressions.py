@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -137,3 +138,8 @@ def test_json_is_json(tmp_path: Path) -> None:
     assert program("test", "d.csv", "--label", "y", "--alpha", "1e-310", folder=tmp_path).returncode == 2
     for words in (["--bet", "power", "--epsilon", "1e308"], ["--epsilon", "0.5"], ["--max-rows", "0"]):
         assert program("test", "d.csv", "--label", "y", *words, folder=tmp_path).returncode == 2
+
+
+def test_numpy_ma_may_be_half_imported_by_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy.ma", ModuleType("numpy.ma"))
+    assert ex.Monitor(seed=0).extend([[0.0], [1.0]], ["a", "b"]).p.shape == (2,)
