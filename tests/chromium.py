@@ -157,7 +157,7 @@ class Tab:
         hacked = self.page.evaluate("window.hacked ?? null")
         self.context.close()
         unexpected = [text for text in self.wrong if not any(re.search(one, text) for one in self.expected)]
-        assert (violations, hacked, unexpected) == ([], None, [])
+        assert (violations, hacked, unexpected) == ([], None, []), (violations, hacked, unexpected)
         assert [
             url for url in self.asked if not re.match(r"(http://127\.0\.0\.1:\d+/|blob:http://127\.0\.0\.1|data:)", url)
         ] == []

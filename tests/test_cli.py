@@ -495,7 +495,7 @@ def test_bad_files_get_one_sentence(run: Run, tmp_path: Path, name: str) -> None
         (
             ["test", "d.csv", "--label", "a", "--drop", "kind"],
             3,
-            "there is exchangeable test --measure nearest-residual",
+            "use exchangeable test --measure nearest-residual",
         ),
         (
             ["test", "d.csv", "--label", "a", "--drop", "kind", "--measure", "conditional-nearest-distance"],
