@@ -95,7 +95,7 @@ class Monitor:
         start: int = 0,
     ) -> None:
         measure = NearestNeighbour() if measure is None else measure
-        self.pvalues = _p_value_source(measure, seed, start)
+        self.pvalues: PValues | Precomputed = _p_value_source(measure, seed, start)
         self.alarm: Alarm = Ville() if alarm is None else _fresh_copy(alarm)
         self.martingale: Martingale = Martingale(default_bet(self.alarm) if bet is None else bet)
         advice = bet_advice(self.martingale.bet, self.alarm)
