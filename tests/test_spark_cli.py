@@ -161,7 +161,7 @@ def test_pvalues_of_a_table(spark: SparkSession, here: Run, tmp_path: Path) -> N
     assert found == ex.PValues(measures.NearestNeighbour(), seed=5).extend(X, y).tolist()
 
 
-@pytest.mark.parametrize("command", ["test", "monitor"])
+@pytest.mark.parametrize("command", ["test", pytest.param("monitor", marks=pytest.mark.soak)])
 def test_a_bet_follows_the_alarm_and_another_is_noted(
     spark: SparkSession, here: Run, tmp_path: Path, command: str
 ) -> None:

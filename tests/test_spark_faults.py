@@ -52,7 +52,8 @@ def filled(folder: Path, batches: int = BATCHES) -> dict[str, Any]:
 # ------------------------------------------------------------------ the driver
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("kills", [1, KILLS])
 def test_a_driver_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
     if sparks.missing() is not None:
         pytest.skip(str(sparks.missing()))

@@ -299,6 +299,7 @@ def test_labels_are_numbered_in_order_of_appearance() -> None:
 # ------------------------------------------------------------------ processes of their own, that die
 
 
+@pytest.mark.soak
 def test_a_worker_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     spark, honest = sparks.cluster(), tables._search
 
