@@ -90,6 +90,7 @@ def test_the_rule_is_that_of_the_library(spark: SparkSession, name: str) -> None
         assert count == 0
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_streams(spark: SparkSession) -> None:
     """A long staircase, on which a rule that steps down one by one would take hours."""
     count, alpha = 100_000, 0.05

@@ -383,6 +383,7 @@ def test_a_query_fails_with_one_sentence_and_a_checkpoint_takes_no_other_query(
 # ------------------------------------------------------------------ memory
 
 
+@pytest.mark.soak
 def test_twenty_thousand_streams_in_flat_memory(spark: SparkSession, tmp_path: Path) -> None:
     keys, batches, rng = 20_000, 5, np.random.default_rng(0)
     names, x = [f"device {i}" for i in range(keys)], rng.normal(size=(batches, keys))

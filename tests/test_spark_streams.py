@@ -377,6 +377,7 @@ def test_a_stream_is_refused(spark: SparkSession) -> None:
 # ------------------------------------------------------------------ many, and processes that die
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_keys(spark: SparkSession) -> None:
     rows = spark.range(300_000).selectExpr("id % 100000 as k", "id div 100000 as o", "hash(id) / 2147483648D as x")
     found = pandas(seeded(rows, "k", "o", "x", bet=bets.CompositeJumper(), seed=1)).sort_values("k")
