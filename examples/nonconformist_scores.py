@@ -3,7 +3,7 @@
 `IcpClassifier.predict(x)` gives p-values against a calibration set that stands still. Those are right for prediction
 sets, one at a time, and wrong for a martingale, which multiplies what it makes of all of them: they are not
 independent, and there are more false alarms than promised (docs/invalid-recipes.md: from 7 % to 100 % at a nominal
-5 %). The *scores* of a nonconformity function that was fitted beforehand are lawful: `measures.Frozen` ranks each among
+5 %). The *scores* of a nonconformity function that was fitted beforehand are valid: `measures.Frozen` ranks each among
 all scores of the stream so far.
 
     pip install exchangeable nonconformist
