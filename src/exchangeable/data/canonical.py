@@ -1,4 +1,4 @@
-"""Choices that do not depend on the order of columns: the order for distances, the seed, and the streams of columns.
+"""Choices that do not depend on the order of columns: the seed of a table, and the streams of its columns.
 
 So the same table gives the same result, bit for bit, whatever the order of its columns.
 """
@@ -7,32 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from exchangeable.data.table import Table, TableColumn
+from exchangeable.data.table import Table, TableColumn, constant
 from exchangeable.protocols import Floats
 from exchangeable.pvalues import SEED_BITS
 
 COLUMN_STREAMS = 16  # streams of random numbers below this are for full rows
 BACKWARD_STREAMS = 2**31  # streams from here on are for columns read backwards
-
-
-def column_order(table: Table) -> NDArray[np.intp]:
-    """Return the positions of the features, sorted by the names of their columns; digits in names compare as numbers.
-
-    Distances are sums over features, and a sum of floats depends on its order in the last digit. Constant columns are
-    left out, unless all are constant.
-
-    >>> columns = [TableColumn("x10", 0, 1, False), TableColumn("x2", 1, 2, False)]
-    >>> column_order(Table(np.eye(2), None, ["x10", "x2"], "t", columns)).tolist()
-    [1, 0]
-    """
-    columns = _by_name(table)
-    varying = [column for column in columns if not constant(table.X[:, column.start : column.stop])]
-    return np.concatenate([np.arange(column.start, column.stop) for column in varying or columns])
+CHUNK = 2**16  # values that are hashed at a time
 
 
 def table_seed(table: Table) -> int:
@@ -44,7 +29,6 @@ def table_seed(table: Table) -> int:
     """
     digest = hashlib.blake2b(digest_size=8)
     for part in _parts(table):
-        digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return int.from_bytes(digest.digest(), "little") >> (64 - SEED_BITS)
 
@@ -59,34 +43,41 @@ def column_stream(name: str, *, backwards: bool = False) -> int:
     return COLUMN_STREAMS + number + (BACKWARD_STREAMS if backwards else 0)
 
 
-def constant(values: Floats) -> bool:
-    """Return whether all rows are equal. Their p-values then depend on the tie-breaking only, not on the data.
+def by_name(columns: Sequence[TableColumn]) -> list[TableColumn]:
+    """Return the columns sorted by name; digits in names compare as numbers.
 
-    >>> constant(np.array([2.0, 2.0])), constant(np.array([[1.0, 2.0], [1.0, 3.0]]))
-    (True, False)
+    >>> [column.name for column in by_name([TableColumn("x10", np.zeros(1)), TableColumn("x2", np.zeros(1))])]
+    ['x2', 'x10']
     """
-    return bool((values == values[:1]).all())
+    return sorted(columns, key=lambda column: _natural(column.name))
 
 
 def _parts(table: Table) -> Iterator[bytes]:
     """Yield the values, column by column, without the constant ones; the label comes last."""
-    for column in _by_name(table):
-        X = table.X[:, column.start : column.stop]
-        if constant(X):
+    for column in by_name(table.columns):
+        if constant(column.values):
             continue
-        if column.categorical:
-            names = [name.removeprefix(f"{column.name}=") for name in table.features[column.start : column.stop]]
-            yield b"categories"
-            yield from (_text(names[i]) for i in X.argmax(axis=1).tolist())
+        if column.categories is None:
+            yield _framed(b"numbers") + _framed(_bytes(column.values))
         else:
-            yield b"numbers"
-            yield _bytes(X[:, 0])
+            yield _framed(b"categories")
+            yield from _texts(column.categories, column.values.astype(np.intp).tolist())
     if isinstance(table.y, list):
-        yield b"label: classes"
-        yield from (_text(str(label)) for label in table.y)
+        classes = {label: i for i, label in enumerate(dict.fromkeys(table.y))}
+        yield _framed(b"label: classes")
+        yield from _texts(list(map(str, classes)), [classes[label] for label in table.y])
     elif table.y is not None:
-        yield b"label: numbers"
-        yield _bytes(table.y)
+        yield _framed(b"label: numbers") + _framed(_bytes(table.y))
+
+
+def _texts(categories: Sequence[str], codes: Sequence[int]) -> Iterator[bytes]:
+    framed = [_framed(_text(category)) for category in categories]
+    for start in range(0, len(codes), CHUNK):
+        yield b"".join([framed[code] for code in codes[start : start + CHUNK]])
+
+
+def _framed(part: bytes) -> bytes:
+    return len(part).to_bytes(8, "little") + part
 
 
 def _bytes(values: Floats) -> bytes:
@@ -95,10 +86,6 @@ def _bytes(values: Floats) -> bytes:
 
 def _text(name: str) -> bytes:
     return name.encode("utf-8", "surrogatepass")
-
-
-def _by_name(table: Table) -> list[TableColumn]:
-    return sorted(table.columns, key=lambda column: _natural(column.name))
 
 
 def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:

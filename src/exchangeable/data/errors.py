@@ -1,0 +1,37 @@
+"""Errors about tables. Both are a `ValueError`; the command line exits with another code for each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from exchangeable.validation import format_value
+
+LISTED = 10  # names in a message
+
+
+class DataError(ValueError):
+    """The data cannot be read or tested."""
+
+
+class ColumnError(ValueError):
+    """The request does not fit the data: there is no such column, or a column has two uses."""
+
+
+def check_known(option: str, wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Raise ColumnError, with the most similar name, if a wanted column does not exist."""
+    known = set(names)
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, names[:1000], n=1)
+            hint = f"did you mean {format_value(near[0])}? " if near else ""
+            raise ColumnError(
+                f"{option} must name columns of the data, got {format_value(name)}; {hint}the columns are "
+                f"{list_names(names)}"
+            )
+
+
+def list_names(names: Sequence[str]) -> str:
+    """List names for a message, at most ten of them."""
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return ", ".join(map(format_value, names[:LISTED])) + more
