@@ -168,7 +168,6 @@ def _category_differences(table: Table, start: int) -> list[str]:
         for where, codes in (("current", after - before), ("reference", before - after)):
             if codes:
                 names = list_names([column.categories[int(code)] for code in sorted(codes)])
-                differences.append(
-                    f"column {format_value(column.name)}: {names} {'occurs' if len(codes) == 1 else 'occur'} in {where} only"
-                )
+                verb = "occurs" if len(codes) == 1 else "occur"
+                differences.append(f"column {format_value(column.name)}: {names} {verb} in {where} only")
     return differences

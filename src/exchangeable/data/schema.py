@@ -65,7 +65,7 @@ class Prepared(NamedTuple):
 
     table: Table
     library: str
-    natives: list[Callable[[], Any]]  # of each set: one, or two that are compared
+    natives: Sequence[Callable[[], Any]]  # of each set: one, or two that are compared
     index: Any = None  # of a pandas frame
 
 
