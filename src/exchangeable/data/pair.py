@@ -60,7 +60,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
             categorical=_within(how.categorical, frame),
         )
         reading = read_columns(frame, part, shared)
-        readings.append(leave_out(reading, how))
+        readings.append(leave_out(reading, how, least=1))
     first, second = readings
     kinds, joined = _join(first.features, second.features)
     differences += kinds
