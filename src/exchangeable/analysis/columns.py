@@ -33,7 +33,7 @@ from exchangeable.validation import format_value
 
 FULL_ROWS = "full rows"
 COLUMN_SHARE = 0.5  # of alpha, for all columns together, if they are tested one by one
-SORTED_COST = 6e-7  # at least 2 / 10!: what the check for being sorted adds to alpha for each column, at most
+SORTED_CLAUSE = ", plus at most 6e-7 for each column that was checked for being sorted"  # to alpha: 2 / 10!
 MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
 NEAR_MINIMUM = 0.2  # in logs: a capital within a fifth of its minimum
 CHUNK = 2**16  # values that are ranked at a time: the p-values of a long column would need as much memory as the column
@@ -136,7 +136,7 @@ def select_columns(table: Table, features: Sequence[str] | None = None) -> list[
 
 
 def all_equal(values: Floats, y: Labels | None) -> bool:
-    """Return whether all examples are equal, labels included."""
+    """Return whether all rows are equal, labels included."""
     return constant(values) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
 
 
@@ -155,9 +155,7 @@ def _label_column(name: str, y: Labels) -> TableColumn:
     return TableColumn(name, np.fromiter((code[label] for label in y), np.float64, len(y)), tuple(categories))
 
 
-def column_p_values(
-    column: TableColumn, seed: int, *, start: int = 0, backwards: bool = False
-) -> Iterator[Floats]:
+def column_p_values(column: TableColumn, seed: int, *, start: int = 0, backwards: bool = False) -> Iterator[Floats]:
     """Yield the p-values of a column after the first ``start`` rows, in parts; ``backwards`` from its end.
 
     The tie-breaking numbers depend on the name of the column, not on its position. O(n log n).

@@ -228,9 +228,7 @@ def _backward_tests(result: Result, progress: Progress) -> list[ColumnTest]:
     if not result.column_tests:
         return [full_rows]
     columns, weight = select_columns(result.table), result.column_tests[0].weight
-    tests = run_column_tests(
-        columns, column_bet, weight=weight, seed=result.seed, backwards=True, progress=progress
-    )
+    tests = run_column_tests(columns, column_bet, weight=weight, seed=result.seed, backwards=True, progress=progress)
     return [full_rows, *tests]
 
 
@@ -269,7 +267,7 @@ def _difference(column: TableColumn, boundary: int) -> str:
 
 
 def _shift(result: Result, alpha: float) -> Shift | None:
-    """For classes: test whether their frequencies change, or the examples of each class."""
+    """For classes: test whether their frequencies change, or the rows of each class."""
     y = result.table.y
     if not isinstance(y, list) or result.split is not None:
         return None
@@ -290,7 +288,9 @@ def _shift(result: Result, alpha: float) -> Shift | None:
 def _expand_shift(shift: Shift, rows: Rows, n: int) -> Shift:
     """Return the evidence after each of n rows, given that of some rows."""
     label, concept = (
-        Evidence(one.p, expand(one.log_value, rows, n), None if one.alarm_at is None else int(rows[one.alarm_at - 1]) + 1)
+        Evidence(
+            one.p, expand(one.log_value, rows, n), None if one.alarm_at is None else int(rows[one.alarm_at - 1]) + 1
+        )
         for one in (shift.label, shift.concept)
     )
     return shift._replace(label=label, concept=concept)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots
-from exchangeable.analysis.columns import FULL_ROWS, SORTED_COST, ColumnTest, combine, log_evidence
+from exchangeable.analysis.columns import FULL_ROWS, SORTED_CLAUSE, ColumnTest, combine, log_evidence
 from exchangeable.analysis.frame import to_frame
 from exchangeable.analysis.sample import Sample, Split
 from exchangeable.analysis.settings import Parts, Settings
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 MAX_PLOTTED_COLUMNS = 4  # in a figure
 COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
 TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}{}."
-SORTED_CLAUSE = f", plus at most {SORTED_COST:.0e} for each column that was checked for being sorted"
 
 
 class Result:
@@ -77,7 +76,7 @@ class Result:
         differences: Sequence[str] = (),
         how: Preparation | None = None,
         settings: Settings | None = None,
-        library: str = "pyarrow",
+        library: str = "polars",
         index: Any = None,
     ) -> None:
         self.table = table
@@ -286,12 +285,12 @@ class Result:
         For two sets it has the rows of the second set. Rows that nearest neighbours did not use have no p-value (NaN).
         "row" is the number of the row in the data, from 1, if rows were reordered or left out; "time" is its time. If
         columns were tested one by one, ``log10_evidence`` is the weighted maximum of all martingales. The frame is of
-        the same library as the data, with the index of a pandas frame; for arrays it is an Arrow table. ``library``
+        the same library as the data, with the index of a pandas frame; for arrays it is a Polars frame. ``library``
         selects another one: "pandas", "polars" or "pyarrow". O(n).
         """
         native = to_frame(self._path_columns(), library, self._library)
         if self._index is not None and self.split is None and (library or self._library) == "pandas":
-            native.index = self._index
+            native.index = self._index if self.table.rows is None else self._index[self.table.rows - 1]
         return native
 
     def _path_columns(self) -> dict[str, Any]:
@@ -314,7 +313,7 @@ class Result:
         The axis shows the times of the rows if they are known and ascending, and row numbers otherwise.
         """
         tests = self.plotted_tests()
-        return plots.growth(
+        ax = plots.growth(
             {name: test.log_evidence for name, test in tests.items()},
             thresholds=() if self.verdict.threshold is None else (self.verdict.threshold,),
             changepoints=self.verdict.changepoints,
@@ -324,6 +323,8 @@ class Result:
             initial={name: math.log(test.weight) for name, test in tests.items()},
             ax=ax,
         )
+        ax.set_xlabel("rows seen" if self.timeline.axis is None else "time")
+        return ax
 
     def plotted_tests(self) -> dict[str, ColumnTest]:
         """Return the tests to plot, by name: full rows, and the columns that reject, or else the strongest column."""

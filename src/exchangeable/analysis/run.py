@@ -15,7 +15,6 @@ from exchangeable.analysis.columns import (
     MAX_AUTO_COLUMNS,
     ColumnTest,
     Progress,
-    TestedColumn,
     all_equal,
     run_column_tests,
     select_columns,
@@ -27,7 +26,8 @@ from exchangeable.bets import Idle
 from exchangeable.data.canonical import table_seed
 from exchangeable.data.design import design_matrix, resolve_scale
 from exchangeable.data.labels import LabelKind
-from exchangeable.data.schema import Preparation, Prepared, prepare, prepare_pair
+from exchangeable.data.pair import PreparedPair, prepare_pair
+from exchangeable.data.schema import Preparation, Prepared, prepare
 from exchangeable.data.table import Table, constant, take_labels
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.monitor import Monitor, default_bet
@@ -139,7 +139,7 @@ def compare(
 
     A stratified split is not random: the shares of the classes agree better than by chance, which a bet could detect,
     so the guarantee does not cover it (no excess of rejections was found with the default bet). Within each class it is
-    random, so the guarantee does hold for ``measure=Conditional(NearestNeighbour())``, which ranks an example among
+    random, so the guarantee does hold for ``measure=Conditional(NearestNeighbour())``, which ranks a row among
     those of its own class only.
 
     The arguments are those of `exchangeable.test`; ``label`` is a column of both sets, or a pair of sequences. Columns
@@ -157,8 +157,7 @@ def compare(
     how = Preparation(label, None, features, drop, keep, categorical, missing, invalid)
     settings = Settings(measure, bet, None, "latch", alpha, seed, scale, columns, max_rows)
     settings.check()
-    prepared, size, differences = prepare_pair(reference, current, how, labels=_label_kind(measure))
-    return _compare(prepared, size, differences, how, settings, progress)
+    return _compare(prepare_pair(reference, current, how, labels=_label_kind(measure)), how, settings, progress)
 
 
 def _test(prepared: Prepared, how: Preparation, settings: Settings, progress: Progress | None) -> Result:
@@ -183,20 +182,13 @@ def _test(prepared: Prepared, how: Preparation, settings: Settings, progress: Pr
     )  # fmt: skip
 
 
-def _compare(
-    prepared: Prepared,
-    n_reference: int,
-    differences: list[str],
-    how: Preparation,
-    settings: Settings,
-    progress: Progress | None,
-) -> Result:
-    pooled = prepared.table
+def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress: Progress | None) -> Result:
+    prepared, n_reference, pooled = pair.prepared, pair.start, pair.prepared.table
     seed = table_seed(pooled) if settings.seed is None else settings.seed
     scale = resolve_scale(pooled, settings.scale)
-    measure, values = _choose_measure(prepared, settings.measure)
+    measure, values = _choose_measure(prepared, settings.measure, n_reference)
     order, start = _shuffle(n_reference, pooled.n, seed)
-    table = pooled.take(order)._replace(times=None)
+    table = pooled.take(order)
     if values is None:
         rows = choose_rows_of_two(start, table.n, row_limit(table, settings.max_rows))
         sample = _sample_rows(table, scale, rows)
@@ -212,11 +204,10 @@ def _compare(
     weight, tests = _test_columns(table, settings, parts, seed, start, progress)
     monitor = Monitor(used.measure, used.bet, settings.used_alarm, seed=seed, start=start)
     names = ("reference", "current") if start == n_reference else ("current", "reference")
-    first = 0 if names[1] == "reference" else n_reference
-    split = Split(*names, order[start:] - first + 1)
+    split = Split(*names, table.rows[start:])
     return Result(
         table, sample, path, monitor, parts, weight=weight, column_tests=tests, scale=scale, how=how,
-        settings=settings, start=start, split=split, differences=differences, library=prepared.library,
+        settings=settings, start=start, split=split, differences=pair.differences, library=prepared.library,
     )  # fmt: skip
 
 
@@ -279,7 +270,9 @@ def _label_kind(measure: Measure | None) -> LabelKind | None:
     return "classes" if isinstance(measure, (NearestNeighbour, Conditional)) else None
 
 
-def _choose_measure(prepared: Prepared, measure: Measure | None) -> tuple[Measure, Floats | None]:
+def _choose_measure(
+    prepared: Prepared, measure: Measure | None, start: int | None = None
+) -> tuple[Measure, Floats | None]:
     """Return a fresh measure that fits the table, and the numbers that it ranks; None if it needs the features.
 
     If the measure has a score function or a fitted model, that scores the features once, in the form in which the user
@@ -291,7 +284,7 @@ def _choose_measure(prepared: Prepared, measure: Measure | None) -> tuple[Measur
         raise ValueError(f"label must be given for the measure {type(measure).__name__}, got None")
     inner = measure.measure if isinstance(measure, Conditional) else measure
     if isinstance(inner, Frozen) and inner.score is not None:
-        scores = inner.scores(prepared.native, table.y)
+        scores = _scores(inner, prepared, [slice(start), slice(start, None)] if start else [slice(None)])
         return (Conditional(Frozen()) if isinstance(measure, Conditional) else Frozen()), scores
     if not isinstance(inner, (Value, Frozen)):
         return measure, None
@@ -300,6 +293,15 @@ def _choose_measure(prepared: Prepared, measure: Measure | None) -> tuple[Measur
         width = len(table.features)
         raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {width}")
     return measure, varying[0].values
+
+
+def _scores(measure: Frozen, prepared: Prepared, sets: Sequence[slice]) -> Floats:
+    """Return the scores of the features of each set, in the form in which the user passed them."""
+    y = prepared.table.y
+    labels = [None if y is None else y[rows] for rows in sets]
+    return np.concatenate(
+        [measure.scores(native(), part) for native, part in zip(prepared.natives, labels, strict=True)]
+    )
 
 
 def _default_measure(table: Table) -> Measure:

@@ -16,7 +16,7 @@ from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.pvalues import thetas
 
 MAX_CELLS = 2**28  # of the matrix of features: 2 GiB
-THIN_STREAM = 2**32 - 2  # the stream of random numbers that chooses rows
+THIN_STREAM = 2**32 - 3  # the stream of random numbers that chooses rows
 Rows = NDArray[np.intp]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, ColumnTest
+from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, SORTED_CLAUSE, ColumnTest
 from exchangeable.analysis.sample import Sample
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import Verdict
@@ -23,7 +23,7 @@ FEW_ROWS = 30  # with fewer rows, evidence of 100 is hardly possible
 MAX_NAME = 60  # characters of a column name
 LISTED_ALARMS = 10  # alarms or columns that a sentence lists
 LISTED_COLUMNS = 5  # columns that a note lists
-SMALL_CLASS = 5  # if a typical class has fewer examples, the label may well be a number
+SMALL_CLASS = 5  # if a typical class has fewer rows, the label may well be a number
 
 SHIFTS: Mapping[str, str] = MappingProxyType(
     {
@@ -318,10 +318,11 @@ def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFor
 def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
     """Describe how probable a false alarm is."""
     exchangeable = "If the rows were exchangeable (in random order, as i.i.d. data are), the probability"
+    level = _percent(verdict.alpha or 0.0) + (SORTED_CLAUSE if SORTED_CLAUSE in verdict.guarantee else "")
     if len(tests) > 1 and verdict.alpha is not None:
-        return f"{exchangeable} of a rejection by any of these tests would be at most {_percent(verdict.alpha)}."
+        return f"{exchangeable} of a rejection by any of these tests would be at most {level}."
     if verdict.alpha is not None and verdict.on_alarm == "latch":
-        return f"{exchangeable} of evidence of {_alarm_level(verdict, tests)} would be at most {_percent(verdict.alpha)}."
+        return f"{exchangeable} of evidence of {_alarm_level(verdict, tests)} would be at most {level}."
     if verdict.period is None:
         return verdict.guarantee
     rate = verdict.n / verdict.period
@@ -336,18 +337,18 @@ def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
 
 def describe_change(change: Change, timeline: Timeline) -> str:
     """Describe when the change occurred."""
-    where = "at the very start"
+    where = "at the very start (an estimate without a guarantee)"
     if change.estimate:
         rows = f"{change.estimate:,} row{'s' if change.estimate > 1 else ''}"
-        where = f"after about {rows}{timeline.describe(change.estimate)}"
+        where = f"after about {rows}{timeline.describe(change.estimate, 'an estimate without a guarantee')}"
     confidence = f"{_percent(change.confidence)} confidence, over all data, with and without an alarm"
     if change.low is None or change.high is None:
         return (
-            f"{where} (an estimate without a guarantee). A single change between two parts that are each exchangeable "
+            f"{where}. A single change between two parts that are each exchangeable "
             f"is rejected ({confidence}): the data drift, or there are several changes."
         )
     return (
-        f"{where} (an estimate without a guarantee). If there was a single change, and the rows on each side of it "
+        f"{where}. If there was a single change, and the rows on each side of it "
         f"are exchangeable given the other side, it came after row {change.low:,}{timeline.describe(change.low)} at "
         f"the earliest and {change.high:,}{timeline.describe(change.high)} at the latest ({confidence})."
     )
@@ -404,8 +405,7 @@ def _describe_extremes(explanation: Explanation) -> str:
 
 
 def _describe_extreme(row: ExtremeRow, digits: str, timeline: Timeline) -> str:
-    when = timeline.describe(row.n)[2:-1]
-    return f"{row.n:,} ({f'{when}, ' if when else ''}p = {row.p:{digits}})"
+    return f"{row.n:,}{timeline.describe(row.n, f'p = {row.p:{digits}}')}"
 
 
 def describe_smallest_p(n: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -46,11 +46,10 @@ class Timeline:
         times = self.times
         return times is not None and bool((times != times.astype("datetime64[D]"))[~np.isnat(times)].any())
 
-    def describe(self, n: int) -> str:
-        """Return a parenthesis with the number of row ``n`` in the data and its time; empty if both are unknown."""
-        parts = [] if self.rows is None or n < 1 else [f"row {self.rows[n - 1]:,} of the data"]
-        if time := self.format(n):
-            parts.append(time)
+    def describe(self, n: int, *more: str) -> str:
+        """Return a parenthesis with the number of row ``n`` in the data, its time, and more; empty without any."""
+        number = "" if self.rows is None or n < 1 else f"row {self.rows[n - 1]:,} of the data"
+        parts = [part for part in (number, self.format(n), *more) if part]
         return f" ({', '.join(parts)})" if parts else ""
 
     def format(self, n: int) -> str:
@@ -75,7 +74,7 @@ def format_time(time: np.datetime64, clock: bool) -> str:
     '14 March 2024, 09:30'
     """
     moment = time.astype("datetime64[us]").item()
-    if not isinstance(moment, datetime.datetime):  # missing, or beyond the years that Python knows
+    if not isinstance(moment, dt.datetime):  # missing, or beyond the years that Python knows
         return "" if np.isnat(time) else str(time)
     seconds = ":%S" if moment.second else ""
     day = f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
