@@ -48,6 +48,11 @@ class Shift(NamedTuple):
         return words.get((self.label.rejected, self.concept.rejected), "neither found")
 
     @property
+    def rejected(self) -> bool:
+        """Whether either shift was reported."""
+        return self.label.rejected or self.concept.rejected
+
+    @property
     def guarantee(self) -> str:
         """A sentence that states the guarantee."""
         return (
