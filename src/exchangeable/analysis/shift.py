@@ -125,6 +125,7 @@ def shift_test(
     measure is `NearestNeighbour` and the bet `Adaptive`; time and memory are theirs. If there are more than
     ``max_rows`` rows, nearest neighbours use that many, chosen by the seed.
 
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)
     >>> shift_test(rng.normal(size=(400, 1)) + 3.0 * y[:, np.newaxis], y, seed=0).verdict
