@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import exchangeable as ex
 from conftest import Done, Run
 from exchangeable.cli.table_options import split_names
+from exchangeable.data.errors import ColumnError
 
 pytest.importorskip("polars")
 
@@ -43,19 +44,21 @@ def bundled() -> Iterator[Path]:
 FILES = list(bundled())
 
 
-def as_json(record: dict[str, Any]) -> Any:
-    return json.loads(json.dumps(record, default=float))
+def tested(file: Path, **arguments: Any) -> ex.Result | ValueError:
+    try:
+        return ex.test(str(file), **arguments, max_rows=MAX_ROWS)
+    except ValueError as error:
+        return error
 
 
 def check_parity(run: Run, file: Path, **arguments: Any) -> None:
     """The command and the library give the same numbers and the same notes, or the same error."""
-    words = [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", value)]
+    words = [word for name, value in arguments.items() for word in (f"--{name}", value)]
     done = run("test", file, "--max-rows", MAX_ROWS, "--format", "json", *words)
-    try:
-        result = ex.test(str(file), **arguments, max_rows=MAX_ROWS)
-    except ValueError as error:
-        assert (done.code, done.out) == (2 if isinstance(error, ex.data.errors.ColumnError) else 3, "")
-        assert done.err.endswith(f"exchangeable: {error}\n")
+    result = tested(file, **arguments)
+    if isinstance(result, ValueError):
+        assert (done.code, done.out) == (2 if isinstance(result, ColumnError) else 3, "")
+        assert done.err.endswith(f"exchangeable: {result}\n")
         return
     said = json.loads(done.out)
     assert said == json.loads(result.to_json())

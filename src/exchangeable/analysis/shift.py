@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots, shift
@@ -109,6 +109,7 @@ def shift_test(
     seed: int | None = None,
     scale: str = "auto",
     max_rows: int = MAX_ROWS,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> ShiftResult:
     """Test whether the label frequencies have changed, or the examples given their labels, or both.
 
@@ -147,7 +148,8 @@ def shift_test(
     if rows is not None:
         notes.append(f"{len(rows):,} of {table.n:,} rows were used, chosen at random (max_rows)")
         table = table.take(rows)
-    result = ShiftResult(*shift.shift_test(X, table.y or (), measure=fresh, bet=bet, alpha=alpha, seed=seed))
+    options: dict[str, Any] = {"bet": bet, "alpha": alpha, "seed": seed, "progress": progress}
+    result = ShiftResult(*shift.shift_test(X, table.y or (), measure=fresh, **options))
     result.table, result.scale, result.notes = table, scale, notes
     return result
 

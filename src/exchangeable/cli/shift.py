@@ -56,7 +56,8 @@ def shift(
     with usage_errors(), progress_bars() as progress:
         contents = reading.read(file, progress, **table.needed(order))
         result = ex.shift_test(
-            contents, **table.arguments(), order=order, alpha=alpha, seed=seed, scale=scale.value, max_rows=max_rows
+            contents, **table.arguments(), order=order, alpha=alpha, seed=seed, scale=scale.value, max_rows=max_rows,
+            progress=progress,
         )  # fmt: skip
     print_notes(result.notes)
     if plot is not None:
