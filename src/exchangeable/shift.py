@@ -85,8 +85,8 @@ def shift_test(
     the ranks within labels, so it is not mistaken for concept shift.
 
     ``seed`` is for random tie-breaking. An integer makes a run repeatable; None draws a seed from the operating system,
-    which is returned as ``Shift.seed``. ``progress`` is called with (task, done, total). Labels are numbers or text. By default the measure is `NearestNeighbour` and
-    the bet `Adaptive`; time and memory are theirs.
+    which is returned as ``Shift.seed``. ``progress`` is called with (task, done, total). Labels are numbers or text. By
+    default the measure is `NearestNeighbour` and the bet `Adaptive`; time and memory are theirs.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)
