@@ -10,9 +10,11 @@ import numpy as np
 from exchangeable.data.errors import DataError
 from exchangeable.data.roles import MAX_CATEGORIES
 from exchangeable.data.table import TableColumn
-from exchangeable.data.values import WORDS, Column
+from exchangeable.data.values import Column
 from exchangeable.validation import format_value
 
+TRUE = ("true", "yes")
+WORDS = ({"true", "false"}, {"yes", "no"})  # text columns with these two words are booleans
 MISSING = "(missing)"  # the category of missing values
 
 
@@ -41,11 +43,10 @@ def _encode_text(column: Column) -> TableColumn:
             f"column {format_value(column.name)} must hold at most {MAX_CATEGORIES:,} categories, got "
             f"{len(present):,}; leave it out"
         )
+    if {value.lower() for value in present} in WORDS and None not in column.values:
+        return TableColumn(column.name, np.array([value.lower() in TRUE for value in column.values], np.float64))
     codes: dict[Any, int] = {value: i for i, value in enumerate(present)}
     values = np.array([codes.get(value, len(present)) for value in column.values], np.float64)
-    lower = {value.lower() for value in present}
-    if lower <= WORDS and len(lower) == len(present) == 2 and values.max() < 2:  # true and false, yes and no
-        return TableColumn(column.name, values)
     return TableColumn(column.name, values, (*present, *([MISSING] * bool(values.max() == len(present)))))
 
 

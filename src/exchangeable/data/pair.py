@@ -60,7 +60,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
             categorical=_within(how.categorical, frame),
         )
         reading = read_columns(frame, part, shared)
-        readings.append(leave_out(reading, how))
+        readings.append(leave_out(reading, how, least=1))
     first, second = readings
     kinds, joined = _join(first.features, second.features)
     differences += kinds
@@ -168,7 +168,6 @@ def _category_differences(table: Table, start: int) -> list[str]:
         for where, codes in (("current", after - before), ("reference", before - after)):
             if codes:
                 names = list_names([column.categories[int(code)] for code in sorted(codes)])
-                differences.append(
-                    f"column {format_value(column.name)}: {names} {'occurs' if len(codes) == 1 else 'occur'} in {where} only"
-                )
+                verb = "occurs" if len(codes) == 1 else "occur"
+                differences.append(f"column {format_value(column.name)}: {names} {verb} in {where} only")
     return differences

@@ -65,7 +65,7 @@ class Prepared(NamedTuple):
 
     table: Table
     library: str
-    natives: list[Callable[[], Any]]  # of each set: one, or two that are compared
+    natives: Sequence[Callable[[], Any]]  # of each set: one, or two that are compared
     index: Any = None  # of a pandas frame
 
 
@@ -172,7 +172,7 @@ def _check_roles(frame: Frame, how: Preparation, label: str | None) -> None:
 # ----------------------------------------------------------------------------------------------------------- which rows
 
 
-def leave_out(reading: Reading, how: Preparation) -> Reading:
+def leave_out(reading: Reading, how: Preparation, least: int = 2) -> Reading:
     """Leave out rows without a label or without a value to sort by, and on request those with missing values."""
     _check_invalid(reading, how)
     notes = []
@@ -191,9 +191,9 @@ def leave_out(reading: Reading, how: Preparation) -> Reading:
         absent = np.any(list(missing.values()), axis=0)
         reading = reading.take(np.flatnonzero(~absent))
         notes.append(f"{_rows(int(absent.sum()))} with missing values {_were(absent)} left out")
-    if len(reading.rows) < 2:
+    if len(reading.rows) < least:
         left = " left" if notes else ""
-        raise DataError(f"the data must have at least two rows, got {len(reading.rows)}{left}")
+        raise DataError(f"the data must have at least {_rows(least)}, got {len(reading.rows)}{left}")
     return reading._replace(notes=[*reading.notes, *notes])
 
 

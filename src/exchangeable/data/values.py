@@ -23,7 +23,6 @@ from exchangeable.validation import LARGEST, NUMBER, format_value
 Kind = Literal["numbers", "booleans", "text", "times", "empty", "other"]
 MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here
 MOSTLY = 0.9  # of the values that are present: a column with that many numbers is meant to hold numbers
-WORDS = frozenset(["true", "false", "yes", "no"])
 
 
 class Column(NamedTuple):
@@ -172,12 +171,12 @@ def _checked(name: str, kind: Kind, numbers: Floats) -> Column:
 
 
 def _read_numbers(name: str, items: list[Any]) -> Column:
-    values = [value for value in items if value is not None]
-    if any(isinstance(value, (int, np.integer)) and abs(int(value)) > MAX_EXACT_INTEGER for value in values):
-        return Column(name, "text", [None if value is None else str(value) for value in items])
     numbers = np.array([math.nan if value is None else _to_float(value) for value in items])
-    times = epoch_times(name, numbers)
-    return _checked(name, "numbers", numbers) if times is None else Column(name, "times", times)
+    if (times := epoch_times(name, numbers)) is not None:
+        return Column(name, "times", times)
+    if any(isinstance(value, (int, np.integer)) and abs(int(value)) > MAX_EXACT_INTEGER for value in items):
+        return Column(name, "text", [None if value is None else str(value) for value in items])
+    return _checked(name, "numbers", numbers)
 
 
 def _to_float(value: Any) -> float:
