@@ -97,8 +97,9 @@ def test_verdict_is_the_library_s(run: Run, tmp_path: Path, change: bool) -> Non
     assert (said["measure"], said["neighbours"]) == ("nearest-neighbour", 1)
     assert (said["bet"], said["epsilon"]) == ("adaptive", None)
     assert (said["alarm"], said["alpha"], said["threshold"], said["period"]) == ("ville", 0.05, 20.0, None)
-    promise = "On exchangeable data the probability that one test of this table rejects is at most 0.05."
-    assert (said["on_alarm"], said["guarantee"]) == ("latch", promise)
+    promise = "On exchangeable data the probability that one test of this table rejects is at most 0.05"
+    assert said["on_alarm"] == "latch"
+    assert said["guarantee"].startswith(promise)
     assert said["changepoint"] == path.changepoint() == monitor.changepoint
     assert (said["alarms"], said["changepoints"]) == (
         ([path.n[path.alarm][0]], [said["changepoint"]]) if change else ([], [])
@@ -246,9 +247,10 @@ def test_every_alarm_has_a_name(run: Run, tmp_path: Path, alarm: str, on_alarm: 
     assert said["changepoints"] == path.lowest[path.alarm][first].tolist()
     assert said["changepoint"] == path.changepoint()
     assert said["rejected"] is bool(path.alarm.any())
-    once = "On exchangeable data the probability that one test of this table rejects is at most 0.01."
+    once = "On exchangeable data the probability that one test of this table rejects is at most 0.01"
     promise = once if (alarm, on_alarm) == ("ville", "latch") else monitor.guarantee
-    assert (said["alarm"], said["on_alarm"], said["guarantee"]) == (alarm, on_alarm, promise)
+    assert (said["alarm"], said["on_alarm"]) == (alarm, on_alarm)
+    assert said["guarantee"].startswith(promise)
     for amount in ("p_value", "e_value"):  # each start is another chance
         assert (said[amount] is None) is (on_alarm == "restart")
     known = (0.01, 100.0, None) if alarm == "ville" else (None, None, 10_000.0)
@@ -277,8 +279,8 @@ def test_several_alarms_after_restarts(run: Run, tmp_path: Path) -> None:
     assert said["changepoints"] < said["alarms"]
     text = run(*words)
     first, second = said["alarms"]
-    assert f"The alarm was raised 2 times in 900 examples, at {first}, {second}." in text.out
-    assert "the evidence was lowest after examples {}, {}: the changes".format(*said["changepoints"]) in text.out
+    assert f"The alarm was raised 2 times in 900 rows, at row {first}, {second}." in text.out
+    assert "the evidence was lowest after row {}, {}: the changes".format(*said["changepoints"]) in text.out
     assert "(since the last restart)" in text.out
     assert said["guarantee"] in text.out
     assert "expected number of false alarms" in said["guarantee"]
@@ -293,11 +295,11 @@ def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
         verdict_words(Verdict(**{name: said[name] for name in Verdict._fields} | {"changepoint": 0}))
     )
     assert (
-        f"The evidence was lowest after example {began}: the change occurred around there or later (" in run(*words).out
+        f"The evidence was lowest after row {began}: the change occurred around there or later (" in run(*words).out
     )
     (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
     rising = run("test", "r.csv", "--measure", "value")
-    assert rising.err == "exchangeable: note: column 'x' increases in every row, like a row number\n"
+    assert rising.code == 1  # the only column is tested, sorted or not
 
 
 def test_many_alarms_are_cut_in_words(run: Run, tmp_path: Path) -> None:
@@ -322,14 +324,14 @@ def test_other_alarms_claim_no_level(run: Run, tmp_path: Path, alarm: str, chang
     assert "level" not in done.out
     assert "alarm level" not in done.out
     assert said["guarantee"] in done.out
-    assert ("For 400 examples that is 80 %." in done.out) is change
+    assert ("For 400 rows that is 80 %." in done.out) is change
     assert "The evidence was lowest after" in done.out or not change
 
 
 def test_a_vacuous_promise_is_reported(run: Run, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "d.csv", change=True)
     done = run("test", file, "--label", "kind", "--alarm", "cusum", "--period", 100)
-    assert "For 400 examples that is no bound" in done.out
+    assert "For 400 rows that is no bound" in done.out
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_text_explains_what_the_verdict_means(run: Run, tmp_path: Path) -> None:
     for done in (rejected, kept):
         assert "Means:" in done.out
         assert "Does not mean:" in done.out
-        assert "400 examples, 3 features, 2 classes" in done.out
+        assert "400 rows, 3 features, 2 classes" in done.out
     assert "REJECTED at level 1 %" in rejected.out
     assert "never confirm" in kept.out
 
@@ -557,7 +559,7 @@ def test_notes_on_likely_mistakes(run: Run, tmp_path: Path) -> None:
     lines = [f"{i},{rng.normal()},{rng.normal()},{1e4 * rng.normal()},{'xy'[i % 2]}" for i in range(60)]
     (tmp_path / "d.csv").write_text("id,a,b,income,kind\n" + "\n".join(lines))
     noted = run("test", "d.csv", "--label", "kind", "--format", "json")
-    assert "note: column 'id' increases in every row" in noted.err
+    assert "note: column 'id' is sorted" in noted.err
     assert "note: column 'income' varies" in noted.err
     assert "were divided by their standard deviation" in noted.err
     assert (json.loads(noted.out)["n"], json.loads(noted.out)["scale"]) == (60, "deviation")
@@ -565,7 +567,7 @@ def test_notes_on_likely_mistakes(run: Run, tmp_path: Path) -> None:
     assert "note: column 'income' varies" in plain.err
     assert "dominates all distances" in plain.err
     assert json.loads(plain.out)["scale"] == "none"
-    assert run("test", "d.csv", "--label", "kind", "--drop", "id", "--drop", "income").err == ""
+    assert run("test", "d.csv", "--label", "kind", "--drop", "id,income").err == ""
 
 
 def test_columns_are_tested_on_their_own(run: Run, tmp_path: Path) -> None:
@@ -583,7 +585,7 @@ def test_columns_are_tested_on_their_own(run: Run, tmp_path: Path) -> None:
 
 def test_a_small_sample_is_reported(run: Run, tmp_path: Path) -> None:
     done = run("test", write_csv(tmp_path / "d.csv", change=False, n=12), "--label", "kind")
-    assert (done.code, "With so few examples" in done.out) == (0, True)
+    assert (done.code, "With so few rows" in done.out) == (0, True)
 
 
 # ------------------------------------------------------------------ shift
@@ -608,7 +610,7 @@ def test_shift(run: Run, tmp_path: Path, kind: str) -> None:
     found = ex.shift_test(X, y, alpha=0.02, seed=1)
     assert list(said) == [
         "file", "n", "n_features", "n_classes", "scale", "alpha", "threshold", "verdict", "rejected", "label",
-        "concept", "seed", "guarantee",
+        "concept", "seed", "guarantee", "notes",
     ]  # fmt: skip
     assert (said["file"], said["n"], said["n_features"], said["n_classes"]) == ("d.csv", 400, 2, 2)
     assert (said["alpha"], said["threshold"], said["seed"], said["verdict"]) == (0.02, 50.0, 1, kind)
@@ -629,11 +631,11 @@ def test_shift_in_words(run: Run, tmp_path: Path, kind: str) -> None:
     found = ex.shift_test(X, y, seed=0)
     head = {"both": "LABEL SHIFT AND CONCEPT SHIFT: "}.get(kind, f"{kind.upper()}: ")
     assert done.code == (0 if kind == "neither found" else 1)
-    assert done.out.splitlines()[0] == "d.csv: 400 examples, 2 features, 2 classes"
+    assert done.out.splitlines()[0] == "d.csv: 400 rows, 2 features, 2 classes"
     assert done.out.splitlines()[1].startswith(head)
     assert done.out.count("never reached 100") == 2 - found.label.rejected - found.concept.rejected
     for evidence in (found.label, found.concept):
-        assert evidence.alarm_at is None or f"reached 100 at example {evidence.alarm_at}" in done.out
+        assert evidence.alarm_at is None or f"reached 100 at row {evidence.alarm_at}" in done.out
     assert found.guarantee in done.out
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     assert set(SHIFTS) == {"label shift", "concept shift", "both", "neither found"}
@@ -642,7 +644,8 @@ def test_shift_in_words(run: Run, tmp_path: Path, kind: str) -> None:
 def test_shift_of_an_npz_and_of_other_columns(run: Run, tmp_path: Path) -> None:
     X, y = shifting(tmp_path / "d.csv", "label shift")
     np.savez(tmp_path / "d.npz", X=X, y=np.array(y))
-    archive, table = verdict(run, "shift", "d.npz"), verdict(run, "shift", "d.csv", "--label", "kind")
+    archive = verdict(run, "shift", "d.npz", "--label", "y")
+    table = verdict(run, "shift", "d.csv", "--label", "kind")
     assert archive.pop("file") != table.pop("file")
     assert archive == table
     assert verdict(run, "shift", "d.csv", "--label", "kind", "--drop", "a")["n_features"] == 1

@@ -44,7 +44,7 @@ def bundled() -> Iterator[Path]:
 FILES = list(bundled())
 
 
-def tested(file: Path, **arguments: Any) -> ex.Result | ValueError:
+def outcome(file: Path, **arguments: Any) -> ex.Result | ValueError:
     try:
         return ex.test(str(file), **arguments, max_rows=MAX_ROWS)
     except ValueError as error:
@@ -55,7 +55,7 @@ def check_parity(run: Run, file: Path, **arguments: Any) -> None:
     """The command and the library give the same numbers and the same notes, or the same error."""
     words = [word for name, value in arguments.items() for word in (f"--{name}", value)]
     done = run("test", file, "--max-rows", MAX_ROWS, "--format", "json", *words)
-    result = tested(file, **arguments)
+    result = outcome(file, **arguments)
     if isinstance(result, ValueError):
         assert (done.code, done.out) == (2 if isinstance(result, ColumnError) else 3, "")
         assert done.err.endswith(f"exchangeable: {result}\n")
@@ -207,8 +207,8 @@ def test_standard_input(run: Run, file: Path, stdin: Any) -> None:
 def test_standard_input_is_one_table(run: Run, file: Path, stdin: Any) -> None:
     both = run("compare", "-", "-")
     assert (both.code, both.err) == (2, "exchangeable: only one of the two tables can be standard input\n")
-    stdin(file.read_bytes())
-    assert run("compare", file, "-").code == 0
+    stdin(batch().to_csv(index=False).encode())
+    assert run("compare", *pair(file.parent, batch())[:1], "-").code == 0
     stdin(b"")
     assert (run("test", "-").code, run("shift", "-", "--label", "kind").code) == (3, 3)
 

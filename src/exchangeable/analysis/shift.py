@@ -13,13 +13,14 @@ from exchangeable.analysis.text import SHIFTS, data_notes, describe_table, dump_
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.data.canonical import table_seed
 from exchangeable.data.design import design_matrix, resolve_scale
-from exchangeable.data.errors import ColumnError
+from exchangeable.data.errors import ColumnError, DataError
 from exchangeable.data.schema import Preparation, prepare
 from exchangeable.data.table import Table
 from exchangeable.martingale import LN10
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Bet, Measure
 from exchangeable.shift import Evidence, Shift
+from exchangeable.validation import format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,6 +141,12 @@ def shift_test(
     how = Preparation(label, order, features, drop, keep, categorical, missing, invalid)
     prepared = prepare(data, how, labels="classes", seed=seed)
     table, scale = prepared.table, resolve_scale(prepared.table, scale)
+    classes = len(set(table.y or ()))
+    if classes == table.n:
+        raise DataError(
+            f"label {format_value(table.label)} must hold classes, some of them more than once, got {classes:,} "
+            f"different ones in {table.n:,} rows"
+        )
     seed = table_seed(table) if seed is None else seed
     fresh, values = choose_measure(prepared, NearestNeighbour() if measure is None else measure)
     rows = None if values is not None else choose_rows(table.n, row_limit(table, max_rows), seed)
