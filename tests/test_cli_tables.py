@@ -253,7 +253,8 @@ def test_other_columns_stop_a_pipeline(run: Run, tmp_path: Path, current: pd.Dat
     files = pair(tmp_path, current)
     done = run("compare", *files)
     assert done.code == 3
-    assert clue in done.out.splitlines()[0]
+    assert done.out.splitlines()[1].startswith("Columns: ")
+    assert clue in done.out.splitlines()[1]
     assert done.err.endswith(
         "exchangeable: the tables do not have the same columns, so they were compared on those that they share; "
         "--drop the others to accept this\n"
@@ -272,7 +273,7 @@ def test_new_categories_are_only_reported(run: Run, tmp_path: Path) -> None:
     current.iloc[3, current.columns.get_loc("kind")] = "w"
     done = run("compare", *pair(tmp_path, current))
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("column 'kind': 'w' occurs in current only\n")
+    assert done.out.splitlines()[1] == "Columns: column 'kind': 'w' occurs in current only."
 
 
 def test_a_label_must_be_in_both(run: Run, tmp_path: Path) -> None:
