@@ -74,6 +74,7 @@ class Result:
         start: int = 0,
         split: Split | None = None,
         differences: Sequence[str] = (),
+        same_columns: bool = True,
         how: Preparation | None = None,
         settings: Settings | None = None,
         library: str = "polars",
@@ -89,6 +90,7 @@ class Result:
         self.start = start  # rows before the first bet
         self.split = split
         self.schema_differences: list[str] = list(differences)
+        self.same_columns = same_columns  # of two sets: no column is missing from one, or of another kind
         self.how, self.settings = how, settings  # the arguments, to reproduce the result
         self.verdict: Verdict = summarise(self.path, monitor, len(table.features), table.name, scale)
         if self.alpha is not None and self.verdict.on_alarm == "latch":
@@ -270,10 +272,14 @@ class Result:
     # ------------------------------------------------------------------ output
 
     def __str__(self) -> str:
+        return "\n".join([self.text, *(f"Note: {note}." for note in self.notes)])
+
+    @property
+    def text(self) -> str:
+        """The result in sentences, without the notes."""
         differences = [describe_differences(self.schema_differences)] * bool(self.schema_differences)
         verdict = describe_verdict(self.verdict, self.tests, self.sets, self.timeline)
-        notes = [f"Note: {note}." for note in self.notes]
-        return "\n".join([describe_table(self.table), *differences, str(verdict), *notes])
+        return "\n".join([describe_table(self.table), *differences, str(verdict)])
 
     def __repr__(self) -> str:
         outcome = "rejected" if self.rejected else "not rejected"
@@ -373,6 +379,7 @@ class Result:
             "changepoint_time": self.changepoint_time,
             "schema": dict(self.schema),
             "schema_differences": self.schema_differences,
+            "same_columns": self.same_columns,
             "columns_tested": len(self.column_tests),
             "log10_evidence": self.log10_evidence,
             "rejected_by": self.rejected_by,

@@ -164,7 +164,7 @@ def _test(prepared: Prepared, how: Preparation, settings: Settings, progress: Pr
     table = prepared.table
     seed = table_seed(table) if settings.seed is None else settings.seed
     scale = resolve_scale(table, settings.scale)
-    measure, values = _choose_measure(prepared, settings.measure)
+    measure, values = choose_measure(prepared, settings.measure)
     if values is None:
         rows = choose_rows(table.n, row_limit(table, settings.max_rows), seed)
         sample = _sample_rows(table, scale, rows)
@@ -186,7 +186,7 @@ def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress:
     prepared, n_reference, pooled = pair.prepared, pair.start, pair.prepared.table
     seed = table_seed(pooled) if settings.seed is None else settings.seed
     scale = resolve_scale(pooled, settings.scale)
-    measure, values = _choose_measure(prepared, settings.measure, n_reference)
+    measure, values = choose_measure(prepared, settings.measure, n_reference)
     order, start = _shuffle(n_reference, pooled.n, seed)
     table = pooled.take(order)
     if values is None:
@@ -207,7 +207,8 @@ def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress:
     split = Split(*names, table.rows[start:])
     return Result(
         table, sample, path, monitor, parts, weight=weight, column_tests=tests, scale=scale, how=how,
-        settings=settings, start=start, split=split, differences=pair.differences, library=prepared.library,
+        settings=settings, start=start, split=split, differences=pair.differences,
+        same_columns=pair.same_columns, library=prepared.library,
     )  # fmt: skip
 
 
@@ -270,7 +271,7 @@ def _label_kind(measure: Measure | None) -> LabelKind | None:
     return "classes" if isinstance(measure, (NearestNeighbour, Conditional)) else None
 
 
-def _choose_measure(
+def choose_measure(
     prepared: Prepared, measure: Measure | None, start: int | None = None
 ) -> tuple[Measure, Floats | None]:
     """Return a fresh measure that fits the table, and the numbers that it ranks; None if it needs the features.
