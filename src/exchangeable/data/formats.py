@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
@@ -56,9 +57,8 @@ def _arrow(file: OpenFile, choose: Choose) -> Contents:
     import polars as pl
 
     with _readable("Arrow or Feather"):
-        stream = file.content.read(6) != b"ARROW1"
-        file.content.seek(0)
-        frame = pl.read_ipc_stream(file.content) if stream else pl.read_ipc(file.content)
+        content = io.BytesIO(file.content.read())
+        frame = pl.read_ipc(content) if content.getvalue()[:6] == b"ARROW1" else pl.read_ipc_stream(content)
     return frame.select(choose(frame.columns)), []
 
 

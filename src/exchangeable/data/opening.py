@@ -48,7 +48,7 @@ _STARTS = {  # how files start
     "xz": rb"\xfd7zXZ\0",
     "zip": rb"PK\x03\x04|PK\x05\x06",
     "parquet": rb"PAR1",
-    "arrow": rb"ARROW1|\xff{4}.\x01\0\0\x10\0\0\0",
+    "arrow": rb"ARROW1|\xff{4}..\0\0",
     "npy": rb"\x93NUMPY",
     "excel": rb"\xd0\xcf\x11\xe0",
     "json": rb"(?:\xef\xbb\xbf)?\s*[\[{]",
