@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.data.canonical import by_name
-from exchangeable.data.table import Table, TableColumn, constant
+from exchangeable.data.table import Table, constant
 from exchangeable.protocols import Floats
 
 SCALES = ("auto", "none", "deviation")

@@ -85,7 +85,7 @@ def _formats(texts: Sequence[str]) -> Iterator[tuple[str, list[datetime]]]:
             yield "ISO", parsed
         return
     for name in map("".join, product(_DATES, _CLOCKS)):
-        parse = lambda text, name=name: datetime.strptime(text.strip(), name)  # noqa: DTZ007, E731
+        parse = lambda text, name=name: datetime.strptime(text.strip(), name)  # noqa: E731
         if _parse(texts[:SAMPLE], parse) is not None and (parsed := _parse(texts, parse)) is not None:
             yield name, parsed
 
