@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from exchangeable.validation import format_value
 
@@ -18,11 +18,11 @@ class ColumnError(ValueError):
     """The request does not fit the data: there is no such column, or a column has two uses."""
 
 
-def check_known(option: str, wanted: Iterable[str], names: Sequence[str]) -> None:
-    """Raise ColumnError, with the most similar name, if a wanted column does not exist."""
+def check_known(option: str, wanted: Iterable[str], names: Sequence[str], also: Set[str] = frozenset()) -> None:
+    """Raise ColumnError, with the most similar name, if a wanted column is neither in ``names`` nor in ``also``."""
     known = set(names)
     for name in wanted:
-        if name not in known:
+        if name not in known and name not in also:
             near = difflib.get_close_matches(name, names[:1000], n=1)
             hint = f"did you mean {format_value(near[0])}? " if near else ""
             raise ColumnError(

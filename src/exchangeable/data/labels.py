@@ -1,93 +1,81 @@
-"""The labels of a table in memory: a column of it, or a sequence; classes or numbers."""
+"""The labels of a table: classes or numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Any, Literal
 
 import numpy as np
 
-from exchangeable.data.values import (
-    Column,
-    canonical_categories,
-    integer_if_possible,
-    is_inexact,
-    is_missing,
-    reject_value,
-)
+from exchangeable.data.errors import DataError
+from exchangeable.data.table import Labels
+from exchangeable.data.values import Column, read_values
 from exchangeable.protocols import Floats
-from exchangeable.validation import LARGEST, format_value
+from exchangeable.validation import format_value
 
 MAX_CLASSES = 20  # integers with more different values are numbers
 MIN_PER_CLASS = 5  # integers with fewer examples for each value, on average, are numbers
 LabelKind = Literal["classes", "numbers"]
 
 
-def read_labels(label: Any, names: set[str]) -> Column:
-    """Read labels from a sequence; ``names`` are those of the feature columns."""
-    values = _to_list(label)
-    for row, value in enumerate(values):
-        if is_missing(value):
-            reject_value(row, "label", value)
-        if np.ndim(value) or not isinstance(value, Hashable):
-            raise ValueError(f"label must hold one label for each row, got {format_value(value)} at row {row}")
+def read_labels(label: Any, names: Set[str]) -> Column:
+    """Read labels from a sequence; ``names`` are those of the other columns."""
+    if isinstance(label, (Mapping, Set, bytes)) or hasattr(label, "columns") or not hasattr(label, "__iter__"):
+        raise DataError(f"label must name a column, or hold one label for each row, got {format_value(label)}")
     name = getattr(label, "name", None)
-    name = "label" if name is None or str(name) in names else name
-    return Column(str(name) or "label", _numbers_or_categories(values))
+    name = "label" if name is None or str(name) in names else str(name)
+    values = np.asarray(label) if hasattr(label, "dtype") and np.asarray(label).dtype.kind in "biuf" else label
+    return read_values(name or "label", values, categorical=False)
 
 
-def _to_list(label: Any) -> list[Any]:
-    for method in ("to_pylist", "tolist", "to_list"):
-        if hasattr(label, method):
-            label = getattr(label, method)()
-            break
-    if not isinstance(label, Iterable) or isinstance(label, (Mapping, Set, bytes)) or hasattr(label, "columns"):
-        raise ValueError(f"label must name a column, or hold one label for each row, got {format_value(label)}")
-    return list(label)
+def convert_labels(column: Column, kind: LabelKind | None) -> Labels:
+    """Convert labels, none of which is missing, to a list of classes or an array of numbers.
 
-
-def _numbers_or_categories(values: list[Any]) -> Floats | list[Any]:
-    """Convert to an array if all labels are numbers; booleans, text and very large integers are categories."""
-    real = all(isinstance(value, (int, float, np.integer, np.floating)) for value in values)
-    boolean = any(isinstance(value, (bool, np.bool_)) for value in values)
-    if not real or boolean or not values or any(is_inexact(value) for value in values):
-        return canonical_categories(values)
-    array = np.array(values, np.float64)
-    bad = ~(np.abs(array) <= LARGEST)
-    if bad.any():
-        reject_value(int(bad.argmax()), "label", values[int(bad.argmax())])
-    return array
-
-
-def convert_labels(column: Column, kind: LabelKind | None, declared: bool) -> list[object] | Floats:
-    """Convert labels to a list of classes or an array of numbers; they are classes if ``declared`` categorical."""
-    values = column.values
-    if (kind or ("classes" if declared or not _looks_real(values) else "numbers")) == "numbers":
-        if isinstance(values, list):
-            raise ValueError(f"label {format_value(column.name)} must hold numbers, got {format_value(values[0])}")
-        return values
-    classes = values if isinstance(values, list) else [integer_if_possible(value) for value in values.tolist()]
-    _check_classes(column.name, classes, kind)
+    By default, text and booleans are classes, and so are integers with few different values: two, or at most 20 with
+    five examples each on average.
+    """
+    name, values = format_value(column.name), column.values
+    if column.kind not in ("numbers", "booleans", "text"):
+        held = {"times": "times", "empty": "no values"}.get(column.kind, "values that cannot be compared")
+        raise DataError(f"label {name} must hold classes or numbers, got {held}")
+    if kind is None:
+        kind = "numbers" if column.kind == "numbers" and _looks_real(values) else "classes"
+        chosen = False
+    else:
+        chosen = True
+    if kind == "numbers":
+        if column.kind == "text":
+            raise DataError(f"label {name} must hold numbers, got {format_value(values[0])}")
+        return np.asarray(values, np.float64)
+    classes = _classes(column)
+    _check_classes(name, classes, chosen)
     return classes
 
 
-def _check_classes(name: str, classes: list[Any], kind: LabelKind | None) -> None:
-    if len(set(classes)) == 1:
-        raise ValueError(
-            f"label {format_value(name)} must hold at least two classes, since they are compared; leave it out to "
-            f"test the features alone, got only {format_value(classes[0])}"
+def _classes(column: Column) -> list[object]:
+    if column.kind == "text":
+        return list(column.values)
+    if column.kind == "booleans":
+        return [bool(value) for value in column.values.tolist()]
+    return [int(value) if value.is_integer() else value for value in column.values.tolist()]
+
+
+def _check_classes(name: str, classes: list[object], chosen: bool) -> None:
+    different = len(set(classes))
+    if different == 1:
+        raise DataError(
+            f"label {name} must hold at least two classes, since they are compared; leave it out to test the features "
+            f"alone, got only {format_value(classes[0])}"
         )
-    if len(set(classes)) == len(classes) and kind is None:
-        raise ValueError(
-            f"label {format_value(name)} must hold classes, some of them more than once, got {len(classes)} different "
-            f"ones in {len(classes)} rows"
+    if different == len(classes) and not chosen:
+        raise DataError(
+            f"label {name} must hold classes, some of them more than once, got {different:,} different ones in "
+            f"{len(classes):,} rows"
         )
 
 
-def _looks_real(values: Floats | list[Any]) -> bool:
+def _looks_real(values: Floats) -> bool:
     """Return whether labels are real-valued: not integers, or integers with many different values."""
-    if isinstance(values, list):
-        return False
     kinds = len(np.unique(values))
     if bool((values != np.floor(values)).any()) or kinds > MAX_CLASSES:
         return True

@@ -1,178 +1,273 @@
-"""The values of one column: checked, and converted to numbers or categories.
+"""The values of one column: numbers, booleans, text or times, each with its missing values.
 
-A missing value, or one that float64 cannot hold, is a `ValueError` that names the row (the first is 0) and the column.
+What a column holds is decided by all of its values together, never by their order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.data.table import MAX_CATEGORIES, MAX_EXACT_INTEGER
+from exchangeable.data.errors import DataError
+from exchangeable.data.times import UNIT, numeric_times, parse_times
 from exchangeable.protocols import Floats
-from exchangeable.validation import LARGEST, format_value
+from exchangeable.validation import LARGEST, NUMBER, format_value
 
-INEXACT = "is beyond 2**53, where float64 loses digits; rescale the column"
-REAL: Any = (bool, int, float, np.bool_, np.integer, np.floating)
+Kind = Literal["numbers", "booleans", "text", "times", "empty", "other"]
+MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here
+MOSTLY = 0.9  # of the values that are present: a column with that many numbers is meant to hold numbers
 
 
 class Column(NamedTuple):
-    """A column with its name: numbers, or categories as a list of scalars."""
+    """A column as it was read; all kinds but "other" have one value for each row.
+
+    Numbers and booleans are floats, NaN if missing; times are datetime64, NaT if missing; text is a list with None for
+    missing values, and so is "empty". "other" is anything that cannot be compared, such as lists.
+    """
 
     name: str
-    values: Floats | list[Any]
+    kind: Kind
+    values: Any
+    invalid: tuple[tuple[int, str], ...] = ()  # positions and values of cells among numbers that are not numbers
+    note: str = ""
 
     @property
-    def categorical(self) -> bool:
-        """Whether it holds categories."""
-        return isinstance(self.values, list)
+    def missing(self) -> NDArray[np.bool_]:
+        """Which values are missing."""
+        if self.kind == "times":
+            return np.asarray(np.isnat(self.values))
+        if isinstance(self.values, list):
+            return np.array([value is None for value in self.values], bool)
+        return np.asarray(np.isnan(self.values))
+
+    def take(self, rows: NDArray[np.intp]) -> Column:
+        """Return the column with these rows only."""
+        values = [self.values[i] for i in rows.tolist()] if isinstance(self.values, list) else self.values[rows]
+        return self._replace(values=values)
+
+    def as_text(self) -> Column:
+        """Return the values as text; integers are written without a decimal point."""
+        if self.kind in ("text", "empty"):
+            return self._replace(kind="text")
+        show = {"booleans": lambda value: str(bool(value)), "numbers": _number_text}.get(self.kind, str)
+        items = self.values.astype("datetime64[us]").tolist() if self.kind == "times" else self.values.tolist()
+        missing = self.missing.tolist()
+        texts = [None if absent else show(value) for value, absent in zip(items, missing, strict=True)]
+        return Column(self.name, "text", texts)
 
 
 def read_series(name: str, series: Any, categorical: bool) -> Column:
-    """Read a narwhals series: numbers or categories, according to its type."""
+    """Read a narwhals series."""
     import narwhals as nw
 
     kind = series.dtype
-    if categorical or kind in (nw.String, nw.Categorical, nw.Enum):
-        return Column(name, read_categories(name, series.to_list()))
-    if kind == nw.Object:
-        return Column(name, _read_objects(name, series.to_list()))
-    if not (kind.is_numeric() or kind == nw.Boolean):
-        raise ValueError(f"column {format_value(name)} is of type {kind}; {_allowed_types(name)}")
-    try:
-        missing, values = series.is_null().to_numpy(), series.to_numpy()
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(
-            f"column {format_value(name)} of type {kind} must be readable as numbers, got: {reason}"
-        ) from error
-    if missing.any():
-        reject_value(int(missing.argmax()), name, None)
-    if values.dtype.kind == "O":  # decimals
-        values = np.array([float(value) for value in values])
-    return _read_numbers(name, values)
+    if kind in (nw.Boolean,) or (kind.is_numeric() and kind != nw.Decimal):
+        column = _read_array(name, *_numeric_arrays(name, series))
+    elif kind in (nw.Datetime, nw.Date):
+        column = Column(name, "times", _series_times(series))
+    elif kind in (nw.String, nw.Categorical, nw.Enum):
+        column = read_objects(name, [None if value is None else str(value) for value in _present(series)], categorical)
+    elif kind in (nw.List, nw.Array, nw.Struct, nw.Binary):
+        column = Column(name, "other", str(kind).partition("(")[0].lower())
+    else:
+        column = read_objects(name, series.to_list(), categorical)
+    return column.as_text() if categorical and column.kind != "other" else column
 
 
-def read_sequence(name: str, values: Any, categorical: bool) -> Column:
+def read_values(name: str, values: Any, categorical: bool) -> Column:
     """Read an array, or any other ordered collection."""
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biuf" and not categorical:
-        return _read_numbers(name, values)
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set)):
-        raise ValueError(f"column {format_value(name)} must hold one value for each row, got {format_value(values)}")
-    method = next((method for method in ("tolist", "to_pylist") if hasattr(values, method)), None)
-    items = list(values) if method is None else getattr(values, method)()
-    if categorical:
-        return Column(name, read_categories(name, items))
-    if any(isinstance(value, str) for value in items):
-        return Column(name, _read_objects(name, items))
-    if set(map(type, items)) != {float}:
-        _check_numbers(name, items)
-    return _read_numbers(name, np.array([float(value) for value in items]))
+        raise DataError(f"column {format_value(name)} must hold one value for each row, got {format_value(values)}")
+    array = values if isinstance(values, np.ndarray) else None
+    if array is not None and array.ndim == 1 and array.dtype.kind in "biuf":
+        column = _read_array(name, np.ma.getdata(array), np.ma.getmaskarray(array))
+        return column.as_text() if categorical else column
+    if array is not None and array.ndim == 1 and array.dtype.kind == "M":
+        return Column(name, "times", np.ma.filled(array, np.datetime64("NaT")).astype(UNIT))
+    method = next((method for method in ("tolist", "to_pylist", "to_list") if hasattr(values, method)), None)
+    return read_objects(name, list(values) if method is None else getattr(values, method)(), categorical)
 
 
-def _check_numbers(name: str, values: list[Any]) -> None:
-    for row, value in enumerate(values):
-        if is_missing(value):
-            reject_value(row, name, value)
-        if is_inexact(value):
-            reject_value(row, name, value, INEXACT)
-        if not isinstance(value, (*REAL, Decimal)):
-            raise ValueError(
-                f"row {row}, column {format_value(name)}: {_allowed_types(name)}, got {format_value(value)}"
-            )
-
-
-def _allowed_types(name: str) -> str:
-    return f"only numbers, booleans and text are allowed: convert it, or leave it out with drop=[{name!r}]"
-
-
-def _read_numbers(name: str, values: NDArray[Any]) -> Column:
-    """Convert to float64, which must hold each number exactly."""
-    if values.dtype.kind in "iu":
-        inexact = (values > MAX_EXACT_INTEGER) | (values < -MAX_EXACT_INTEGER)
-        if inexact.any():
-            reject_value(int(inexact.argmax()), name, values[int(inexact.argmax())], INEXACT)
-    numbers = np.ascontiguousarray(values, dtype=np.float64)
-    bad = ~(np.abs(numbers) <= LARGEST)
-    if bad.any():
-        reject_value(int(bad.argmax()), name, values[int(bad.argmax())])
-    return Column(name, numbers)
-
-
-def _read_objects(name: str, values: list[Any]) -> list[Any]:
-    """Read Python objects as categories; only text and booleans are allowed."""
-    for row, value in enumerate(values):
-        if isinstance(value, (str, bool, np.bool_)):
-            continue
-        if is_missing(value):
-            reject_value(row, name, value)
-        raise ValueError(
-            f"row {row}, column {format_value(name)}: Python objects must be text; name the column in "
-            f"categorical=[{name!r}], or convert it to numbers, got {format_value(value)}"
-        )
-    return read_categories(name, values)
-
-
-def read_categories(name: str, values: list[Any]) -> list[Any]:
-    """Check categories: none may be missing, and there may be at most 1000 different ones."""
-    for row, value in enumerate(values):
-        if is_missing(value):
-            reject_value(row, name, value)
-        if not isinstance(value, Hashable):
-            raise ValueError(
-                f"row {row}, column {format_value(name)}: a category must be one value, got {format_value(value)}"
-            )
-    values = canonical_categories(values)
-    if len(set(values)) > MAX_CATEGORIES:
-        raise ValueError(
-            f"column {format_value(name)} must hold at most {MAX_CATEGORIES} categories; leave it out with "
-            f"drop=[{name!r}], got {len(set(values)):,}"
-        )
-    return values
-
-
-def canonical_categories(values: list[Any]) -> list[Any]:
-    """Write equal values in the same form (1 and 1.0 as 1), so that no category depends on the order of the rows."""
-    if all(isinstance(value, str) for value in values) or all(isinstance(value, (bool, np.bool_)) for value in values):
-        return values
-    return [
-        integer_if_possible(float(value))
-        if isinstance(value, REAL) and -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER
-        else value
-        for value in values
-    ]
-
-
-def integer_if_possible(value: float) -> object:
-    """Return an integer if the value is one; -0.0 becomes 0."""
-    return int(value) if value.is_integer() else value
-
-
-def is_inexact(value: Any) -> bool:
-    """Return whether this is an integer that float64 may not hold."""
-    return isinstance(value, (int, np.integer)) and not -MAX_EXACT_INTEGER <= int(value) <= MAX_EXACT_INTEGER
+def read_objects(name: str, values: Sequence[Any], categorical: bool = False) -> Column:
+    """Read Python objects: text, numbers, booleans, times, or a mixture of them. O(n)."""
+    items = [None if is_missing(value) else value for value in values]
+    if any(hasattr(value, "to_timestamp") for value in items[:1]):  # periods of pandas
+        items = [None if value is None else value.to_timestamp() for value in items]
+    types = {type(value) for value in items} - {type(None)}
+    if not types:
+        return Column(name, "empty", items)
+    if categorical and types == {str}:
+        return Column(name, "text", items)
+    for kind, allowed in _TYPES.items():
+        if all(issubclass(type_, allowed) for type_ in types):
+            column: Column = _READERS[kind](name, items)
+            return column.as_text() if categorical else column
+    if any(issubclass(type_, _NESTED) for type_ in types):
+        return Column(name, "other", "nested values")
+    texts = [value if value is None else _object_text(value) for value in items]
+    return Column(name, "text", texts) if categorical else _read_text(name, texts)
 
 
 def is_missing(value: Any) -> bool:
     """Return whether this is None, NaN, NaT or NA."""
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal to itself
-        return True
+    except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal to itself; an array has no truth value
+        return not isinstance(value, np.ndarray)
 
 
-def reject_value(row: int, name: str, value: Any, fault: str | None = None) -> NoReturn:
-    """Raise ValueError for a value; without ``fault``, because it is missing, infinite or too large."""
-    if fault is None and is_missing(value):
-        fault = "is missing; leave out such rows, drop the column, or fill in a constant"
-    elif fault is None and abs(float(value)) == math.inf:
-        fault = "is not finite; every number must be"
-    elif fault is None:
-        fault = f"is beyond {LARGEST:g}, where squared distances overflow; rescale the column"
-    value = value.item() if isinstance(value, np.generic) else value
-    raise ValueError(f"row {row}, column {format_value(name)}: {format_value(value)} {fault}")
+# ------------------------------------------------------------------------------------------------------------- numbers
+
+
+def _numeric_arrays(name: str, series: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the values of a numeric series, and which of them are missing."""
+    import narwhals as nw
+
+    try:
+        missing = series.is_null().to_numpy()
+        if missing.any():
+            series = series.fill_null(False if series.dtype == nw.Boolean else 0)
+        values = series.to_numpy()
+        return (values.astype(bool) if series.dtype == nw.Boolean else values), missing
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"column {format_value(name)} of type {series.dtype} must be readable as numbers, got: {reason}"
+        ) from error
+
+
+def _read_array(name: str, values: NDArray[Any], missing: NDArray[np.bool_]) -> Column:
+    """Read an array of numbers or booleans. Integers that float64 cannot hold are codes, so they are read as text."""
+    with np.errstate(over="ignore"):  # a long double may become infinite
+        numbers = np.array(values, np.float64)
+    numbers[missing] = math.nan
+    if values.dtype.kind == "b":
+        return _checked(name, "booleans", numbers)
+    if (times := numeric_times(name, numbers if missing.any() else values)) is not None:
+        return Column(name, "times", times)
+    if values.dtype.kind in "iu" and (np.abs(numbers) > MAX_EXACT_INTEGER).any():
+        texts = [
+            None if absent else str(value) for value, absent in zip(values.tolist(), missing.tolist(), strict=True)
+        ]
+        return Column(name, "text", texts)
+    return _checked(name, "numbers", numbers)
+
+
+def _checked(name: str, kind: Kind, numbers: Floats) -> Column:
+    """Return a column of numbers, without those that are infinite or too large for squared distances."""
+    if np.isnan(numbers).all():
+        return Column(name, "empty", [None] * len(numbers))
+    bad = np.flatnonzero(np.abs(numbers) > LARGEST)
+    invalid = tuple((i, f"{numbers[i]:g}") for i in bad.tolist())
+    numbers[bad] = math.nan
+    return Column(name, kind, numbers, invalid)
+
+
+def _read_numbers(name: str, items: list[Any]) -> Column:
+    numbers = np.array([math.nan if value is None else _to_float(value) for value in items])
+    if (times := numeric_times(name, numbers)) is not None:
+        return Column(name, "times", times)
+    if any(isinstance(value, (int, np.integer)) and abs(int(value)) > MAX_EXACT_INTEGER for value in items):
+        return Column(name, "text", [None if value is None else str(value) for value in items])
+    return _checked(name, "numbers", numbers)
+
+
+def _to_float(value: Any) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _read_booleans(name: str, items: list[Any]) -> Column:
+    return Column(name, "booleans", np.array([math.nan if value is None else float(value) for value in items]))
+
+
+def _number_text(value: float) -> str:
+    return str(int(value)) if value.is_integer() else str(value)
+
+
+# ------------------------------------------------------------------------------------------------------ text and times
+
+
+def _present(series: Any) -> list[Any]:
+    return [None if is_missing(value) else value for value in series.to_list()]
+
+
+def _read_text(name: str, items: list[Any]) -> Column:
+    """Read text: as numbers or times if that is what it holds."""
+    counts = Counter(text for text in items if text is not None)
+    numeric = {text: float(text) for text in counts if NUMBER.fullmatch(text.strip())}
+    if sum(counts[text] for text in numeric) >= MOSTLY * counts.total() and not any(map(_is_code, numeric)):
+        numbers = np.array([math.nan if text is None else numeric.get(text, math.nan) for text in items])
+        invalid = [(i, text) for i, text in enumerate(items) if text is not None and text not in numeric]
+        column = _checked(name, "numbers", numbers)
+        return column._replace(invalid=tuple(sorted((*column.invalid, *invalid))))
+    times = parse_times(items)
+    return Column(name, "text", items) if times is None else Column(name, "times", times.values, note=times.note)
+
+
+def _is_code(number: str) -> bool:
+    """Return whether digits are a code rather than a number: 007, or an integer that float64 cannot hold."""
+    digits = number.strip().lstrip("+-")
+    return digits.isdecimal() and ((len(digits) > 1 and digits[0] == "0") or int(digits) > MAX_EXACT_INTEGER)
+
+
+def _read_dates(name: str, items: list[Any]) -> Column:
+    return Column(name, "times", np.array([None if value is None else _naive(value) for value in items], UNIT))
+
+
+def _naive(value: date) -> date:
+    """Convert to UTC, without a time zone."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - (value.utcoffset() or timedelta())).replace(tzinfo=None)
+    return value
+
+
+def _read_clock(name: str, items: list[Any]) -> Column:
+    """Read times of the day as seconds."""
+    seconds = [
+        math.nan
+        if value is None
+        else 3600.0 * value.hour + 60.0 * value.minute + value.second + value.microsecond / 1e6
+        for value in items
+    ]
+    return Column(name, "numbers", np.array(seconds))
+
+
+def _series_times(series: Any) -> NDArray[np.datetime64]:
+    import narwhals as nw
+
+    if series.dtype == nw.Datetime and series.dtype.time_zone is not None:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return np.asarray(series.to_numpy()).astype(UNIT)
+
+
+def _object_text(value: Any) -> str:
+    return _number_text(float(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+
+
+_NESTED = (list, tuple, dict, set, frozenset, bytes, bytearray, np.ndarray)
+_TYPES: dict[str, Any] = {
+    "booleans": (bool, np.bool_),
+    "numbers": (int, float, np.integer, np.floating, Decimal, timedelta),
+    "text": str,
+    "times": (date, np.datetime64),
+    "clock": time,
+}
+_READERS: dict[str, Any] = {
+    "booleans": _read_booleans,
+    "numbers": _read_numbers,
+    "text": _read_text,
+    "times": _read_dates,
+    "clock": _read_clock,
+}

@@ -1,0 +1,80 @@
+"""Columns as numbers, or as codes of categories, without missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from exchangeable.data.errors import DataError
+from exchangeable.data.roles import MAX_CATEGORIES
+from exchangeable.data.table import TableColumn
+from exchangeable.data.values import Column
+from exchangeable.validation import format_value
+
+TRUE = ("true", "yes")
+WORDS = ({"true", "false"}, {"yes", "no"})  # text columns with these two words are booleans
+MISSING = "(missing)"  # the category of missing values
+
+
+def encode(columns: Sequence[Column]) -> list[TableColumn]:
+    """Encode columns as numbers or codes of categories; missing numbers become the median over the table."""
+    return [_encode_text(column) if column.kind == "text" else _encode_numbers(column) for column in columns]
+
+
+def _encode_numbers(column: Column) -> TableColumn:
+    missing = column.missing
+    if column.kind == "booleans" and missing.any():
+        return _encode_text(column.as_text())
+    values = column.values
+    if column.kind == "times":
+        values = np.where(missing, np.nan, values.astype(np.int64) / 1e6)
+    if missing.any():
+        values = np.where(missing, np.median(values[~missing]), values)
+    return TableColumn(column.name, np.asarray(values, np.float64))
+
+
+def _encode_text(column: Column) -> TableColumn:
+    """Encode categories by their alphabetical order; missing values are the last one."""
+    present = sorted({value for value in column.values if value is not None})
+    if len(present) > MAX_CATEGORIES:
+        raise DataError(
+            f"column {format_value(column.name)} must hold at most {MAX_CATEGORIES:,} categories, got "
+            f"{len(present):,}; leave it out"
+        )
+    if {value.lower() for value in present} in WORDS and None not in column.values:
+        return TableColumn(column.name, np.array([value.lower() in TRUE for value in column.values], np.float64))
+    codes: dict[Any, int] = {value: i for i, value in enumerate(present)}
+    values = np.array([codes.get(value, len(present)) for value in column.values], np.float64)
+    return TableColumn(column.name, values, (*present, *([MISSING] * bool(values.max() == len(present)))))
+
+
+def missing_indicators(columns: Sequence[Column]) -> list[TableColumn]:
+    """Return columns that say where numbers are missing; columns with the same missing rows share one."""
+    patterns: dict[bytes, list[Column]] = {}
+    for column in columns:
+        if column.kind != "text" and column.kind != "booleans" and column.missing.any():
+            patterns.setdefault(column.missing.tobytes(), []).append(column)
+    names = {column.name for column in columns}
+    result = []
+    for group in patterns.values():
+        others = f" (and {len(group) - 1:,} more)" if len(group) > 1 else ""
+        name = f"{group[0].name}{others} is missing"
+        while name in names:
+            name += "'"
+        result.append(TableColumn(name, group[0].missing.astype(np.float64), ("no", "yes")))
+    return result
+
+
+def missing_notes(columns: Sequence[Column]) -> list[str]:
+    """Return a note on missing values, if there are any."""
+    counts = {column.name: int(column.missing.sum()) for column in columns}
+    named = [f"{format_value(name)} ({count:,})" for name, count in counts.items() if count]
+    if not named:
+        return []
+    listed = ", ".join(named[:10]) + (f" and {len(named) - 10:,} more" if len(named) > 10 else "")
+    return [
+        f"values are missing in {listed}: missing numbers were replaced by the median, and where they are missing is "
+        "tested as a column of its own; a missing category is a category"
+    ]
