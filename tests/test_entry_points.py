@@ -109,7 +109,9 @@ def test_one_seed_for_everybody_is_caught_by_constant_scores(monkeypatch: pytest
     unlucky = next(seed for peak, seed in peaks if peak >= math.log(20.0))
 
     def play(rng: Generator) -> Outcome:
-        return ex.test(rng.normal(size=100), measure=measures.Frozen(lambda X: np.zeros(len(X))), seed=unlucky).p_value
+        return ex.test(
+            rng.normal(size=100), measure=measures.Frozen(lambda X, y: np.zeros(len(X))), seed=unlucky
+        ).p_value
 
     assert not is_broken(play, 10)
     monkeypatch.setattr(run, "all_equal", lambda *table: False)
