@@ -5,6 +5,7 @@
 # make check   style, types, architecture, doctests, the documentation, and the wheel in an empty environment
 # make check-oldest  the tests that use each dependency, with the lowest versions that pyproject.toml admits
 # make check-newest  the same with the newest versions, and the core on every Python from 3.11 up that is here
+# make pipelines  the recipes for Airflow, Prefect, dbt and Great Expectations, with these installed (1 GB)
 # make sanitize  the tests of the compiled loops, and forged snapshots, under AddressSanitizer and UndefinedBehaviorSanitizer (gcc)
 # make docs    the documentation as a site, into site/
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
@@ -21,6 +22,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BENCH ?= .venv-bench
+PIPELINES ?= .venv-pipelines
 # nonconform, a peer, wants Python 3.12 or newer
 BENCH_PYTHON ?= $(shell r="$$(pyenv root 2>/dev/null)/versions"; \
   for p in python3.13 python3.12 "$$r"/3.13*/bin/python "$$r"/3.12*/bin/python; do \
@@ -35,7 +37,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test soak check check-oldest check-newest sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
+.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -58,6 +60,9 @@ check-oldest: $(VENV)/.check
 
 check-newest: $(VENV)/.check
 	scripts/check-versions newest $(BIN)/uv $(PYTHONS)
+
+pipelines: $(PIPELINES)/.pipelines $(NATIVE)
+	$(PIPELINES)/bin/python -m pytest tests/test_pipelines.py
 
 sanitize: $(VENV)/.test
 	$(BIN)/python scripts/sanitize.py
@@ -112,7 +117,7 @@ paper: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable reproduce all $(if $(DATA),--data $(DATA)) --out out/paper
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(NATIVE) build dist out site .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) $(PIPELINES) $(NATIVE) build dist out site .mypy_cache .pytest_cache .ruff_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -144,4 +149,9 @@ $(VENV)/.check: pyproject.toml | $(BIN)/python
 $(BENCH)/.bench: pyproject.toml benchmarks/requirements.txt
 	$(BENCH_PYTHON) -m venv --clear $(BENCH)
 	$(BENCH)/bin/python $(PIP) -e '.[all]' -r benchmarks/requirements.txt
+	@touch $@
+
+$(PIPELINES)/.pipelines: pyproject.toml examples/pipelines/requirements.txt
+	$(PYTHON) -m venv --clear $(PIPELINES)
+	$(PIPELINES)/bin/python $(PIP) -e '.[cli,report]' -r examples/pipelines/requirements.txt hypothesis pytest PyYAML
 	@touch $@

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: (\S[^>]*) -->\s*\Z")
 RUN = ("python", "console", "sh")
-READ = ("toml", "json", "yaml", "text", "html", "dockerfile", "bibtex")  # what no block of the documentation runs as
+READ = ("toml", "json", "yaml", "sql", "text", "html", "dockerfile", "bibtex")  # never run
 LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PATIENCE = 120.0  # seconds for a command
 

@@ -22,7 +22,7 @@ from exchangeable.data.roles import MAX_CATEGORIES, MIN_SORTED
 from exchangeable.data.schema import Preparation, prepare
 from exchangeable.data.sparse import PROJECTIONS, project
 from exchangeable.data.table import Table
-from exchangeable.data.times import epoch_times, parse_times
+from exchangeable.data.times import numeric_times, parse_times
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -206,12 +206,12 @@ def test_rows_without_a_label_are_left_out_and_counted() -> None:
 
 
 def test_all_cells_that_cannot_be_used_are_listed() -> None:
-    data = {"a": ["1"] * 19 + ["?"], "b": [math.inf, *[1.0] * 18, 1e200], "c": [1.0] * 20}
+    data = {"a": ["1"] * 19 + ["?"], "b": [math.inf, *[1.0] * 18, 1e200], "c": [1.0, 2.0] * 10}
     with pytest.raises(DataError) as caught:
         table(data)
     assert "'a' (1: '?' in row 20); 'b' (2: 'inf' in row 1, '1e+200' in row 20)" in str(caught.value)
     assert values(data, invalid="missing")["b is missing"] == ["yes", *["no"] * 18, "yes"]
-    assert values(data, drop=["a", "b"]) == {"c": [1.0] * 20}
+    assert values(data, drop=["a", "b"]) == {"c": [1.0, 2.0] * 10}
 
 
 def test_text_with_some_numbers_stays_text() -> None:
@@ -234,6 +234,9 @@ def test_text_with_some_numbers_stays_text() -> None:
         (["Jan 31 2024", "Feb 1 2024"], "2024-01-31"),
         (["31-Jan-24", "01-Feb-24"], "2024-01-31"),
         (["2024-01", "2024-02"], "2024-01-01"),
+        (["Jan-31-2024", "Feb-1-2024"], "2024-01-31"),
+        (["2024Q2", "2024 Q3", "2024-Q4"], "2024-04-01"),
+        (["2024-01-31", "2024-2-1"], "2024-01-31"),
         (["1/31/2024 10:00:00 PM", "2/1/2024 9:00:00 AM"], "2024-01-31T22:00"),
     ],
 )
@@ -245,10 +248,11 @@ def test_dates_in_common_formats_are_parsed(texts: list[str], first: str) -> Non
     assert parsed.note == ""
 
 
-@pytest.mark.parametrize("text", ["u", "1234-12", "12", "1.5", "12 monkeys", "2024-13-01", "10:30", ""])
+@pytest.mark.parametrize("text", ["u", "1234-12", "12", "1.5", "12 monkeys", "2024-13-01", "10:30", "", "2024-1"])
 def test_other_text_is_not_a_date(text: str) -> None:
     assert parse_times(["2024-01-31", text]) is None
     assert parse_times([text]) is None
+    assert parse_times([text, "2024-01-31"]) is None
 
 
 def test_an_ambiguous_date_is_noted() -> None:
@@ -266,7 +270,15 @@ def test_epochs_are_times_if_they_are_named_so() -> None:
         assert read.times is not None
         assert read.times[0] == np.datetime64("2023-11-14T22:13:20")
         assert treatments(data | {"t": data["timestamp"]})["t"] != "time"
-    assert epoch_times("timestamp", np.array([1.0, 2.0])) is None
+    assert numeric_times("timestamp", np.array([1.0, 2.0])) is None
+
+
+def test_dates_may_be_written_as_numbers() -> None:
+    read = table({"date": [20240131, 20240229], "a": [1.0, 2.0]})
+    assert read.times is not None
+    assert read.times.tolist() == [dt.datetime(2024, 1, 31), dt.datetime(2024, 2, 29)]
+    for cells in ([20240131, 20240230], [20240131, 20241301], [2000.083, 2000.167], [1, 2]):
+        assert treatments({"date": cells, "a": [1.0, 2.0]})["date"] == "numbers"
 
 
 def test_time_zones_are_converted_to_utc() -> None:
@@ -341,14 +353,17 @@ def test_a_sorted_column_is_tested_if_nothing_else_is_left() -> None:
 @pytest.mark.parametrize(
     ("name", "cells", "aside"),
     [
-        ("n", RNG.permutation(N), True),  # integers without gaps
-        ("n", RNG.permutation(N) + 0.5, False),
+        ("rank", RNG.permutation(N), False),  # a lottery: the order of the numbers is what matters
+        ("row", RNG.permutation(N), True),
+        ("row", RNG.permutation(N) + 0.5, False),
+        ("ID", RNG.permutation(N), True),
+        ("district_id", RNG.permutation(N), True),
         ("population", RNG.permutation(N) ** 3, False),  # distinct integers may well be measurements
         ("customer_id", RNG.permutation(N) ** 3, True),
         ("customerId", RNG.permutation(N) ** 3, True),
         ("humid", RNG.permutation(N) ** 3, False),
-        ("n", np.minimum(RNG.permutation(N), N - 5), False),
-        ("n", RNG.permutation(10), False),  # too few to tell
+        ("id", np.minimum(RNG.permutation(N), N - 10), False),
+        ("id", RNG.permutation(10), False),  # too few to tell
         ("Unnamed: 0", [f"row {i}" for i in RNG.permutation(8)], True),
         ("Unnamed: 0", [1, 1, 2, 2, 3, 3, 4, 4], False),
     ],
@@ -369,6 +384,12 @@ def test_text_with_many_values_is_set_aside() -> None:
     assert treatments(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES))["text"] == "set aside: text"
     with pytest.raises(DataError, match="at most 1,000 categories, got 1,001"):
         table(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES), keep="text")
+
+
+def test_rows_that_are_all_equal_are_an_error() -> None:
+    with pytest.raises(DataError, match="must have rows that differ, got 3 rows that are all equal"):
+        table({"a": [1.0] * 3, "b": ["u"] * 3})
+    assert table({"a": [1.0] * 3}, label=["u", "v", "u"]).y == ["u", "v", "u"]
 
 
 def test_nothing_that_can_be_tested_is_an_error() -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binomtest, kstest
 
 import contracts
+import exchangeable as ex
 import naive
-from exchangeable import Martingale, PValues, Shift, shift_test, thetas
+from exchangeable import Martingale, PValues, Shift, thetas
 from exchangeable.alarms import Ville
 from exchangeable.bets import Adaptive, Plugin, SimpleMixture
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, Value
 from exchangeable.protocols import Measure, Ranks
 from exchangeable.pvalues import from_ranks
+from exchangeable.shift import shift_test
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -183,6 +187,76 @@ def test_a_used_measure_is_refused() -> None:
     for measure in (used, conditional):
         with pytest.raises(ValueError, match=r"^measure must be fresh"):
             shift_test([1.0], ["a"], measure=measure)
+
+
+# ------------------------------------------------------------------ tables
+
+
+def test_arrays_and_frames_give_the_same_numbers() -> None:
+    X, y = stream(5, 300, label=True)
+    plain = shift_test(X, y, seed=3)
+    names = np.array(["low", "high"])[y]
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=names)
+    for found in (ex.shift_test(X, y, seed=3), ex.shift_test(frame, "kind", seed=3, categorical="kind")):
+        assert isinstance(found, Shift)
+        assert contracts.same_bits(found.concept.p, plain.concept.p)
+        assert found.verdict == "label shift"
+    assert contracts.same_bits(ex.shift_test(X, y, seed=3).label.p, plain.label.p)
+    assert ex.shift_test(frame, "kind").seed == ex.shift_test(frame[["kind", "b", "a"]], "kind").seed
+
+
+def test_a_file_and_its_frame(tmp_path: Path) -> None:
+    X, y = stream(6, 200, concept=True)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=y, day=pd.date_range("2024-01-01", periods=200))
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    found = ex.shift_test(tmp_path / "d.csv", "kind")
+    assert found.to_dict() == ex.shift_test(frame, "kind").to_dict() | {"file": "d.csv"}
+    assert found.verdict == "concept shift"
+    at = found.concept.alarm_at
+    assert at is not None
+    assert f"reached 100 at row {at} ({pd.Timestamp('2024-01-01') + pd.Timedelta(days=at - 1):%-d %B %Y})" in str(found)
+    shuffled = frame.sample(frac=1.0, random_state=0)
+    assert ex.shift_test(shuffled, "kind", order="day", seed=1).concept.alarm_at == ex.shift_test(
+        frame, "kind", seed=1
+    ).concept.alarm_at  # fmt: skip
+
+
+def test_a_model_scores_the_features_as_they_were_given() -> None:
+    X, y = stream(3, 120, concept=True)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=y)
+    found = ex.shift_test(frame, "kind", measure=Frozen(lambda X, y: X["a"].to_numpy()), seed=4)
+    assert contracts.same_bits(found.concept.p, shift_test(X[:, 0], y, measure=Value(), seed=4).concept.p)
+
+
+def test_long_tables_are_thinned() -> None:
+    X, y = stream(7, 400, label=True)
+    found = ex.shift_test(X, y, max_rows=300)
+    assert len(found.concept.p) == len(found.label.p) == 300
+    assert found.table.rows is not None
+    assert (np.diff(found.table.rows) > 0).all()
+    assert found.table.rows.max() <= 400
+    assert any("300 of 400 rows" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"label": None}, "label must name the column of classes"),
+        ({"label": "kid"}, "label must name columns of the data, got 'kid'; did you mean 'kind'?"),
+        ({"label": "a", "drop": "kind"}, "label 'a' must hold classes"),
+        ({"alpha": 0.0}, "alpha must"),
+        ({"max_rows": 1}, "max_rows must"),
+        ({"scale": "no"}, "scale must"),
+        ({"measure": "value"}, "measure must"),
+        ({"drop": ["a", "b"]}, "the data must have a column to test"),
+    ],
+)
+def test_tables_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    X, y = stream(8, 60)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=y)
+    with pytest.raises(ValueError, match="must") as caught:
+        ex.shift_test(frame, **{"label": "kind", **arguments})
+    assert str(caught.value).startswith(message)
 
 
 # ------------------------------------------------------------------ the promise

@@ -17,11 +17,11 @@ from exchangeable.martingale import Martingale
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
 from exchangeable.pvalues import Precomputed, PValues, thetas
-from exchangeable.shift import Shift, shift_test
+from exchangeable.shift import Shift
 
 if TYPE_CHECKING:
     from exchangeable import fleet, plots, research, snapshot
-    from exchangeable.analysis import Result, compare, test
+    from exchangeable.analysis import Result, compare, shift_test, test
     from exchangeable.data.files import read
     from exchangeable.snapshot import load, save
 
@@ -66,6 +66,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"{__name__}.snapshot"), name)
     if name == "read":
         return import_module(f"{__name__}.data.files").read
-    if name in {"Result", "compare", "test"}:
+    if name in {"Result", "compare", "shift_test", "test"}:
         return getattr(import_module(f"{__name__}.analysis"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

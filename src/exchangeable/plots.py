@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 THRESHOLDS = (20.0, 100.0)
+PIXELS = 5000  # columns of a picture that long paths are thinned to
 COLOURS = ("#0b6e99", "#c0392b", "#2e7d32", "#8e5ea2", "#b8860b", "#555555")
 
 
@@ -37,30 +38,73 @@ def growth(
     title: str = "",
     start: int = 0,
     initial: Mapping[str, float] | None = None,
+    times: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot the capital against the number of examples, on a log scale, with the thresholds; ``paths`` holds log S.
 
     A vertical line marks each of the ``changepoints``, which are numbers of examples before a change. ``start`` is the
-    number of examples before the first bet, and ``initial`` the log capital of each path before it, 0 by default.
+    number of examples before the first bet, and ``initial`` the log capital of each path before it, 0 by default. If
+    ``times`` holds the time of each example, in ascending order, the axis shows times instead of numbers. Long paths
+    are thinned to what a picture can show.
 
     >>> ax = growth({"a quiet stream": [0.1, -0.2, 0.3]}, title="Evidence against exchangeability")
     >>> ax.get_xlabel()
     'examples seen'
     """
     ax = ax or axes()
+    moments = None if times is None else positions(times)
     for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
         values = np.concatenate([[(initial or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / LN10
-        ax.plot(start + np.arange(len(values)), values, label=name, color=colour, linewidth=1.6)
+        x = start + np.arange(len(values)) if moments is None else moments[start : start + len(values)]
+        ax.plot(*thin(x, values, PIXELS), label=name, color=colour, linewidth=1.6)
     for i, changepoint in enumerate(changepoints):
         name = "_" if i else "estimated change point"  # one entry of the legend for all
-        ax.axvline(changepoint, color="#888888", linewidth=0.8, linestyle=":", zorder=0, label=name)
+        x = changepoint if moments is None else moments[changepoint]
+        ax.axvline(x, color="#888888", linewidth=0.8, linestyle=":", zorder=0, label=name)
+    if moments is not None:
+        _dates(ax)
     _thresholds(ax, thresholds)
     _decades(ax)
     ax.margins(x=0.0)
-    ax.set(xlabel="examples seen", ylabel="capital $S_n$ (log scale)", title=title)
+    ax.set(xlabel="examples seen" if times is None else "time", ylabel="capital $S_n$ (log scale)", title=title)
     ax.legend(edgecolor="none", framealpha=0.9, loc="best")
     return ax
+
+
+def positions(times: ArrayLike) -> Floats:
+    """Return where the times are on an axis of dates, in days, after 0, 1, ... examples."""
+    from matplotlib.dates import date2num
+
+    days = np.asarray(date2num(np.asarray(times)), np.float64)
+    return np.concatenate([days[:1], days])
+
+
+def thin(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
+    """Reduce a curve to the lowest and the highest point of each column of pixels, in order, with both ends. O(n).
+
+    >>> thin(np.arange(8), np.array([0.0, 5.0, 1.0, 2.0, -7.0, 3.0, 1.0, 0.0]), 2)
+    (array([0, 1, 4, 5, 7]), array([ 0.,  5., -7.,  3.,  0.]))
+    """
+    if len(y) <= 2 * pixels or x[0] == x[-1]:
+        return x, y
+    pixel = np.minimum((x - x[0]) * pixels // (x[-1] - x[0]), pixels - 1)
+    starts = np.flatnonzero(np.diff(pixel, prepend=-1))
+    selected = {0, len(y) - 1}
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(y)], strict=True):
+        selected |= {start + int(y[start:stop].argmin()), start + int(y[start:stop].argmax())}
+    chosen = sorted(selected)
+    return x[chosen], y[chosen]
+
+
+def _dates(ax: Axes) -> None:
+    """Label the x-axis with dates, or with times of day if the axis is short."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=4, maxticks=8)
+    ax.xaxis_date()
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def _thresholds(ax: Axes, thresholds: Sequence[float]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from exchangeable.pvalues import PValues, draw_seed
 from exchangeable.validation import check_labels
 
 CONCEPT, LABEL = 0, 1  # streams of tie-breaking numbers
+CHUNK = 2048  # rows between two reports of progress
 
 
 class Evidence(NamedTuple):
@@ -48,6 +49,11 @@ class Shift(NamedTuple):
         return words.get((self.label.rejected, self.concept.rejected), "neither found")
 
     @property
+    def rejected(self) -> bool:
+        """Whether either shift was reported."""
+        return self.label.rejected or self.concept.rejected
+
+    @property
     def guarantee(self) -> str:
         """A sentence that states the guarantee."""
         return (
@@ -65,6 +71,7 @@ def shift_test(
     bet: Bet | None = None,
     alpha: float = 0.01,
     seed: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Shift:
     """Test whether the label frequencies have changed, or the examples given their labels, or both.
 
@@ -78,8 +85,8 @@ def shift_test(
     the ranks within labels, so it is not mistaken for concept shift.
 
     ``seed`` is for random tie-breaking. An integer makes a run repeatable; None draws a seed from the operating system,
-    which is returned as ``Shift.seed``. Labels are numbers or text. By default the measure is `NearestNeighbour` and
-    the bet `Adaptive`; time and memory are theirs.
+    which is returned as ``Shift.seed``. ``progress`` is called with (task, done, total). Labels are numbers or text. By
+    default the measure is `NearestNeighbour` and the bet `Adaptive`; time and memory are theirs.
 
     >>> rng = np.random.default_rng(0)
     >>> y = rng.random(400) < np.repeat([0.2, 0.8], 200)
@@ -92,7 +99,7 @@ def shift_test(
     seed = draw_seed() if seed is None else seed
     label_martingale, concept_martingale = Martingale(copy.deepcopy(bet)), Martingale(copy.deepcopy(bet))
     labels = _labels(y)
-    concept = PValues(_conditional(measure), seed=seed, stream=CONCEPT).extend(X, labels)
+    concept = _extend(PValues(_conditional(measure), seed=seed, stream=CONCEPT), X, labels, progress)
     label = PValues(Value(), seed=seed, stream=LABEL).extend(_positions(labels))
     return Shift(
         _evidence(label, label_martingale, alarm),
@@ -100,6 +107,17 @@ def shift_test(
         alarm.alpha,
         int(seed),
     )
+
+
+def _extend(pvalues: PValues, X: Any, labels: list[Any], progress: Callable[[str, int, int], None] | None) -> Floats:
+    """Extend in parts if the progress, which accounts for the quadratic cost of rows, is to be reported."""
+    if progress is None:
+        return pvalues.extend(X, labels)
+    parts = [np.empty(0)]
+    for start in range(0, len(labels), CHUNK):
+        progress("full rows", start**2, len(labels) ** 2)
+        parts.append(pvalues.extend(X[start : start + CHUNK], labels[start : start + CHUNK]))
+    return np.concatenate(parts)
 
 
 def _conditional(measure: Measure | None) -> Conditional:

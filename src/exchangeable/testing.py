@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from exchangeable.analysis import test
 from exchangeable.analysis.text import describe_table
 
 if TYPE_CHECKING:
     from exchangeable.analysis import Result
-    from exchangeable.protocols import Bet, Measure
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def assert_exchangeable(
-    data: Any,
-    label: Any = None,
-    *,
-    measure: Measure | None = None,
-    bet: Bet | None = None,
-    alpha: float = 0.01,
-    seed: int | None = None,
-    categorical: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    scale: str = "auto",
-    columns: str = "auto",
-    max_rows: int = 100_000,
-) -> Result:
-    """Raise AssertionError, with the verdict as its message, if the order of these examples matters; else return it.
+def _with_arguments_of(model: Callable[P, R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Return a decorator that gives a function the signature of another one."""
+
+    def decorate(function: Callable[..., R]) -> Callable[P, R]:
+        function.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@_with_arguments_of(test)
+def assert_exchangeable(*args: Any, **kwargs: Any) -> Result:
+    """Raise AssertionError, with the verdict as its message, if the order of these rows matters; else return it.
 
     The arguments are those of `exchangeable.test`. The same data gives the same outcome each time. At most a share of
     ``alpha`` of exchangeable data sets fails. Passing is not a proof: a test can refute exchangeability, but never
@@ -38,22 +39,10 @@ def assert_exchangeable(
     >>> assert_exchangeable([float(i) for i in range(50)])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    AssertionError: REJECTED at level 1 %: the order of these examples matters...
+    AssertionError: REJECTED at level 1 %: the order of these rows matters...
     """
     __tracebackhide__ = True  # pytest then points at the line of the caller
-    result = test(
-        data,
-        label,
-        measure=measure,
-        bet=bet,
-        alpha=alpha,
-        seed=seed,
-        categorical=categorical,
-        drop=drop,
-        scale=scale,
-        columns=columns,
-        max_rows=max_rows,
-    )
+    result = test(*args, **kwargs)
     if result.rejected:
         raise AssertionError(_message(result))
     return result

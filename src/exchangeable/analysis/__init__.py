@@ -9,9 +9,17 @@ if TYPE_CHECKING:
     from exchangeable.analysis.explain import Explanation
     from exchangeable.analysis.result import Result
     from exchangeable.analysis.run import compare, test
+    from exchangeable.analysis.shift import ShiftResult, shift_test
 
-__all__ = ["Explanation", "Result", "compare", "test"]
-MODULES = {"Explanation": "explain", "Result": "result", "compare": "run", "test": "run"}
+__all__ = ["Explanation", "Result", "ShiftResult", "compare", "shift_test", "test"]
+MODULES = {
+    "Explanation": "explain",
+    "Result": "result",
+    "ShiftResult": "shift",
+    "compare": "run",
+    "shift_test": "shift",
+    "test": "run",
+}
 
 
 def __getattr__(name: str) -> Any:

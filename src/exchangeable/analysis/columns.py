@@ -1,45 +1,51 @@
 """Several martingales on one table: one on full rows, and one on each column.
 
-They use different p-values, so their average need not be a martingale. But with weights w_k that sum to one
+They use different p-values, so their average need not be a martingale. But with weights w_k that sum to at most one
 
-    P( max_k w_k S^k_n >= c for some n ) <= sum_k P( S^k_n >= c / w_k for some n ) <= sum_k w_k / c = 1 / c ,
+    P( max_k w_k S^k_n >= c for some n ) <= sum_k P( S^k_n >= c / w_k for some n ) <= sum_k w_k / c <= 1 / c ,
 
 whatever their dependence (Ville's inequality for each, and the union bound). So the weighted maximum is evidence of the
 same strength as the capital of one martingale.
+
+A column that is sorted is set aside, which looks at the order. Weights are therefore allotted before that: the sorted
+columns count, and their weights stay unspent, so the sum above can only lose terms. Full rows then leave the column
+out, so their martingale is another one if it is sorted. On exchangeable data a column with ten distinct values is
+sorted, upwards or downwards, with probability at most 2 / 10! < 6e-7, and this is what each column adds at most.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from exchangeable.bets import Idle
-from exchangeable.data.canonical import column_stream, constant
-from exchangeable.data.table import Table, TableColumn
+from exchangeable.data.canonical import column_stream
+from exchangeable.data.table import Labels, Table, TableColumn, constant
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import Value
-from exchangeable.protocols import Bet, Floats
+from exchangeable.protocols import Alarm, Bet, Floats, Path
 from exchangeable.pvalues import PValues
 from exchangeable.validation import format_value
 
 FULL_ROWS = "full rows"
 COLUMN_SHARE = 0.5  # of alpha, for all columns together, if they are tested one by one
+SORTED_CLAUSE = ", plus at most 6e-7 for each column that was checked for being sorted"  # to alpha: 2 / 10!
 MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
 NEAR_MINIMUM = 0.2  # in logs: a capital within a fifth of its minimum
+CHUNK = 2**16  # values that are ranked at a time: the p-values of a long column would need as much memory as the column
 Progress = Callable[[str, int, int], None]
 
 
 class ColumnTest(NamedTuple):
-    """One martingale, on a column or on full rows: its weight, its p-values, and its log capital after each."""
+    """One martingale, on a column or on full rows: its weight, and its log capital after each row."""
 
     name: str
-    kind: str  # "examples" (full rows), "numbers", "categories" or "label"
+    kind: str  # "rows" (full rows), "numbers", "categories" or "label"
     weight: float
-    p: Floats
     log_value: Floats
 
     @property
@@ -49,33 +55,53 @@ class ColumnTest(NamedTuple):
 
     @property
     def log_evidence(self) -> Floats:
-        """The log of the weighted capital after each bet."""
+        """The log of the weighted capital after each row."""
         return self.log_value + math.log(self.weight)
 
+    @property
+    def log_peak(self) -> float:
+        """The log of the highest weighted capital."""
+        return float(self.log_value.max()) + math.log(self.weight)
+
     def first_reaching(self, log_level: float) -> int | None:
-        """Return the number of bets after which the weighted capital first reaches a level; None if it never does."""
+        """Return the number of rows after which the weighted capital first reaches a level; None if it never does."""
         return first_reaching(self.log_evidence, log_level)
 
-    def rise_start(self, bets: int) -> int:
-        """Estimate the change: where the rise to this bet started.
+    def rise_start(self, rows: int) -> int:
+        """Estimate the change: where the rise to this row started.
 
-        That is the last number of bets after which the capital was within a fifth of its minimum. The minimum itself
+        That is the last number of rows after which the capital was within a fifth of its minimum. The minimum itself
         may lie anywhere in a long time without a change, in which the capital hardly moves.
         """
-        capital = np.concatenate([[0.0], self.log_value[: bets - 1]])
+        capital = np.concatenate([[0.0], self.log_value[: rows - 1]])
         return int(np.flatnonzero(capital <= capital.min() + NEAR_MINIMUM)[-1])
 
 
 def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
-    """Return the log evidence of all tests together, after each example: ``max_k log w_k + log S^k_n``.
+    """Return the log evidence of all tests together, after each row: ``max_k log w_k + log S^k_n``.
 
-    >>> p = np.array([0.5, 0.5])
-    >>> a = ColumnTest("a", "examples", 0.5, p, np.array([0.0, 3.0]))
-    >>> b = ColumnTest("b", "label", 0.5, p, np.array([1.0, 1.0]))
+    >>> a = ColumnTest("a", "rows", 0.5, np.array([0.0, 3.0]))
+    >>> b = ColumnTest("b", "label", 0.5, np.array([1.0, 1.0]))
     >>> log_evidence([a, b])
     array([0.30685282, 2.30685282])
     """
-    return np.asarray(np.max([test.log_evidence for test in tests], axis=0))
+    evidence = tests[0].log_evidence
+    for test in tests[1:]:
+        np.maximum(evidence, test.log_evidence, out=evidence)
+    return evidence
+
+
+def combine(path: Path, tests: Sequence[ColumnTest], alarm: Alarm) -> Path:
+    """Replace the alarm of full rows by that of all tests, and the change point by that of the test that raised it."""
+    raised = alarm.extend(log_evidence(tests))  # type: ignore[attr-defined]
+    if not raised.any():
+        return path._replace(alarm=raised)
+    at = int(raised.argmax()) + 1
+    strongest = max(tests, key=lambda test: float(test.log_value[at - 1]) + math.log(test.weight))
+    lowest = path.lowest.copy()
+    raised[at - 1 :] = True
+    lowest[at - 1 :] = path.n[0] - 1 + strongest.rise_start(at)
+    return path._replace(alarm=raised, lowest=lowest)
 
 
 def first_reaching(log_value: Floats, log_level: float) -> int | None:
@@ -84,11 +110,17 @@ def first_reaching(log_value: Floats, log_level: float) -> int | None:
     return int(reached.argmax()) + 1 if reached.any() else None
 
 
-def select_columns(table: Table, features: Sequence[str] | None = None) -> list[tuple[TableColumn, Floats]]:
-    """Return the columns to test, each as numbers; also the label, unless ``features`` names the columns.
+class TestedColumn(NamedTuple):
+    """A column that is tested on its own: a feature or the label."""
 
-    Categories are numbered alphabetically, so the order of the rows does not matter. Constant columns are left out
-    unless they are named: there is nothing to test.
+    kind: str  # "numbers", "categories" or "label"
+    column: TableColumn
+
+
+def select_columns(table: Table, features: Sequence[str] | None = None) -> list[TestedColumn]:
+    """Return the columns to test; also the label, unless ``features`` names the columns.
+
+    Constant columns are left out unless they are named: there is nothing to test.
     """
     known = {column.name: column for column in table.columns}
     if isinstance(features, str) or not all(isinstance(name, str) and name in known for name in features or ()):
@@ -96,63 +128,66 @@ def select_columns(table: Table, features: Sequence[str] | None = None) -> list[
     if features is not None:
         if not features:
             raise ValueError("features must name at least one column, got none")
-        return [(known[name], _column_values(table, known[name])) for name in dict.fromkeys(features)]
-    columns = [(column, _column_values(table, column)) for column in table.columns]
+        return [_feature(known[name]) for name in dict.fromkeys(features)]
+    tested = [_feature(column) for column in table.columns]
     if table.y is not None:
-        columns.append((TableColumn(str(table.label), -1, -1, isinstance(table.y, list)), _label_values(table.y)))
-    return [(column, values) for column, values in columns if not constant(values)]
+        tested.append(TestedColumn("label", _label_column(table.label or "label", table.y)))
+    return [one for one in tested if not constant(one.column.values)]
 
 
-def all_equal(values: Floats, y: list[object] | Floats | None) -> bool:
-    """Return whether all examples are equal, labels included."""
+def all_equal(values: Floats, y: Labels | None) -> bool:
+    """Return whether all rows are equal, labels included."""
     return constant(values) and (y is None or (len(set(y)) == 1 if isinstance(y, list) else constant(y)))
 
 
-def _column_values(table: Table, column: TableColumn) -> Floats:
-    if not column.categorical:
-        return table.X[:, column.start]
-    names = table.features[column.start : column.stop]
-    return np.asarray(_ranks(names)[table.X[:, column.start : column.stop].argmax(axis=1)])
+def _feature(column: TableColumn) -> TestedColumn:
+    return TestedColumn("categories" if column.categorical else "numbers", column)
 
 
-def _label_values(y: list[object] | Floats) -> Floats:
+def _label_column(name: str, y: Labels) -> TableColumn:
+    """Return the labels as a column; classes are numbered alphabetically, so the order of the rows does not matter."""
     if not isinstance(y, list):
-        return y
-    classes = list(dict.fromkeys(y))
-    code = dict(zip(classes, _ranks(list(map(str, classes))).tolist(), strict=True))
-    return np.array([code[label] for label in y])
+        return TableColumn(name, y)
+    names = {label: str(label) for label in dict.fromkeys(y)}
+    categories = sorted(set(names.values()))
+    position = {category: float(i) for i, category in enumerate(categories)}
+    code = {label: position[text] for label, text in names.items()}
+    return TableColumn(name, np.fromiter((code[label] for label in y), np.float64, len(y)), tuple(categories))
 
 
-def _ranks(names: list[str]) -> Floats:
-    """Return the alphabetical rank of each name; equal names share one, whatever their order."""
-    return np.asarray(np.unique(names, return_inverse=True)[1], np.float64)
+def column_p_values(column: TableColumn, seed: int, *, start: int = 0, backwards: bool = False) -> Iterator[Floats]:
+    """Yield the p-values of a column after the first ``start`` rows, in parts; ``backwards`` from its end.
+
+    The tie-breaking numbers depend on the name of the column, not on its position. O(n log n).
+    """
+    pvalues = PValues(Value(), seed=seed, stream=column_stream(column.name, backwards=backwards))
+    values = column.values[::-1] if backwards else column.values
+    for first in range(0, len(values), CHUNK):
+        yield pvalues.extend(values[first : first + CHUNK])[max(0, start - first) :]
 
 
 def run_column_tests(
-    columns: Sequence[tuple[TableColumn, Floats]],
+    columns: Sequence[TestedColumn],
     bet: Bet,
     *,
-    share: float,
+    weight: float,
     seed: int,
     start: int = 0,
     backwards: bool = False,
     progress: Progress | None = None,
 ) -> list[ColumnTest]:
-    """Test each column with a copy of the bet; the weights sum to ``share``.
+    """Test each column with a copy of the bet; each has this weight.
 
-    Betting starts after ``start`` examples; with ``backwards`` the columns are read from the end. The tie-breaking
-    numbers of a column depend on its name, not on its position. No bets are placed on a constant column. O(n log n) for
-    the ranks of each column, and n bets.
+    Betting starts after ``start`` rows; with ``backwards`` the columns are read from the end. No bets are placed on a
+    constant column. O(n log n) for the ranks of each column, and n bets.
     """
-    tests = []
-    for i, (column, values) in enumerate(columns):
+    tests, task = [], "each column backwards" if backwards else "each column"
+    for i, (kind, column) in enumerate(columns):
         if progress is not None:
-            progress("each column backwards" if backwards else "each column", i, len(columns))
-        stream = column_stream(column.name, backwards=backwards)
-        p = PValues(Value(), seed=seed, stream=stream).extend(values[::-1] if backwards else values)[start:]
-        column_bet = Idle() if constant(values) else copy.deepcopy(bet)
-        kind = "label" if column.start < 0 else "categories" if column.categorical else "numbers"
-        tests.append(ColumnTest(column.name, kind, share / len(columns), p, Martingale(column_bet).extend(p)))
+            progress(task, i, len(columns))
+        martingale = Martingale(Idle() if constant(column.values) else copy.deepcopy(bet))
+        parts = [martingale.extend(p) for p in column_p_values(column, seed, start=start, backwards=backwards)]
+        tests.append(ColumnTest(column.name, kind, weight, np.concatenate(parts)))
     if progress is not None:
-        progress("each column backwards" if backwards else "each column", len(columns), len(columns))
+        progress(task, len(columns), len(columns))
     return tests

@@ -7,38 +7,40 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exchangeable.alarms import Ville
 from exchangeable.analysis.columns import (
     ColumnTest,
     Progress,
+    TestedColumn,
     first_reaching,
     log_evidence,
     run_column_tests,
     select_columns,
 )
+from exchangeable.analysis.sample import Rows, choose_rows, expand, row_limit
+from exchangeable.analysis.settings import MAX_ROWS
 from exchangeable.analysis.text import describe_explanation, dump_json, format_name
-from exchangeable.data.canonical import column_order
-from exchangeable.data.table import Table, TableColumn
+from exchangeable.analysis.timeline import Timeline
+from exchangeable.data.design import design_matrix
+from exchangeable.data.table import TableColumn, take_labels
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import NearestNeighbour
-from exchangeable.protocols import Floats
 from exchangeable.pvalues import PValues
-from exchangeable.shift import Shift, shift_test
+from exchangeable.shift import Evidence, Shift, shift_test
 from exchangeable.validation import check_interval
 
 if TYPE_CHECKING:
     from exchangeable.analysis.result import Result
 
 BACKWARDS = 2  # the stream of tie-breaking numbers for the table read backwards
-EXTREMES = 5  # examples that are listed with the smallest and with the largest p-values
+EXTREMES = 5  # rows that are listed with the smallest and with the largest p-values
 
 
 class Change(NamedTuple):
-    """A change point, as the number of examples before the change.
+    """A change point, as the number of rows before the change.
 
-    The interval from ``low`` to ``high`` has a guarantee. Suppose that there is a single change, that the examples
+    The interval from ``low`` to ``high`` has a guarantee. Suppose that there is a single change, that the rows
     before it are exchangeable given those after it, and that those after it are exchangeable given those before (as
     with two independent i.i.d. samples). Then the interval contains the true number with probability at least
     ``confidence``. This probability is over all data, including data without an alarm, for which no interval is shown.
@@ -74,8 +76,8 @@ class FeatureEvidence(NamedTuple):
     difference: str  # a description; empty if the column is not flagged
 
 
-class ExtremeExample(NamedTuple):
-    """An example with an extreme p-value: its number, counted from 1, and its p-value."""
+class ExtremeRow(NamedTuple):
+    """A row with an extreme p-value: its number, counted from 1 in the order of the test, and its p-value."""
 
     n: int
     p: float
@@ -89,18 +91,19 @@ class Explanation(NamedTuple):
       ever reached ``level``: K / alpha with K columns, twice that if half of alpha was used for full rows. The
       probability that *any* exchangeable column is flagged is at most alpha, whatever their dependence.
     - ``shift``: label shift or concept shift, if there are classes.
-    - ``smallest_p`` and ``largest_p``: the strangest and the most typical examples.
+    - ``smallest_p`` and ``largest_p``: the strangest and the most typical rows.
     """
 
     change: Change | None
     features: list[FeatureEvidence]
     shift: Shift | None
-    smallest_p: list[ExtremeExample]
-    largest_p: list[ExtremeExample]
+    smallest_p: list[ExtremeRow]
+    largest_p: list[ExtremeRow]
     alpha: float
     level: float  # the capital at which a column is flagged
-    n: int  # examples bet on
+    n: int  # rows with a p-value
     compared: bool = False  # whether two sets were compared
+    timeline: Timeline = Timeline()
 
     @property
     def guarantee(self) -> str:
@@ -124,15 +127,20 @@ class Explanation(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data."""
         return {
-            "change": None if self.change is None else self.change._asdict(),
-            "features": [feature._asdict() for feature in self.features],
+            "change": None if self.change is None else self._with_times(self.change, "estimate", "low", "high"),
+            "features": [self._with_times(feature, "rejected_at", "changepoint") for feature in self.features],
             "shift": None if self.shift is None else _shift_record(self.shift),
-            "smallest_p": [example._asdict() for example in self.smallest_p],
-            "largest_p": [example._asdict() for example in self.largest_p],
+            "smallest_p": [self._with_times(row, "n") for row in self.smallest_p],
+            "largest_p": [self._with_times(row, "n") for row in self.largest_p],
             "alpha": self.alpha,
             "level": self.level,
             "guarantee": self.guarantee,
         }
+
+    def _with_times(self, record: Change | FeatureEvidence | ExtremeRow, *names: str) -> dict[str, Any]:
+        """Return a record as plain data, with the times of the rows that it names if they are known."""
+        times = {f"{name}_time": self.timeline.iso(getattr(record, name)) for name in names}
+        return {**record._asdict(), **({} if self.timeline.times is None else times)}
 
     def to_json(self) -> str:
         """Return the explanation as JSON."""
@@ -159,10 +167,14 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
     columns = select_columns(result.table, features)
     tests = result.column_tests
     if features is not None or not tests:  # they were not part of the verdict, so they get all of alpha
-        bet, seed, start = result.parts.bet, result.seed, result.start
-        tests = run_column_tests(columns, bet, share=1.0, seed=seed, start=start, progress=progress)
-    evidence = [_feature(result, *column, test, alpha) for column, test in zip(columns, tests, strict=True)]
-    order = np.argsort(result.path.p, kind="stable").tolist()
+        total = len(columns) + (result.table.sorted_aside if features is None else 0)
+        tests = run_column_tests(
+            columns, result.parts.column_bet, weight=1.0 / max(1, total), seed=result.seed, start=result.start,
+            progress=progress,
+        )  # fmt: skip
+    evidence = [_feature(result, column, test, alpha) for column, test in zip(columns, tests, strict=True)]
+    ranked = np.flatnonzero(~np.isnan(result.path.p))
+    order = ranked[np.argsort(result.path.p[ranked], kind="stable")].tolist()
     return Explanation(
         change=_change(result, confidence, progress),
         features=sorted(evidence, key=lambda feature: -feature.log10_max),
@@ -171,13 +183,14 @@ def explain(result: Result, confidence: float, features: Sequence[str] | None, p
         largest_p=[_extreme(result, i) for i in order[: -EXTREMES - 1 : -1]],
         alpha=alpha,
         level=1.0 / (alpha * (tests[0].weight if tests else 1.0)),
-        n=len(result.path.n),
+        n=len(ranked),
         compared=result.split is not None,
+        timeline=result.timeline,
     )
 
 
-def _extreme(result: Result, i: int) -> ExtremeExample:
-    return ExtremeExample(int(result.path.n[i]), float(result.path.p[i]))
+def _extreme(result: Result, i: int) -> ExtremeRow:
+    return ExtremeRow(int(result.path.n[i]), float(result.path.p[i]))
 
 
 # --------------------------------------------------------------------------------------------------------- change point
@@ -186,7 +199,7 @@ def _extreme(result: Result, i: int) -> ExtremeExample:
 def _change(result: Result, confidence: float, progress: Progress) -> Change | None:
     """Estimate the change point and its interval.
 
-    A change after t examples is refuted if the examples up to t, forwards, or those after t, backwards, give evidence
+    A change after t rows is refuted if the rows up to t, forwards, or those after t, backwards, give evidence
     of 2 / (1 - confidence) against their exchangeability. For the true t each has probability at most half of
     1 - confidence, by Ville's inequality: given one part, all orders of the other are equally likely, so a scale or a
     category that comes from both does not depend on that order.
@@ -194,7 +207,7 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
     if result.changepoint is None or result.verdict.on_alarm != "latch":
         return None
     level, n = math.log(2.0 / (1.0 - confidence)), result.n
-    forwards = first_reaching(log_evidence(result.tests), level)
+    forwards = first_reaching(result.log_evidence, level)
     backwards = first_reaching(log_evidence(_backward_tests(result, progress)), level)
     low, high = (1 if backwards is None else n - backwards + 1), (n - 1 if forwards is None else forwards - 1)
     if low > high:
@@ -205,24 +218,24 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
 
 def _backward_tests(result: Result, progress: Progress) -> list[ColumnTest]:
     """Run the same tests on the table read from its end."""
-    measure, bet = result.fresh_parts()
-    y = None if result.table.y is None else result.table.y[::-1]
-    p = PValues(measure, seed=result.seed, stream=BACKWARDS).extend(result.measured[::-1], y)
-    full_rows = result.tests[0]._replace(log_value=Martingale(bet).extend(p))
+    measure, bet, column_bet = result.fresh_parts()
+    X, y, rows = result.sample
+    p = PValues(measure, seed=result.seed, stream=BACKWARDS).extend(X[::-1], None if y is None else y[::-1])
+    log_value = Martingale(bet).extend(p)
+    if rows is not None:
+        log_value = expand(log_value, result.n - 1 - rows[::-1], result.n)
+    full_rows = result.tests[0]._replace(log_value=log_value)
     if not result.column_tests:
         return [full_rows]
-    share, columns = sum(test.weight for test in result.column_tests), select_columns(result.table)
-    bet = result.parts.bet
-    return [
-        full_rows,
-        *run_column_tests(columns, bet, share=share, seed=result.seed, backwards=True, progress=progress),
-    ]
+    columns, weight = select_columns(result.table), result.column_tests[0].weight
+    tests = run_column_tests(columns, column_bet, weight=weight, seed=result.seed, backwards=True, progress=progress)
+    return [full_rows, *tests]
 
 
 # ----------------------------------------------------------------------------------------------------- columns, labels
 
 
-def _feature(result: Result, column: TableColumn, values: Floats, test: ColumnTest, alpha: float) -> FeatureEvidence:
+def _feature(result: Result, tested: TestedColumn, test: ColumnTest, alpha: float) -> FeatureEvidence:
     """Evaluate the test of a column at its share of alpha."""
     bets = test.first_reaching(-math.log(alpha))
     changepoint = None if bets is None or result.split is not None else test.rise_start(bets)
@@ -235,45 +248,49 @@ def _feature(result: Result, column: TableColumn, values: Floats, test: ColumnTe
         flagged=bets is not None,
         rejected_at=None if bets is None else result.start + bets,
         changepoint=changepoint,
-        difference=_difference(result.table, column, values, boundary) if bets is not None and boundary else "",
+        difference=_difference(tested.column, boundary) if bets is not None and boundary else "",
     )
 
 
-def _difference(table: Table, column: TableColumn, values: Floats, boundary: int) -> str:
+def _difference(column: TableColumn, boundary: int) -> str:
     """Describe a column before and after the boundary."""
-    if column.categorical:
-        name, *shares = _largest_move(_category_names(table, column), boundary)
-        return f"share of {format_name(name)}: {100.0 * shares[0]:.0f} % -> {100.0 * shares[1]:.0f} %"
-    before, after = values[:boundary], values[boundary:]
-    means = f"mean {before.mean():.4g} -> {after.mean():.4g}"
-    return f"{means}, deviation {before.std():.3g} -> {after.std():.3g}"
-
-
-def _category_names(table: Table, column: TableColumn) -> NDArray[np.str_]:
-    """Return the category of each example, or its class."""
-    if column.start < 0:
-        return np.array([str(label) for label in table.y or ()])
-    names = np.array([name.removeprefix(f"{column.name}=") for name in table.features[column.start : column.stop]])
-    return np.asarray(names[table.X[:, column.start : column.stop].argmax(axis=1)])
-
-
-def _largest_move(names: NDArray[np.str_], boundary: int) -> tuple[str, float, float]:
-    """Return the category whose share differs most, and its shares before and after."""
-    before, after = names[:boundary], names[boundary:]
-    shares = [((before == name).mean(), (after == name).mean(), name) for name in np.unique(names)]
-    first, second, name = max(shares, key=lambda share: abs(share[1] - share[0]))
-    return str(name), float(first), float(second)
+    before, after = column.values[:boundary], column.values[boundary:]
+    if column.categories is None:
+        means = f"mean {before.mean():.4g} -> {after.mean():.4g}"
+        return f"{means}, deviation {before.std():.3g} -> {after.std():.3g}"
+    shares = np.array(
+        [np.bincount(part.astype(np.intp), minlength=len(column.categories)) / len(part) for part in (before, after)]
+    )
+    largest = int(np.abs(shares[1] - shares[0]).argmax())
+    first, second = (100.0 * shares[:, largest]).tolist()
+    return f"share of {format_name(column.categories[largest])}: {first:.0f} % -> {second:.0f} %"
 
 
 def _shift(result: Result, alpha: float) -> Shift | None:
-    """For classes: test whether their frequencies change, or the examples of each class."""
+    """For classes: test whether their frequencies change, or the rows of each class."""
     y = result.table.y
     if not isinstance(y, list) or result.split is not None:
         return None
     kinds = {isinstance(label, str) for label in y}
     if len(kinds) > 1 or not all(isinstance(label, (str, int, float, bool)) for label in y):
         return None
-    measure, bet = result.fresh_parts()
-    X = result.X[:, column_order(result.table)]
+    measure, bet, _ = result.fresh_parts()
+    X, labels, rows = result.sample
+    if X.ndim == 1:  # the measure ranks scores
+        limit = row_limit(result.table, MAX_ROWS if result.settings is None else result.settings.max_rows)
+        rows = choose_rows(result.n, limit, result.seed)
+        X, labels = design_matrix(result.table, result.scale, rows), y if rows is None else take_labels(y, rows)
     chosen = measure if isinstance(measure, NearestNeighbour) else None
-    return shift_test(X, y, measure=chosen, bet=bet, alpha=alpha, seed=result.seed)
+    shift = shift_test(X, labels or (), measure=chosen, bet=bet, alpha=alpha, seed=result.seed)
+    return shift if rows is None else _expand_shift(shift, rows, result.n)
+
+
+def _expand_shift(shift: Shift, rows: Rows, n: int) -> Shift:
+    """Return the evidence after each of n rows, given that of some rows."""
+    label, concept = (
+        Evidence(
+            one.p, expand(one.log_value, rows, n), None if one.alarm_at is None else int(rows[one.alarm_at - 1]) + 1
+        )
+        for one in (shift.label, shift.concept)
+    )
+    return shift._replace(label=label, concept=concept)

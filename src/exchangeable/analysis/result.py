@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots
-from exchangeable._extras import needed
-from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, log_evidence
+from exchangeable.analysis.columns import FULL_ROWS, SORTED_CLAUSE, ColumnTest, combine, log_evidence
+from exchangeable.analysis.frame import to_frame
+from exchangeable.analysis.sample import Sample, Split
+from exchangeable.analysis.settings import Parts, Settings
 from exchangeable.analysis.text import (
     data_notes,
+    describe_differences,
     describe_table,
     describe_verdict,
     dump_json,
     figure_title,
     format_name,
+    note_thinning,
 )
+from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import Verdict, summarise
 from exchangeable.martingale import LN10, amount
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Bet, Floats, Measure, Path
-from exchangeable.pvalues import Precomputed
+from exchangeable.protocols import Floats, Path
 from exchangeable.validation import format_value
 
 if TYPE_CHECKING:
@@ -37,34 +38,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from exchangeable.analysis.explain import Explanation
+    from exchangeable.data.schema import Preparation
     from exchangeable.data.table import Table
 
 MAX_PLOTTED_COLUMNS = 4  # in a figure
 COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
-TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}."
-
-
-class Parts(NamedTuple):
-    """Measure and bet as they were before the first example."""
-
-    measure: Measure
-    bet: Bet
-
-    @classmethod
-    def of(cls, monitor: Monitor) -> Parts:
-        """Copy the parts of a monitor that has not seen any example yet."""
-        measure, bet = copy.deepcopy((monitor.measure, monitor.martingale.bet))
-        if isinstance(measure, Precomputed):
-            raise ValueError("a result needs a measure of examples, got precomputed p-values")
-        return cls(measure, bet)
-
-
-class Split(NamedTuple):
-    """Two sets that were compared: their names, and the order of the bets."""
-
-    first: str  # the set that fills the pool of the measure
-    second: str  # the set that is bet on
-    rows: Any  # row numbers of the second set, in the order of the bets
+TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}{}."
 
 
 class Result:
@@ -73,7 +52,7 @@ class Result:
     ``print(result)`` describes it in sentences; a notebook shows it as a card. The capital is stored as a logarithm
     (``log10_martingale``). Amounts are floats where float64 can hold them, and `decimal.Decimal` beyond.
 
-    >>> import exchangeable as ex
+    >>> import numpy as np, exchangeable as ex
     >>> X = np.random.default_rng(0).normal(size=300)
     >>> X[150:] += 1.0
     >>> result = ex.test(X)
@@ -84,41 +63,48 @@ class Result:
     def __init__(
         self,
         table: Table,
-        X: Floats,
-        measured: Floats,
+        sample: Sample,
         path: Path,
         monitor: Monitor,
         parts: Parts,
         *,
+        weight: float = 1.0,
         column_tests: Sequence[ColumnTest] = (),
         scale: str = "none",
         start: int = 0,
         split: Split | None = None,
-        library: str = "pyarrow",
+        differences: Sequence[str] = (),
+        same_columns: bool = True,
+        how: Preparation | None = None,
+        settings: Settings | None = None,
+        library: str = "polars",
         index: Any = None,
     ) -> None:
         self.table = table
-        self.X = X  # after scaling, if any
-        self.measured = measured  # the input of the measure: X, one column of numbers, or scores
+        self.sample = sample  # the input of the measure
         self.column_tests: list[ColumnTest] = list(column_tests)  # of the verdict
-        weight = 1.0 - sum(test.weight for test in column_tests)
-        self.tests: list[ColumnTest] = [
-            ColumnTest(FULL_ROWS, "examples", weight, path.p, path.log_value),
-            *column_tests,
-        ]
-        self.path: Path = _combine(path, self.tests, monitor) if column_tests else path
+        self.tests: list[ColumnTest] = [ColumnTest(FULL_ROWS, "rows", weight, path.log_value), *column_tests]
+        self.path: Path = path if weight == 1.0 else combine(path, self.tests, monitor.alarm)
         self.monitor = monitor
         self.parts = parts
-        self.start = start  # examples before the first bet
+        self.start = start  # rows before the first bet
         self.split = split
-        self.verdict: Verdict = summarise(self.path, monitor, X.shape[1], table.name, scale)
+        self.schema_differences: list[str] = list(differences)
+        self.same_columns = same_columns  # of two sets: no column is missing from one, or of another kind
+        self.how, self.settings = how, settings  # the arguments, to reproduce the result
+        self.verdict: Verdict = summarise(self.path, monitor, len(table.features), table.name, scale)
         if self.alpha is not None and self.verdict.on_alarm == "latch":
-            guarantee = TEST_GUARANTEE if split is None else COMPARE_GUARANTEE
-            self.verdict = self.verdict._replace(guarantee=guarantee.format(self.alpha))
+            self.verdict = self.verdict._replace(guarantee=self._state_guarantee(self.alpha))
         if split is not None:
-            self.verdict = self.verdict._replace(n=len(X), changepoint=None, changepoints=[])
+            self.verdict = self.verdict._replace(n=table.n, changepoint=None, changepoints=[])
         self._library, self._index = library, index
         self._explanations: dict[Any, Explanation] = {}
+
+    def _state_guarantee(self, alpha: float) -> str:
+        if self.split is not None:
+            return COMPARE_GUARANTEE.format(alpha)
+        checked = len(self.table.columns) + self.table.sorted_aside > 1  # a single column is never set aside
+        return TEST_GUARANTEE.format(alpha, SORTED_CLAUSE if checked else "")
 
     # ------------------------------------------------------------------ the verdict
 
@@ -129,12 +115,12 @@ class Result:
 
     @property
     def rejected_at(self) -> int | None:
-        """The example, counted from 1, at which the alarm was first raised."""
+        """The row, counted from 1 in the order of the test, at which the alarm was first raised."""
         return self.verdict.rejected_at
 
     @property
     def changepoint(self) -> int | None:
-        """A quick estimate of how many examples came before the change; ``explain().change`` has an interval.
+        """A quick estimate of how many rows came before the change; ``explain().change`` has an interval.
 
         It is where the capital was lowest before the alarm, as in `Monitor`. If columns were tested one by one, it is
         where the rise of the martingale that raised the alarm started.
@@ -142,8 +128,23 @@ class Result:
         return self.verdict.changepoint
 
     @property
+    def rejected_at_time(self) -> str | None:
+        """The time of the row at which the alarm was first raised, as ISO 8601; None if it is unknown."""
+        return self.timeline.iso(self.rejected_at)
+
+    @property
+    def changepoint_time(self) -> str | None:
+        """The time of the last row before the estimated change, as ISO 8601; None if it is unknown."""
+        return self.timeline.iso(self.changepoint)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """When the rows occurred, and where they stand in the data."""
+        return Timeline() if self.split is not None else Timeline.of(self.table)
+
+    @property
     def log10_martingale(self) -> float:
-        """The log10 of the capital on full rows after the last example."""
+        """The log10 of the capital on full rows after the last row."""
         return self.verdict.log10_martingale
 
     @property
@@ -153,7 +154,7 @@ class Result:
 
     @property
     def e_value(self) -> float | Decimal:
-        """The capital on full rows after the last example; on exchangeable data its mean is 1.
+        """The capital on full rows after the last row; on exchangeable data its mean is 1.
 
         It is not defined for tests with restarts, since the latest start depends on the data.
         """
@@ -163,7 +164,12 @@ class Result:
     @property
     def log10_evidence(self) -> float:
         """The log10 of the highest evidence, at least 0: the weighted maximum of all martingales."""
-        return max(0.0, float(log_evidence(self.tests).max()) / LN10)
+        return max(0.0, float(self.log_evidence.max()) / LN10)
+
+    @cached_property
+    def log_evidence(self) -> Floats:
+        """The log evidence after each row: the weighted maximum of all martingales."""
+        return log_evidence(self.tests)
 
     @property
     def p_value(self) -> float | Decimal:
@@ -175,7 +181,7 @@ class Result:
         `Monitor.anytime_p`.
         """
         self._check_single("p_value")
-        return amount(-max(0.0, float(log_evidence(self.tests).max())))
+        return amount(-max(0.0, float(self.log_evidence.max())))
 
     def _check_single(self, name: str) -> None:
         if self.verdict.on_alarm == "restart":
@@ -187,30 +193,35 @@ class Result:
         if self.alpha is None:
             return [FULL_ROWS] * self.rejected
         level = -math.log(self.alpha)
-        rejecting = [test for test in self.tests if test.first_reaching(level) is not None]
-        return [test.name for test in sorted(rejecting, key=lambda test: -float(test.log_evidence.max()))]
+        rejecting = [test for test in self.tests if test.log_peak >= level]
+        return [test.name for test in sorted(rejecting, key=lambda test: -test.log_peak)]
 
     @property
     def strongest(self) -> ColumnTest:
         """The test with the most evidence: of full rows, or of a column."""
-        return max(self.tests, key=lambda test: float(test.log_evidence.max()))
+        return max(self.tests, key=lambda test: test.log_peak)
 
     # ------------------------------------------------------------------ the data and the method
 
     @property
     def n(self) -> int:
-        """The number of examples."""
-        return len(self.X)
+        """The number of rows."""
+        return self.table.n
 
     @property
     def n_features(self) -> int:
-        """The number of features of an example, after one-hot encoding."""
-        return int(self.X.shape[1])
+        """The number of features of a row, after one-hot encoding."""
+        return self.verdict.n_features
 
     @property
     def features(self) -> list[str]:
         """The names of the columns that were tested, without the label."""
         return [column.name for column in self.table.columns]
+
+    @property
+    def schema(self) -> Mapping[str, str]:
+        """What was done with each column of the data, by its name."""
+        return self.table.treatments
 
     @property
     def measure(self) -> str:
@@ -229,7 +240,7 @@ class Result:
 
     @property
     def seed(self) -> int:
-        """The seed of the tie-breaking."""
+        """The seed of the random choices, such as tie-breaking."""
         return self.verdict.seed
 
     @property
@@ -249,77 +260,84 @@ class Result:
 
     @cached_property
     def notes(self) -> list[str]:
-        """Notes on data that is valid but often a mistake."""
-        return list(data_notes(self.table, self.scale, columns_tested=bool(self.column_tests)))
+        """Notes on how the data was read, and on data that is valid but often a mistake."""
+        tested = bool(self.column_tests)
+        thinned = note_thinning(self.sample, self.n, tested, self.settings)
+        asked = "none" if self.settings is None else self.settings.scale
+        return [*self.table.notes, *thinned, *data_notes(self.table, self.scale, tested, asked)]
 
     def fresh_parts(self) -> Parts:
-        """Return copies of the measure and the bet as they were before the first example."""
+        """Return copies of the measure and the bets as they were before the first row."""
         return copy.deepcopy(self.parts)
 
     # ------------------------------------------------------------------ output
 
     def __str__(self) -> str:
-        verdict = describe_verdict(self.verdict, self.tests, self.sets)
-        return "\n".join([describe_table(self.table), str(verdict), *(f"Note: {note}." for note in self.notes)])
+        return "\n".join([self.text, *(f"Note: {note}." for note in self.notes)])
+
+    @property
+    def text(self) -> str:
+        """The result in sentences, without the notes."""
+        differences = [describe_differences(self.schema_differences)] * bool(self.schema_differences)
+        verdict = describe_verdict(self.verdict, self.tests, self.sets, self.timeline)
+        return "\n".join([describe_table(self.table), *differences, str(verdict)])
 
     def __repr__(self) -> str:
         outcome = "rejected" if self.rejected else "not rejected"
         return f"<Result: {outcome}, log10_evidence={self.log10_evidence:.4g}, n={self.n}, measure={self.measure}>"
 
     def frame(self, library: str | None = None) -> Any:
-        """Return a frame with one row for each bet: p-value, log10 of the capital, and whether the alarm is on.
+        """Return a frame with one row for each row of the table: p-value, log10 of the capital, and the alarm.
 
-        If columns were tested one by one, ``log10_evidence`` is the weighted maximum of all martingales. The frame is
-        of the same library as the data, with the index of a pandas frame; for arrays it is an Arrow table. ``library``
+        For two sets it has the rows of the second set. Rows that nearest neighbours did not use have no p-value (NaN).
+        "row" is the number of the row in the data, from 1, if rows were reordered or left out; "time" is its time. If
+        columns were tested one by one, ``log10_evidence`` is the weighted maximum of all martingales. The frame is of
+        the same library as the data, with the index of a pandas frame; for arrays it is a Polars frame. ``library``
         selects another one: "pandas", "polars" or "pyarrow". O(n).
         """
-        import narwhals as nw
-
-        chosen: Any = library or self._library
-        allowed = "library must be 'pandas', 'polars' or 'pyarrow', and installed"
-        if library not in (None, "pandas", "polars", "pyarrow"):
-            raise ValueError(f"{allowed}, got {library!r}")
-        if chosen == "pyarrow":
-            with needed("files", "frames of Arrow (or name another library)"):
-                import_module("pyarrow")
-        try:
-            native = nw.from_dict(self._path_columns(), backend=chosen).to_native()
-        except (ModuleNotFoundError, ValueError, TypeError) as error:
-            raise ValueError(f"{allowed}, got {chosen!r}") from error
-        if chosen == "pandas" and self._index is not None and self.split is None:
-            native.index = self._index
+        native = to_frame(self._path_columns(), library, self._library)
+        if self._index is not None and self.split is None and (library or self._library) == "pandas":
+            native.index = self._index if self.table.rows is None else self._index[self.table.rows - 1]
         return native
 
     def _path_columns(self) -> dict[str, Any]:
-        rows = {} if self.split is None else {"row": np.asarray(self.split.rows)}
-        evidence = {"log10_evidence": log_evidence(self.tests) / LN10} if self.column_tests else {}
+        rows = self.timeline.rows if self.split is None else self.split.rows
+        times = self.timeline.times
+        weighted = len(self.tests) > 1 or self.tests[0].weight != 1.0
         return {
-            **rows,
+            **({} if rows is None else {"row": rows}),
+            **({} if times is None else {"time": times}),
             "n": self.path.n,
             "p": self.path.p,
             "log10_martingale": self.path.log_value / LN10,
             "alarm": self.path.alarm,
-            **evidence,
+            **({"log10_evidence": self.log_evidence / LN10} if weighted else {}),
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the evidence over time, with the alarm level and the estimated change point."""
+        """Plot the evidence over time, with the alarm level and the estimated change point.
+
+        The axis shows the times of the rows if they are known and ascending, and row numbers otherwise.
+        """
         tests = self.plotted_tests()
-        return plots.growth(
+        ax = plots.growth(
             {name: test.log_evidence for name, test in tests.items()},
             thresholds=() if self.verdict.threshold is None else (self.verdict.threshold,),
             changepoints=self.verdict.changepoints,
             title=figure_title(self.table.name),
             start=self.start,
+            times=self.timeline.axis,
             initial={name: math.log(test.weight) for name, test in tests.items()},
             ax=ax,
         )
+        ax.set_xlabel("rows seen" if self.timeline.axis is None else "time")
+        return ax
 
     def plotted_tests(self) -> dict[str, ColumnTest]:
         """Return the tests to plot, by name: full rows, and the columns that reject, or else the strongest column."""
         if not self.column_tests:
             return {self.bet: self.tests[0]}
-        ranked = sorted(self.column_tests, key=lambda test: -float(test.log_value.max()))
+        ranked = sorted(self.column_tests, key=lambda test: -test.log_peak)
         rejecting = set(self.rejected_by)
         chosen = [test for test in ranked if test.name in rejecting] or ranked[:1]
         names = {f"column {format_name(test.name)}": test for test in chosen[:MAX_PLOTTED_COLUMNS]}
@@ -357,6 +375,12 @@ class Result:
             **{name: value if isinstance(value, float) else None for name, value in amounts.items()},
             "features": self.features,
             "label": self.table.label,
+            "time_column": self.table.time_name,
+            "rejected_at_time": self.rejected_at_time,
+            "changepoint_time": self.changepoint_time,
+            "schema": dict(self.schema),
+            "schema_differences": self.schema_differences,
+            "same_columns": self.same_columns,
             "columns_tested": len(self.column_tests),
             "log10_evidence": self.log10_evidence,
             "rejected_by": self.rejected_by,
@@ -377,19 +401,6 @@ class Result:
         from exchangeable.analysis.report import result_card
 
         return result_card(self)
-
-
-def _combine(path: Path, tests: Sequence[ColumnTest], monitor: Monitor) -> Path:
-    """Replace the alarm of full rows by that of all tests, and the change point by that of the test that raised it."""
-    alarm = monitor.alarm.extend(log_evidence(tests))  # type: ignore[attr-defined]
-    if not alarm.any():
-        return path._replace(alarm=alarm)
-    at = int(alarm.argmax()) + 1
-    strongest = max(tests, key=lambda test: float(test.log_evidence[at - 1]))
-    lowest = path.lowest.copy()
-    alarm[at - 1 :] = True
-    lowest[at - 1 :] = path.n[0] - 1 + strongest.rise_start(at)
-    return path._replace(alarm=alarm, lowest=lowest)
 
 
 def _ignore_progress(task: str, done: int, total: int) -> None:

@@ -8,49 +8,49 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, ColumnTest
+from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, SORTED_CLAUSE, ColumnTest
+from exchangeable.analysis.sample import Sample
+from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import Verdict
-from exchangeable.data.canonical import constant
-from exchangeable.data.scaling import WIDE, widest
-from exchangeable.data.table import Table, TableColumn
+from exchangeable.data.design import WIDE, widest
+from exchangeable.data.table import Table, constant
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.explain import Change, Explanation, FeatureEvidence
+    from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
+    from exchangeable.analysis.settings import Settings
 
-FEW_EXAMPLES = 30  # with fewer examples, evidence of 100 is hardly possible
+FEW_ROWS = 30  # with fewer rows, evidence of 100 is hardly possible
 MAX_NAME = 60  # characters of a column name
 LISTED_ALARMS = 10  # alarms or columns that a sentence lists
 LISTED_COLUMNS = 5  # columns that a note lists
-SMALL_CLASS = 5  # if a typical class has fewer examples, the label may well be a number
+SMALL_CLASS = 5  # if a typical class has fewer rows, the label may well be a number
 
 SHIFTS: Mapping[str, str] = MappingProxyType(
     {
         "label shift": "LABEL SHIFT: the order of the labels matters: their proportions change, or they come sorted "
-        "or in a pattern. There is no convincing evidence that the examples of a class change.",
-        "concept shift": "CONCEPT SHIFT: the examples of a class are not distributed as before. There is no convincing "
+        "or in a pattern. There is no convincing evidence that the rows of a class change.",
+        "concept shift": "CONCEPT SHIFT: the rows of a class are not distributed as before. There is no convincing "
         "evidence that the order of the labels matters.",
         "both": "LABEL SHIFT AND CONCEPT SHIFT: the order of the labels matters (their proportions change, or they "
-        "come sorted or in a pattern), and the examples of a class are not distributed as before.",
+        "come sorted or in a pattern), and the rows of a class are not distributed as before.",
         "neither found": "NEITHER FOUND: there is no convincing evidence that the order of the labels matters, or that "
-        "the examples of a class change.",
+        "the rows of a class change.",
     }
 )
 MEASURES: Mapping[str, str] = MappingProxyType(
     {
-        "nearest-neighbour": "The measure compares the distance to the nearest example of the same class with the "
+        "nearest-neighbour": "The measure compares the distance to the nearest row of the same class with the "
         "distance to the nearest one of another class. It can miss a shift of all classes together, which the measure "
         "nearest-distance may detect.",
-        "nearest-distance": "The measure compares the distances between examples and their nearest neighbours. It uses "
-        "the features only, so it does not see the labels, and it can miss a change among examples that stay close "
+        "nearest-distance": "The measure compares the distances between rows and their nearest neighbours. It uses "
+        "the features only, so it does not see the labels, and it can miss a change among rows that stay close "
         "to earlier ones.",
-        "nearest-residual": "The measure compares labels with the labels of the most similar examples. It can miss a "
+        "nearest-residual": "The measure compares labels with the labels of the most similar rows. It can miss a "
         "change of the features alone, which the measure nearest-distance may detect.",
         "value": "The measure ranks the values of this one column. It does not see any other column.",
-        "conditional-nearest-neighbour": "The measure compares each example with its own class only. It ignores how "
+        "conditional-nearest-neighbour": "The measure compares each row with its own class only. It ignores how "
         "frequent the classes are, and it can miss a shift of all classes together.",
-        "conditional-nearest-distance": "The measure compares the distances between examples of the same class. It "
+        "conditional-nearest-distance": "The measure compares the distances between rows of the same class. It "
         "ignores how frequent the classes are.",
         "frozen": "The measure ranks the scores. It does not see anything else.",
     }
@@ -97,8 +97,8 @@ def _percent(share: float) -> str:
     return f"{100.0 * share:g} %"
 
 
-def _list_numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(f"{number:,}" for number in numbers[:LISTED_ALARMS]) + _more(numbers, LISTED_ALARMS)
+def _list_rows(numbers: Sequence[int], timeline: Timeline) -> str:
+    return timeline.list_rows(numbers[:LISTED_ALARMS]) + _more(numbers, LISTED_ALARMS)
 
 
 def _more(items: Sequence[object], limit: int) -> str:
@@ -109,14 +109,18 @@ def _more(items: Sequence[object], limit: int) -> str:
 
 
 def describe_table(table: Table) -> str:
-    """Describe a table in one line."""
-    n, d = table.X.shape
-    labels = ""
+    """Describe a table in one line, after one-hot encoding."""
+    d, labels = len(table.features), ""
     if isinstance(table.y, list):
         labels = f", {len(set(table.y)):,} classes"
     elif table.label is not None:
         labels = f", labels '{format_name(table.label)}'"
-    return f"{format_name(table.name)}: {n:,} examples, {d:,} feature{'s' if d > 1 else ''}{labels}"
+    return f"{format_name(table.name)}: {table.n:,} rows, {d:,} feature{'s' if d > 1 else ''}{labels}"
+
+
+def describe_differences(differences: Sequence[str]) -> str:
+    """Describe in one line how the columns of two tables differ."""
+    return f"Columns: {'; '.join(differences)}."
 
 
 def figure_title(name: str) -> str:
@@ -129,26 +133,27 @@ def describe_measure(measure: str) -> str:
     return MEASURES.get(measure, "")
 
 
-def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterator[str]:
-    """Yield notes on data that is valid but often a mistake, such as row numbers as a feature, and on scaling."""
-    for column in table.columns:
-        yield from _column_notes(table, column)
-    if isinstance(table.y, list) and len(table.y) >= FEW_EXAMPLES and SMALL_CLASS * len(set(table.y)) > len(table.y):
+def data_notes(table: Table, scale: str, columns_tested: bool = True, asked: str = "none") -> Iterator[str]:
+    """Yield notes on data that is valid but often a mistake, such as constant columns, and on scaling.
+
+    ``scale`` is the scaling that was used, and ``asked`` the one that was asked for.
+    """
+    if isinstance(table.y, list) and len(table.y) >= FEW_ROWS and SMALL_CLASS * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
-    fixed = [format_name(column.name) for column in table.columns if constant(table.X[:, column.start : column.stop])]
+    fixed = [format_name(column.name) for column in table.columns if constant(column.values)]
     if fixed:
         names = ", ".join(map(repr, fixed[:LISTED_COLUMNS])) + _more(fixed, LISTED_COLUMNS)
         yield (
             f"column {names} is constant, so it was not tested"
             if len(fixed) == 1
-            else (f"columns {names} are constant, so they were not tested")
+            else f"columns {names} are constant, so they were not tested"
         )
-    if not columns_tested and len(table.columns) > MAX_AUTO_COLUMNS:
+    if not columns_tested and len(table.columns) + table.sorted_aside + (table.y is not None) > MAX_AUTO_COLUMNS:
         yield (
             f"there are more than {MAX_AUTO_COLUMNS} columns, so they were not tested one by one "
             "(columns 'each' tests them all)"
         )
-    dominant = widest(table)
+    dominant = None if (asked, scale) == ("auto", "none") else widest(table)
     if dominant is not None:
         remedy = "so numeric columns were divided by their standard deviation over the entire table"
         if scale == "none":
@@ -156,19 +161,15 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterato
         yield f"column {format_name(dominant)!r} varies more than {WIDE:g} times as much as a typical one, {remedy}"
 
 
-def _column_notes(table: Table, column: TableColumn) -> Iterator[str]:
-    name, values = repr(format_name(column.name)), table.X[:, column.start]
-    if len(values) < FEW_EXAMPLES:
+def note_thinning(sample: Sample, n: int, columns_tested: bool, settings: Settings | None) -> Iterator[str]:
+    """Yield a note if nearest neighbours use only some of the n rows."""
+    if sample.rows is None:
         return
-    categories = column.stop - column.start
-    if not column.categorical and (np.diff(values) > 0.0).all():
-        remedy = "; drop it unless this is intended" if len(table.columns) > 1 else ""
-        yield f"column {name} increases in every row, like a row number{remedy}"
-    if column.categorical and 2 * categories > len(values):
-        yield (
-            f"column {name} has {categories:,} different values in {len(values):,} rows, like identifiers or dates; "
-            "drop it unless this is intended"
-        )
+    used, reason = len(sample.rows), "the features of more rows would need too much memory"
+    if settings is not None and used >= settings.max_rows:
+        reason = "the time of nearest neighbours grows with the square of the rows; max_rows changes the limit"
+    columns = "; columns were tested on all rows" if columns_tested else ""
+    yield f"full rows were tested on {used:,} of {n:,} rows, chosen at random by the seed ({reason}){columns}"
 
 
 # ------------------------------------------------------------------------------------------------------------- verdicts
@@ -192,18 +193,19 @@ def describe_verdict(
     verdict: Verdict,
     tests: Sequence[ColumnTest] = (),
     sets: tuple[str, str] | None = None,
+    timeline: Timeline | None = None,
     name: NameFormat = format_name,
 ) -> VerdictText:
     """Describe a verdict.
 
-    ``tests`` are the martingales behind it, if there are several; ``sets`` names the two sets, if two were compared;
-    ``name`` formats the names of columns.
+    ``tests`` are the martingales behind it; ``sets`` names the two sets, if two were compared; ``timeline`` has the
+    times of the rows; ``name`` formats the names of columns.
     """
     if sets is not None:
         return _describe_comparison(verdict, tests, sets, name)
-    return (
-        _describe_rejection(verdict, tests, name) if verdict.rejected else _describe_no_rejection(verdict, tests, name)
-    )
+    if verdict.rejected:
+        return _describe_rejection(verdict, tests, timeline or Timeline(), name)
+    return _describe_no_rejection(verdict, tests, name)
 
 
 def _describe_comparison(
@@ -227,17 +229,19 @@ def _describe_comparison(
     )
 
 
-def _describe_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> VerdictText:
+def _describe_rejection(
+    verdict: Verdict, tests: Sequence[ColumnTest], timeline: Timeline, name: NameFormat
+) -> VerdictText:
     headline, subject = f"ALARM of {verdict.alarm}.", "unless this is a false alarm, something"
     if verdict.alpha is not None:
-        headline = f"REJECTED at level {_percent(verdict.alpha)}: the order of these examples matters."
+        headline = f"REJECTED at level {_percent(verdict.alpha)}: the order of these rows matters."
         subject = "something"
     unchanged = ", or that every feature changed" if verdict.n_features > 1 else ""
     if len(tests) > 1:
         unchanged = ", or that a column with less evidence did not change"
     return VerdictText(
         headline,
-        [_describe_alarms(verdict, tests), _describe_evidence(verdict, tests, "order", name)],
+        [_describe_alarms(verdict, tests, timeline), _describe_evidence(verdict, tests, "order", name)],
         f"{subject} drifted, changed, is sorted or comes in batches, so random splits and cross-validation may be too "
         f"optimistic. {_describe_error_rate(verdict, tests)}",
         f"that the change occurred where the alarm was raised{unchanged}.",
@@ -248,9 +252,9 @@ def _describe_no_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: 
     outcome = f"NO ALARM of {verdict.alarm}"
     if verdict.alpha is not None:
         outcome = f"NOT REJECTED at level {_percent(verdict.alpha)}"
-    few = ["With so few examples, enough evidence for a rejection is hardly possible."] * (verdict.n < FEW_EXAMPLES)
+    few = ["With so few rows, enough evidence for a rejection is hardly possible."] * (verdict.n < FEW_ROWS)
     return VerdictText(
-        f"{outcome}: no convincing evidence that the order of the {verdict.n:,} examples matters.",
+        f"{outcome}: no convincing evidence that the order of the {verdict.n:,} rows matters.",
         [_describe_evidence(verdict, tests, "order", name), *few],
         f"this test found no departure from exchangeability. {describe_measure(verdict.measure)}".rstrip(),
         "that there is none. A test can refute exchangeability, but never confirm it.",
@@ -258,17 +262,18 @@ def _describe_no_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: 
     )
 
 
-def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
+def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest], timeline: Timeline) -> str:
     """Describe when the alarm was raised, and where the change may be."""
     if len(verdict.alarms) > 1:
         return (
-            f"The alarm was raised {len(verdict.alarms):,} times in {verdict.n:,} examples, at "
-            f"{_list_numbers(verdict.alarms)}. Before these alarms the evidence was lowest after examples "
-            f"{_list_numbers(verdict.changepoints)}: the changes occurred around there or later (estimates, without a "
-            "guarantee)."
+            f"The alarm was raised {len(verdict.alarms):,} times in {verdict.n:,} rows, at rows "
+            f"{_list_rows(verdict.alarms, timeline)}. Before these alarms the evidence was lowest after rows "
+            f"{_list_rows(verdict.changepoints, timeline)}: the changes occurred around there or later (estimates, "
+            "without a guarantee)."
         )
-    raised = f"The alarm was raised at example {verdict.rejected_at:,} of {verdict.n:,}."
-    where = f"after example {verdict.changepoint:,}" if verdict.changepoint else "at the very start"
+    at, before = verdict.rejected_at or 0, verdict.changepoint or 0
+    raised = f"The alarm was raised at row {at:,} of {verdict.n:,}{timeline.describe(at)}."
+    where = f"after row {before:,}{timeline.describe(before)}" if before else "at the very start"
     if len(tests) > 1:
         return (
             f"{raised} The evidence started to rise {where}: the change occurred around there (a quick estimate, "
@@ -284,18 +289,23 @@ def _describe_evidence(verdict: Verdict, tests: Sequence[ColumnTest], what: str,
     if len(tests) > 1 and verdict.threshold is not None:
         return f"Evidence against a random {what}: {_describe_tests(verdict.threshold, tests, name)}."
     since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
-    level = f"; the alarm level is {verdict.threshold:g}" if verdict.threshold is not None else ""
+    level = "" if verdict.threshold is None else f"; the alarm level is {_alarm_level(verdict, tests)}"
     return (
         f"Evidence against a random {what}: peak {format_evidence(verdict.log10_max)}, "
         f"at the end {format_evidence(verdict.log10_martingale)}{since}{level}."
     )
 
 
+def _alarm_level(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
+    """Return the capital on full rows that raises the alarm."""
+    return f"{(verdict.threshold or 0.0) / (tests[0].weight if tests else 1.0):,.6g}"
+
+
 def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFormat) -> str:
     """Describe the peak of full rows, and of the columns that reach the alarm level or else the highest one."""
     rows, *columns = tests
     ranked = sorted(columns, key=lambda test: -test.log10_max)
-    rejecting = [test for test in ranked if test.first_reaching(math.log(threshold)) is not None]
+    rejecting = [test for test in ranked if test.log_peak >= math.log(threshold)]
     listed = [f"{name(test.name)} {format_evidence(test.log10_max)}" for test in rejecting[:LISTED_ALARMS]]
     peaks = ", ".join(listed) + _more(rejecting, LISTED_ALARMS)
     if not rejecting:
@@ -310,38 +320,40 @@ def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFor
 
 def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
     """Describe how probable a false alarm is."""
-    exchangeable = "If the examples were exchangeable (in random order, as i.i.d. data are), the probability"
+    exchangeable = "If the rows were exchangeable (in random order, as i.i.d. data are), the probability"
+    level = _percent(verdict.alpha or 0.0) + (SORTED_CLAUSE if SORTED_CLAUSE in verdict.guarantee else "")
     if len(tests) > 1 and verdict.alpha is not None:
-        return f"{exchangeable} of a rejection by any of these tests would be at most {_percent(verdict.alpha)}."
+        return f"{exchangeable} of a rejection by any of these tests would be at most {level}."
     if verdict.alpha is not None and verdict.on_alarm == "latch":
-        return f"{exchangeable} of evidence of {verdict.threshold:g} would be at most {_percent(verdict.alpha)}."
+        return f"{exchangeable} of evidence of {_alarm_level(verdict, tests)} would be at most {level}."
     if verdict.period is None:
         return verdict.guarantee
     rate = verdict.n / verdict.period
     if verdict.on_alarm == "restart":
-        return f"{verdict.guarantee} For {verdict.n:,} examples that is {rate:.2g}."
+        return f"{verdict.guarantee} For {verdict.n:,} rows that is {rate:.2g}."
     bound = f"that is {100.0 * rate:.2g} %" if rate < 1.0 else "that is no bound: a false alarm would be no surprise"
-    return f"{verdict.guarantee} For {verdict.n:,} examples {bound}."
+    return f"{verdict.guarantee} For {verdict.n:,} rows {bound}."
 
 
 # --------------------------------------------------------------------------------------------------------- explanations
 
 
-def describe_change(change: Change) -> str:
+def describe_change(change: Change, timeline: Timeline) -> str:
     """Describe when the change occurred."""
-    where = "at the very start"
+    where = "at the very start (an estimate without a guarantee)"
     if change.estimate:
-        where = f"after about {change.estimate:,} example{'s' if change.estimate > 1 else ''}"
+        rows = f"{change.estimate:,} row{'s' if change.estimate > 1 else ''}"
+        where = f"after about {rows}{timeline.describe(change.estimate, 'an estimate without a guarantee')}"
     confidence = f"{_percent(change.confidence)} confidence, over all data, with and without an alarm"
     if change.low is None or change.high is None:
         return (
-            f"{where} (an estimate without a guarantee). A single change between two parts that are each exchangeable "
+            f"{where}. A single change between two parts that are each exchangeable "
             f"is rejected ({confidence}): the data drift, or there are several changes."
         )
     return (
-        f"{where} (an estimate without a guarantee). If there was a single change, and the examples on each side of it "
-        f"are exchangeable given the other side, it came after example {change.low:,} at the earliest and "
-        f"{change.high:,} at the latest ({confidence})."
+        f"{where}. If there was a single change, and the rows on each side of it "
+        f"are exchangeable given the other side, it came after row {change.low:,}{timeline.describe(change.low)} at "
+        f"the earliest and {change.high:,}{timeline.describe(change.high)} at the latest ({confidence})."
     )
 
 
@@ -355,8 +367,8 @@ def describe_columns(explanation: Explanation) -> str:
 
 
 def describe_explanation(explanation: Explanation) -> str:
-    """Describe an explanation: when, which columns, labels, and extreme examples."""
-    lines = [] if explanation.change is None else [f"When: {describe_change(explanation.change)}"]
+    """Describe an explanation: when, which columns, labels, and extreme rows."""
+    lines = [] if explanation.change is None else [f"When: {describe_change(explanation.change, explanation.timeline)}"]
     if columns := describe_columns(explanation):
         lines.append(f"What: {columns}")
     lines += [*_list_columns(explanation), f"Guarantee: {explanation.guarantee}"]
@@ -370,7 +382,7 @@ def describe_explanation(explanation: Explanation) -> str:
 def _list_columns(explanation: Explanation) -> Iterator[str]:
     flagged = [feature for feature in explanation.features if feature.flagged]
     for i, feature in enumerate(flagged[:LISTED_ALARMS], 1):
-        yield f"  {i}. {_describe_feature(feature, explanation.compared)}"
+        yield f"  {i}. {_describe_feature(feature, explanation)}"
     if len(flagged) > LISTED_ALARMS:
         yield f" {_more(flagged, LISTED_ALARMS)}"
     rest = [feature for feature in explanation.features if not feature.flagged][:3]
@@ -381,16 +393,22 @@ def _list_columns(explanation: Explanation) -> Iterator[str]:
         yield f"{'Not enough evidence' if flagged else 'The most evidence'}: {peaks}."
 
 
-def _describe_feature(feature: FeatureEvidence, compared: bool) -> str:
-    where = f", at example {feature.rejected_at:,}" if feature.rejected_at is not None and not compared else ""
+def _describe_feature(feature: FeatureEvidence, explanation: Explanation) -> str:
+    where = ""
+    if feature.rejected_at is not None and not explanation.compared:
+        where = f", at row {feature.rejected_at:,}{explanation.timeline.describe(feature.rejected_at)}"
     difference = f"; {feature.difference}" if feature.difference else ""
     return f"{format_name(feature.name)}: evidence {format_evidence(feature.log10_max)}{where}{difference}"
 
 
 def _describe_extremes(explanation: Explanation) -> str:
-    strangest = ", ".join(f"{example.n:,} (p = {example.p:.2g})" for example in explanation.smallest_p)
-    typical = ", ".join(f"{example.n:,} (p = {example.p:.4g})" for example in explanation.largest_p)
-    return f"Strangest examples: {strangest}. Most typical: {typical}. {describe_smallest_p(explanation.n)}"
+    strangest = ", ".join(_describe_extreme(row, ".2g", explanation.timeline) for row in explanation.smallest_p)
+    typical = ", ".join(_describe_extreme(row, ".4g", explanation.timeline) for row in explanation.largest_p)
+    return f"Strangest rows: {strangest}. Most typical: {typical}. {describe_smallest_p(explanation.n)}"
+
+
+def _describe_extreme(row: ExtremeRow, digits: str, timeline: Timeline) -> str:
+    return f"{row.n:,}{timeline.describe(row.n, f'p = {row.p:{digits}}')}"
 
 
 def describe_smallest_p(n: int) -> str:

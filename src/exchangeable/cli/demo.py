@@ -11,7 +11,7 @@ import exchangeable as ex
 from exchangeable.analysis.text import describe_verdict
 from exchangeable.analysis.verdict import summarise
 from exchangeable.cli.monitor_options import MonitorOptions
-from exchangeable.cli.output import check_plot, extend_with_progress, save_plot, write
+from exchangeable.cli.output import check_plot, save_plot, write
 from exchangeable.validation import printable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def demo(
     write(f"{len(y):,} handwritten digits of 64 pixels (from scikit-learn): does their order matter?")
     for name, order in orders.items():
         monitor = MonitorOptions(seed=0).build()
-        path = extend_with_progress(monitor, X[order], y[order], f"digits {name}")
+        path = monitor.extend(X[order], y[order])
         paths[f"digits {name}"] = path.log_value
         write(f"\nDigits {name}\n{describe_verdict(summarise(path, monitor, X.shape[1], 'digits'))}")
     save_plot(ex.plots.growth(paths, title="Evidence against exchangeability"), out)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from exchangeable.data.errors import DataError
+
 REJECTED, USAGE, UNDECIDED = 1, 2, 3
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + signal number, as shells report SIGINT and SIGPIPE
 
@@ -23,8 +25,10 @@ class CommandError(Exception):
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a `ValueError` about the value of an option into a usage error."""
+    """Turn a `ValueError` about the value of an option into a usage error. An error in the data is none."""
     try:
         yield
+    except DataError:
+        raise
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error

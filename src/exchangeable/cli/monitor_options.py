@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import exchangeable as ex
 from exchangeable import bets, catalogue
 from exchangeable.cli.errors import USAGE, CommandError, usage_errors
-from exchangeable.cli.options import DEFAULT_ALARM, DEFAULT_MEASURE
+from exchangeable.cli.options import DEFAULT_ALARM
 from exchangeable.cli.output import print_notes
 from exchangeable.monitor import BetWarning
 
 if TYPE_CHECKING:
-    from exchangeable.data.files import LabelKind
     from exchangeable.protocols import Alarm, Bet, Measure
     from exchangeable.pvalues import Precomputed
-
-
-class MeasureInput(NamedTuple):
-    """What a measure reads: the kind of labels, the default row limit, and the number of features if it is fixed."""
-
-    labels: LabelKind
-    max_rows: int = 100_000
-    width: int | None = None
-
-
-MEASURE_INPUTS: Mapping[str, MeasureInput] = {
-    "nearest-neighbour": MeasureInput("classes"),
-    "nearest-distance": MeasureInput("none"),
-    "nearest-residual": MeasureInput("numbers"),
-    "value": MeasureInput("none", max_rows=10_000_000, width=1),
-    "conditional-nearest-neighbour": MeasureInput("classes"),
-    "conditional-nearest-distance": MeasureInput("classes"),
-}
 
 
 class MonitorOptions(NamedTuple):
     """The options that define a monitor. None stands for the default of the part that an option belongs to."""
 
-    measure: str = DEFAULT_MEASURE.value
+    measure: str | None = None
     neighbours: int | None = None
     bet: str | None = None
     epsilon: float | None = None
@@ -50,26 +31,33 @@ class MonitorOptions(NamedTuple):
     on_alarm: str = "latch"
     seed: int | None = None
 
-    def build(self, measure: Measure | Precomputed | None = None, *, warn: bool = True) -> ex.Monitor:
+    def build(self, measure: Measure | Precomputed | None = None) -> ex.Monitor:
         """Build the monitor with ``measure``, by default the named one. Invalid options are a usage error.
 
-        With ``warn``, a bet that does not suit the alarm is reported on stderr.
+        A bet that does not suit the alarm is reported on stderr.
         """
         parts = self._measure() if measure is None else measure, self._bet(), self._alarm()
         with warnings.catch_warnings(record=True) as caught, usage_errors():
             warnings.simplefilter("always", BetWarning)
             monitor = ex.Monitor(*parts, seed=self.seed, on_alarm=str(self.on_alarm))
-        print_notes(str(warning.message) for warning in caught if warn)
+        print_notes(str(warning.message) for warning in caught)
         return monitor
 
-    def _measure(self) -> Measure:
-        make: Callable[..., Measure] = catalogue.MEASURES[self.measure]
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `exchangeable.test` that these options set. Invalid options are a usage error."""
+        self.build()
+        alarm = {"alarm": self._alarm()} if self.alarm != "ville" else {}
+        alpha = {} if self.alpha is None else {"alpha": self.alpha}
+        return {"measure": self._measure(), "bet": self._bet(), "seed": self.seed, **alarm, **alpha}
+
+    def _measure(self) -> Measure | None:
+        """Return the named measure; None is the default."""
         if self.neighbours is None:
-            return make()
-        if not self.measure.startswith("nearest-"):
-            raise CommandError(
-                f"--neighbours applies only to the measures nearest-..., got it with {self.measure}", USAGE
-            )
+            return None if self.measure is None else catalogue.MEASURES[self.measure]()
+        if not (self.measure or "").startswith("nearest-"):
+            given = self.measure or "the default measure"
+            raise CommandError(f"--neighbours applies only to the measures nearest-..., got it with {given}", USAGE)
+        make: Callable[..., Measure] = catalogue.MEASURES[str(self.measure)]
         with usage_errors():
             return make(self.neighbours)
 

@@ -14,7 +14,8 @@ from exchangeable import catalogue
 MeasureName = StrEnum("MeasureName", {name: name for name in catalogue.MEASURES})  # type: ignore[misc]
 BetName = StrEnum("BetName", {name: name for name in catalogue.BETS})  # type: ignore[misc]
 AlarmName = StrEnum("AlarmName", {name: name for name in catalogue.ALARMS})  # type: ignore[misc]
-DEFAULT_MEASURE, DEFAULT_ALARM = MeasureName("nearest-neighbour"), AlarmName("ville")
+DEFAULT_ALARM = AlarmName("ville")
+MAX_ROWS = 50_000
 
 
 class OnAlarm(StrEnum):
@@ -47,62 +48,156 @@ class ScaleName(StrEnum):
     deviation = "deviation"
 
 
+class Missing(StrEnum):
+    """What is done about missing values."""
+
+    indicator = "indicator"
+    drop = "drop"
+    error = "error"
+
+
+class Invalid(StrEnum):
+    """What is done about cells that are infinite or cannot be parsed."""
+
+    error = "error"
+    missing = "missing"
+
+
 def join_names(names: Iterable[str]) -> str:
     """Join names for a help text. Click's own list of choices breaks names in two."""
     return ", ".join(names)
 
 
 # Headings of the help pages.
-TEST_PANEL, TABLE_PANEL, RESULT_PANEL = "Test", "Table", "Result"
+COLUMNS_PANEL, FILE_PANEL, TEST_PANEL, RESULT_PANEL = "Columns", "File", "Test", "Result"
+NAME, NAMES = "COLUMN", "A,B,..."
+FORMATS = "CSV, TSV, Parquet, Feather, JSON, JSON lines, NPZ, NPY, Excel; text also compressed."
 
-File = Annotated[Path, typer.Argument(help="CSV, TSV (also .gz), Parquet, or NPZ with arrays X and y.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help=f"{FORMATS} - is standard input.")]
 Label = Annotated[
     str | None,
-    typer.Option(help="Column of labels. NPZ: array of labels, by default y.", rich_help_panel=TABLE_PANEL),
+    typer.Option(
+        metavar=NAME,
+        help="Column of labels. Text, and integers with few different values, are classes; other numbers are "
+        "real-valued.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
+]
+Order = Annotated[
+    str | None,
+    typer.Option(
+        metavar=NAME,
+        help="Sort the rows by this column, for example a date. Rows with equal values are put into random order.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(metavar=NAMES, help="Columns to test; default: all.", rich_help_panel=COLUMNS_PANEL),
+]
+Drop = Annotated[
+    list[str] | None, typer.Option(metavar=NAMES, help="Columns to leave out.", rich_help_panel=COLUMNS_PANEL)
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar=NAMES,
+        help="Columns to test although they are sorted or look like row numbers or identifiers.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option(help="Column to one-hot encode. Can be repeated.", rich_help_panel=TABLE_PANEL),
+    typer.Option(metavar=NAMES, help="Columns of numbers that are categories.", rich_help_panel=COLUMNS_PANEL),
 ]
-Drop = Annotated[
-    list[str] | None, typer.Option(help="Column to leave out. Can be repeated.", rich_help_panel=TABLE_PANEL)
-]
-NoHeader = Annotated[
-    bool,
+MissingOption = Annotated[
+    Missing,
     typer.Option(
-        "--no-header",
-        help="CSV, TSV: the file has no header row; columns are named 1, 2, ...",
-        rich_help_panel=TABLE_PANEL,
+        metavar="HOW",
+        help="Missing values. indicator: fill in the median, and also test where values are missing. drop: leave out "
+        "rows with missing values. error: refuse them.",
+        rich_help_panel=COLUMNS_PANEL,
     ),
 ]
-Encoding = Annotated[str, typer.Option(help="CSV, TSV: character encoding.", rich_help_panel=TABLE_PANEL)]
+InvalidOption = Annotated[
+    Invalid,
+    typer.Option(
+        metavar="HOW",
+        help="Cells that are infinite or cannot be parsed. error: refuse them. missing: treat them as missing.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        help="CSV: what separates the cells; tab is a tab. Default: detected.",
+        rich_help_panel=FILE_PANEL,
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER", help="CSV: the decimal point or comma. Default: detected.", rich_help_panel=FILE_PANEL
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="CSV: whether the first row holds the names of the columns. Default: detected.",
+        rich_help_panel=FILE_PANEL,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="CSV: character encoding. Default: detected.", rich_help_panel=FILE_PANEL),
+]
+MaxRows = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=2,
+        help="Nearest neighbours use at most this many rows, chosen at random, since their time grows with the square. "
+        "Columns are tested on all rows.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
 Scale = Annotated[
     ScaleName,
     typer.Option(
-        help="deviation: divide each numeric column by its standard deviation over the whole table. auto: do so if one "
-        "column would dominate all distances.",
-        rich_help_panel=TABLE_PANEL,
+        metavar="HOW",
+        help="deviation: divide each numeric column by its standard deviation over the entire table. none: leave them "
+        "as they are. auto: divide if one column would dominate all distances.",
+        rich_help_panel=TEST_PANEL,
     ),
 ]
 Seed = Annotated[
     int | None,
     typer.Option(
+        metavar="N",
         help="Seed for random tie-breaking. Default: for a table, a hash of its rows; for a stream, drawn at random.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
 MEASURE_HELP = (
     f"Measure that scores how strange an example is: {join_names(catalogue.MEASURES)}. nearest-residual needs numeric "
-    "labels; nearest-distance and value use no labels; the others need classes. value needs exactly one column."
+    "labels; nearest-distance and value use no labels; the others need classes. value needs exactly one column of "
+    "numbers."
 )
 OptionalMeasure = Annotated[
     MeasureName | None,
-    typer.Option(metavar="NAME", help=f"{MEASURE_HELP} Default: nearest-neighbour.", rich_help_panel=TEST_PANEL),
+    typer.Option(
+        metavar="NAME", help=f"{MEASURE_HELP} Default: chosen by the kind of labels.", rich_help_panel=TEST_PANEL
+    ),
 ]
 Neighbours = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Number of neighbours of the measures nearest-...; default 1.", rich_help_panel=TEST_PANEL
+        metavar="N",
+        min=1,
+        help="Number of neighbours of the measures nearest-...; default 1.",
+        rich_help_panel=TEST_PANEL,
     ),
 ]
 Bet = Annotated[
@@ -116,7 +211,7 @@ Bet = Annotated[
 ]
 Epsilon = Annotated[
     float | None,
-    typer.Option(help="Parameter of the power bet, in (0, 1); default 0.92.", rich_help_panel=TEST_PANEL),
+    typer.Option(metavar="X", help="Parameter of the power bet, in (0, 1); default 0.92.", rich_help_panel=TEST_PANEL),
 ]
 Alarm = Annotated[
     AlarmName,
@@ -127,6 +222,7 @@ Alarm = Annotated[
 Alpha = Annotated[
     float | None,
     typer.Option(
+        metavar="X",
         help="Alarm ville: largest acceptable probability of a false alarm, on a stream at any time; default 0.01.",
         rich_help_panel=TEST_PANEL,
     ),
@@ -134,6 +230,7 @@ Alpha = Annotated[
 Period = Annotated[
     float | None,
     typer.Option(
+        metavar="X",
         help="Other alarms: smallest acceptable mean number of examples until a false alarm; default 10,000.",
         rich_help_panel=TEST_PANEL,
     ),
@@ -141,6 +238,7 @@ Period = Annotated[
 OnAlarmOption = Annotated[
     OnAlarm,
     typer.Option(
+        metavar="HOW",
         help="latch: the alarm stays on. restart: start a new test to find the next change.",
         rich_help_panel=TEST_PANEL,
     ),
@@ -148,18 +246,24 @@ OnAlarmOption = Annotated[
 ColumnsOption = Annotated[
     Columns,
     typer.Option(
+        metavar="WHICH",
         help="each: also test every column, and the label, on its own; they share half of alpha. auto: each for up to "
-        "64 columns, unless a measure is chosen or the alarm is not ville with latch.",
+        "64 columns if measure and alarm are the default ones. none: full rows only.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
 Plot = Annotated[
-    Path | None, typer.Option(help="Plot the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT_PANEL)
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Plot the growth of the evidence (.png, .svg, .pdf).", rich_help_panel=RESULT_PANEL
+    ),
 ]
 Report = Annotated[
     Path | None,
     typer.Option(
-        help="Write a report with the verdict, figures and what changed (.html).", rich_help_panel=RESULT_PANEL
+        metavar="FILE",
+        help="Write a report with the verdict, figures and what changed (.html).",
+        rich_help_panel=RESULT_PANEL,
     ),
 ]
 FormatOption = Annotated[Format, typer.Option(help="Output format.", rich_help_panel=RESULT_PANEL)]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from exchangeable.analysis import Result
-    from exchangeable.protocols import Floats
 
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 REPORT_SUFFIXES = (".html", ".htm")
-CHUNK = 1024  # examples between two updates of the progress bar
 
 
 def write(text: str) -> None:
@@ -65,17 +63,6 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
             bars.update(tasks[name], completed=done)
 
         yield update
-
-
-def extend_with_progress(monitor: ex.Monitor, X: Floats, y: Any, name: str) -> ex.Path:
-    """Extend the monitor in chunks, with a progress bar that accounts for the quadratic cost of rows."""
-    parts = []
-    with progress_bars() as progress:
-        for start in range(0, len(X), CHUNK):
-            progress(name, start**X.ndim, len(X) ** X.ndim)
-            chunk = slice(start, start + CHUNK)
-            parts.append(monitor.extend(X[chunk], None if y is None else y[chunk]))
-    return ex.Path.join(parts)
 
 
 def check_plot(path: Path | None) -> None:

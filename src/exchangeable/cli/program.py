@@ -16,8 +16,9 @@ import typer
 import exchangeable as ex
 from exchangeable.cli.errors import INTERRUPTED, REJECTED, UNDECIDED, USAGE, CommandError, RejectedError
 from exchangeable.cli.output import write
+from exchangeable.data.errors import ColumnError, DataError
 
-COMMANDS = ("demo", "test", "watch", "serve", "shift", "fleet", "certify", "fetch", "reproduce")
+COMMANDS = ("demo", "test", "compare", "shift", "watch", "serve", "fleet", "certify", "fetch", "reproduce")
 GROUPS = ("token", "alert", "spark")  # the module of a group defines its Typer app as `commands`
 
 
@@ -98,13 +99,11 @@ def _raise_interrupted(*_: object) -> None:
 
 def _describe(error: Exception) -> tuple[str, int]:
     """Return the message and the exit code for an exception raised by the library."""
-    from exchangeable.data import files
-
-    if isinstance(error, files.ColumnError):
+    if isinstance(error, ColumnError):
         return str(error), USAGE
     if isinstance(error, MemoryError):
         return "not enough memory", UNDECIDED
-    if isinstance(error, (files.TableError, ex.research.datasets.DatasetError, ImportError, OSError)):
+    if isinstance(error, (DataError, ex.research.datasets.DatasetError, ImportError, OSError)):
         return str(error), UNDECIDED
     if "EXCHANGEABLE_TRACEBACK" in os.environ:
         raise error

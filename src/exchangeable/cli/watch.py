@@ -18,7 +18,7 @@ import typer
 from exchangeable import catalogue
 from exchangeable.analysis.verdict import Method
 from exchangeable.cli.errors import BROKEN_PIPE, UNDECIDED, USAGE, CommandError, RejectedError
-from exchangeable.cli.monitor_options import MEASURE_INPUTS, MonitorOptions
+from exchangeable.cli.monitor_options import MonitorOptions
 from exchangeable.cli.options import (
     DEFAULT_ALARM,
     TEST_PANEL,
@@ -45,6 +45,12 @@ ROW_MEASURES = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
 WatchMeasure = StrEnum("WatchMeasure", {name: name for name in (*ONE_NUMBER, *ROW_MEASURES)})  # type: ignore[misc]
 DEFAULT_MEASURE = WatchMeasure("value")
 BINS = 1024
+LABELS = {  # the kind of labels that a measure needs, if any
+    "nearest-neighbour": "classes",
+    "nearest-residual": "numbers",
+    "conditional-nearest-neighbour": "classes",
+    "conditional-nearest-distance": "classes",
+}
 
 
 class InputFormat(StrEnum):
@@ -164,7 +170,7 @@ def watch(
     reader = watching.Reader(
         input.value,
         rows=measure not in ONE_NUMBER,
-        labels=MEASURE_INPUTS[measure].labels if measure in MEASURE_INPUTS else "none",
+        labels=LABELS.get(measure, "none"),
         header=not no_header,
         features=None if features is None else next(csv.reader([features])),
         label=label,

@@ -25,6 +25,7 @@ def design_matrix(table: Table, scale: str = "none", rows: NDArray[np.intp] | No
     "deviation" divides each numeric column by its standard deviation over the entire table; categories become columns
     of 0 and 1. Constant columns are left out, unless all are constant. O(n d).
 
+    >>> from exchangeable.data.table import TableColumn
     >>> table = Table([TableColumn("b", np.array([10.0, 30.0])), TableColumn("a", np.array([0.0, 1.0]), ("u", "v"))])
     >>> design_matrix(table, "deviation")
     array([[1., 0., 1.],

@@ -20,9 +20,10 @@ from exchangeable.data.values import Column
 MAX_CATEGORIES = 1000  # of one column
 MIN_SORTED = 10  # different values of a sorted column, so that it is not sorted by chance
 MIN_IDENTIFIERS = 20  # values, all of them different: fewer may well be a coincidence
-DISTINCT = 0.99  # of the values of an identifier
+DISTINCT = 0.9  # of the values of an identifier
 SORTED = "sorted"
-_IDENTIFIER = re.compile(r"(?i:(^|[^a-z])(id|uuid|guid|idx|index|row|rownames?|row[ _]?(number|id|num))$)|[a-z]I[dD]$")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_IDENTIFIER = re.compile(r"ids?|identifier|uuid|guid|key|index|idx|rows?|rowid|rownames?|pid|seq|serial|obs|nr|no|code")
 _INDEX = re.compile(
     r"|Unnamed: [0-9]+|__index_level_[0-9]+__|rownames|level_0"
 )  # an index that was saved with the data
@@ -89,10 +90,13 @@ def _reason(column: Column, ordered: bool, kept: bool) -> str | None:
 
 
 def _like_identifiers(name: str, values: Any) -> bool:
-    """Return whether distinct numbers are like identifiers: integers without large gaps, or in a column so named."""
-    if len(values) < MIN_IDENTIFIERS or bool((values != np.floor(values)).any()):
-        return False
-    return bool(values.max() - values.min() < 2 * len(values)) or _IDENTIFIER.search(name) is not None
+    """Return whether distinct numbers are identifiers: integers in a column that is named so.
+
+    The values alone do not tell: populations, votes and ranks are distinct integers too.
+    """
+    words = _WORDS.findall(name)
+    named = bool(words) and _IDENTIFIER.fullmatch(words[-1].lower()) is not None
+    return named and len(values) >= MIN_IDENTIFIERS and bool((values == np.floor(values)).all())
 
 
 def _present(column: Column) -> Any:

@@ -19,11 +19,14 @@ YEARS = (1500, 2200)  # text such as 1234-12 is not a date
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y"),
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y"),
-    *("%B %d, %Y", "%a %b %d %Y", "%b %Y", "%B %Y", "%b-%Y", "%Y-%m", "%Y/%m", "%Y-%b"),
+    *("%B %d, %Y", "%a %b %d %Y", "%b-%d-%Y", "%b %Y", "%B %Y", "%b-%Y", "%Y-%m", "%Y/%m", "%Y-%b"),
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-_LIKE_DATE = re.compile(r"[0-9]{1,4}[-/. ]|[A-Z][a-z]{2,8}[- ][0-9]|[A-Z][a-z]{2} [A-Z][a-z]{2} [0-9]")
+_LIKE_DATE = re.compile(r"[0-9]{1,4}[-/. Q]|Q[1-4]|[A-Z][a-z]{2,8}[- ][0-9]|[A-Z][a-z]{2} [A-Z][a-z]{2} [0-9]")
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
+_SHORT_MONTH = re.compile(r"[0-9]{4}[-/][0-9]")  # 2000-1 is the first term of a year rather than January
+_QUARTER = re.compile(r"(?P<year>[0-9]{4})[ -]?Q(?P<quarter>[1-4])|Q(?P<quarter2>[1-4])[ -]?(?P<year2>[0-9]{4})")
+_DAY = re.compile(r"date|day", re.IGNORECASE)
 _EPOCH = re.compile(r"timestamp|epoch|unix", re.IGNORECASE)
 _UNITS = ((1e8, 1e10, "s"), (1e11, 1e13, "ms"), (1e14, 1e16, "us"), (1e17, 1e19, "ns"))
 
@@ -45,8 +48,8 @@ def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
     array(['2000-01-01T00:00:00.000000',                        'NaT'],
           dtype='datetime64[us]')
     """
-    distinct = list(dict.fromkeys(value for value in values if value is not None))
-    if not distinct or not _LIKE_DATE.match(distinct[0].strip()):
+    distinct = sorted({value for value in values if value is not None})  # so that the order of rows does not matter
+    if not distinct or not all(_LIKE_DATE.match(text.strip()) for text in distinct[:SAMPLE]):
         return None
     formats = list(islice(_formats(distinct), 2))
     if not formats:
@@ -58,36 +61,69 @@ def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
     return ParsedTimes(np.array([known.get(value) for value in values], UNIT), note)
 
 
-def epoch_times(name: str, values: NDArray[Any]) -> Times | None:
-    """Convert numbers in a column named as a timestamp, with plausible values, from seconds (or ms, us, ns) to times.
+def numeric_times(name: str, values: NDArray[Any]) -> Times | None:
+    """Convert numbers to times, if the name of the column says so and all values are plausible; None otherwise.
 
-    >>> epoch_times("timestamp", np.array([1_700_000_000.0]))
+    A timestamp is in seconds (or ms, us, ns) since 1970; a date may be written as 20240131.
+
+    >>> numeric_times("timestamp", np.array([1_700_000_000.0]))
     array(['2023-11-14T22:13:20.000000'], dtype='datetime64[us]')
     """
-    if not _EPOCH.search(name):
-        return None
+    convert = _from_epoch if _EPOCH.search(name) else _from_digits if _DAY.search(name) else None
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
-    present = values[~missing]
+    if convert is None or missing.all() or (converted := convert(values[~missing])) is None:
+        return None
+    times = np.full(len(values), np.datetime64("NaT"), UNIT)
+    times[~missing] = converted
+    return times
+
+
+def _from_epoch(values: NDArray[Any]) -> Times | None:
     for low, high, unit in _UNITS:
-        if len(present) and low <= present.min() and present.max() < high:
-            times = np.full(len(values), np.datetime64("NaT"), UNIT)
+        if low <= values.min() and values.max() < high:
             factor = {"s": 10**6, "ms": 10**3, "us": 1}.get(unit)
-            ticks = present * factor if factor else present // 1000
-            times[~missing] = ticks.astype(np.int64).view(UNIT)
-            return times
+            return (values * factor if factor else values // 1000).astype(np.int64).view(UNIT)
     return None
+
+
+def _from_digits(values: NDArray[Any]) -> Times | None:
+    """Convert numbers such as 20240131."""
+    if (values < YEARS[0] * 10**4).any() or (values > YEARS[1] * 10**4).any() or (values != np.floor(values)).any():
+        return None
+    year, month, day = (part.astype(np.int64) for part in (values // 10**4, values // 100 % 100, values % 100))
+    if (month < 1).any() or (month > 12).any() or (day < 1).any():
+        return None
+    first = (12 * (year - 1970) + month - 1).view("datetime64[M]")
+    days = first.astype("datetime64[D]") + (day - 1)
+    return days.astype(UNIT) if (days.astype("datetime64[M]") == first).all() else None
 
 
 def _formats(texts: Sequence[str]) -> Iterator[tuple[str, list[datetime]]]:
     """Yield the formats that fit all texts, with the parsed times."""
-    if all(_ISO.fullmatch(text.strip()) for text in texts[:SAMPLE]):
-        if (parsed := _parse(texts, lambda text: datetime.fromisoformat(text.strip()))) is not None:
-            yield "ISO", parsed
+    for name, quick in (("ISO", _parse_iso), ("quarters", _parse_quarter)):
+        if (parsed := _parse(texts, quick)) is not None:
+            yield name, parsed
+            return
+    if any(_SHORT_MONTH.fullmatch(text.strip()) for text in texts):
         return
     for name in map("".join, product(_DATES, _CLOCKS)):
         parse = lambda text, name=name: datetime.strptime(text.strip(), name)  # noqa: E731
         if _parse(texts[:SAMPLE], parse) is not None and (parsed := _parse(texts, parse)) is not None:
             yield name, parsed
+
+
+def _parse_iso(text: str) -> datetime:
+    if not _ISO.fullmatch(text.strip()):
+        raise ValueError
+    return datetime.fromisoformat(text.strip())
+
+
+def _parse_quarter(text: str) -> datetime:
+    match = _QUARTER.fullmatch(text.strip())
+    if match is None:
+        raise ValueError
+    year, quarter = int(match["year"] or match["year2"]), int(match["quarter"] or match["quarter2"])
+    return datetime(year, 3 * quarter - 2, 1)
 
 
 def _parse(texts: Sequence[str], parse: Callable[[str], datetime]) -> list[datetime] | None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.data.errors import DataError
-from exchangeable.data.times import UNIT, epoch_times, parse_times
+from exchangeable.data.times import UNIT, numeric_times, parse_times
 from exchangeable.protocols import Floats
 from exchangeable.validation import LARGEST, NUMBER, format_value
 
@@ -150,7 +150,7 @@ def _read_array(name: str, values: NDArray[Any], missing: NDArray[np.bool_]) -> 
     numbers[missing] = math.nan
     if values.dtype.kind == "b":
         return _checked(name, "booleans", numbers)
-    if (times := epoch_times(name, numbers if missing.any() else values)) is not None:
+    if (times := numeric_times(name, numbers if missing.any() else values)) is not None:
         return Column(name, "times", times)
     if values.dtype.kind in "iu" and (np.abs(numbers) > MAX_EXACT_INTEGER).any():
         texts = [
@@ -172,7 +172,7 @@ def _checked(name: str, kind: Kind, numbers: Floats) -> Column:
 
 def _read_numbers(name: str, items: list[Any]) -> Column:
     numbers = np.array([math.nan if value is None else _to_float(value) for value in items])
-    if (times := epoch_times(name, numbers)) is not None:
+    if (times := numeric_times(name, numbers)) is not None:
         return Column(name, "times", times)
     if any(isinstance(value, (int, np.integer)) and abs(int(value)) > MAX_EXACT_INTEGER for value in items):
         return Column(name, "text", [None if value is None else str(value) for value in items])

@@ -65,7 +65,7 @@ def result_card(result: Result) -> str:
 
 
 def explanation_card(explanation: Explanation) -> str:
-    """Return a card for notebooks: the change point, the columns by evidence, labels, and extreme examples."""
+    """Return a card for notebooks: the change point, the columns by evidence, labels, and extreme rows."""
     return _card("explanation_card.html.j2", explanation, view.explanation_view)
 
 

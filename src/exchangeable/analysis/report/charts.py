@@ -6,7 +6,7 @@ Long curves are thinned to what a screen can show, without losing any highest or
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from exchangeable import plots
 from exchangeable._extras import needed
-from exchangeable.analysis.columns import ColumnTest, log_evidence
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, column_p_values, select_columns
 from exchangeable.analysis.report.svg import ALARM, BAND, GRID, INK, LINE, LINES, MUTED, to_svg
+from exchangeable.data.table import Times
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.protocols import Bet, Floats
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from exchangeable.analysis.explain import Change
     from exchangeable.analysis.result import Result
 
-Curve = tuple[Floats, Floats]  # examples seen, and log10 of the evidence
+Curve = tuple[Floats, Floats]  # rows seen, or their times in days, and log10 of the evidence
 PIXELS = 1000  # columns of the widest chart; each keeps its lowest and its highest point
 MAX_CHANGEPOINTS = 40
 MAX_DOTS = 120  # alarms
@@ -52,37 +53,49 @@ def evidence_chart(
     result: Result, change: Change | None = None, *, size: tuple[float, float] = (12.0, 4.4), pixels: int = PIXELS
 ) -> str:
     """Draw the evidence over time: alarm level, alarms, change points, and the interval of a single change."""
-    verdict, path = result.verdict, result.path
+    verdict = result.verdict
     with _style():
         level = () if verdict.threshold is None else (verdict.threshold,)
-        curves = [_curve(result, test) for test in result.plotted_tests().values()]
+        place = _places(result)
+        curves = [_curve(result, test, place) for test in result.plotted_tests().values()]
         changepoints = verdict.changepoints[:MAX_CHANGEPOINTS]
-        ax = _growth(curves, level, changepoints, size, pixels // len(curves) + pixels // 4)
+        ax = _growth(curves, level, size, pixels // len(curves) + pixels // 4, changepoints, result.timeline.axis)
         if change is not None and change.low is not None and change.high is not None:
-            ax.axvspan(change.low, change.high, color=BAND, alpha=0.3, linewidth=1.0, zorder=-1)
-        _mark_alarms(ax, result)
+            ax.axvspan(place(change.low), place(change.high), color=BAND, alpha=0.3, linewidth=1.0, zorder=-1)
+        _mark_alarms(ax, result, place)
         alarms = "one alarm" if len(verdict.alarms) == 1 else f"{len(verdict.alarms) or 'no'} alarms"
-        return to_svg(ax, f"Evidence after each of {len(path.n):,} examples, on a log scale, with {alarms}")
+        return to_svg(ax, f"Evidence after each of {len(result.path.n):,} rows, on a log scale, with {alarms}")
 
 
-def _mark_alarms(ax: Axes, result: Result) -> None:
+def _places(result: Result) -> Callable[[Any], Any]:
+    """Return the function from numbers of rows to places on the x-axis: the numbers, or the times in days."""
+    times = result.timeline.axis
+    if times is None:
+        return lambda rows: np.asarray(rows, np.float64)
+    days = plots.positions(times)
+    return lambda rows: days[rows]
+
+
+def _mark_alarms(ax: Axes, result: Result, place: Callable[[Any], Any]) -> None:
     """Draw a dot at each alarm; only one where many would overlap."""
     raised = np.asarray(result.verdict.alarms, np.int64)
     cell = raised * MAX_DOTS // (int(result.path.n[-1]) + 1)
     raised = raised[np.flatnonzero(np.diff(cell, prepend=-1))]
     if len(raised):
-        evidence = log_evidence(result.tests) / LN10
-        heights = _finite_heights(ax, evidence[raised - result.start - 1])
-        ax.plot(raised, heights, "o", color=ALARM, markersize=7.0, clip_on=False, zorder=5)
+        heights = _finite_heights(ax, result.log_evidence[raised - result.start - 1] / LN10)
+        ax.plot(place(raised), heights, "o", color=ALARM, markersize=7.0, clip_on=False, zorder=5)
 
 
-def shift_charts(paths: Mapping[str, Floats], threshold: float, size: tuple[float, float] = (5.8, 3.0)) -> list[str]:
+def shift_charts(
+    paths: Mapping[str, Floats], threshold: float, times: Times | None = None, size: tuple[float, float] = (5.8, 3.0)
+) -> list[str]:
     """Draw each capital in its own chart, all on the same scale."""
     with _style():
         charts = []
         for log_value in paths.values():
             y = np.concatenate([[0.0], log_value]) / LN10
-            charts.append(_growth([(np.arange(len(y), dtype=np.float64), y)], (threshold,), (), size, PIXELS // 2))
+            x = np.arange(len(y), dtype=np.float64) if times is None else plots.positions(times)
+            charts.append(_growth([(x, y)], (threshold,), size, PIXELS // 2, times=times))
         limits = [ax.get_ylim() for ax in charts]
         for ax in charts:
             ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
@@ -129,56 +142,74 @@ def betting_chart(result: Result) -> str:
         return to_svg(ax, "Final betting function against the p-value, over a histogram of the p-values so far")
 
 
+def strongest_p_values(result: Result) -> Floats:
+    """Return the p-values of the strongest test, one for each row; NaN where there is none."""
+    name, kind = result.strongest[:2]
+    if name == FULL_ROWS and kind == "rows":
+        return result.path.p
+    column = next(one.column for one in select_columns(result.table) if (one.column.name, one.kind) == (name, kind))
+    return np.concatenate(list(column_p_values(column, result.seed, start=result.start)))
+
+
 def learnt_p_values(result: Result) -> Floats:
     """Return the p-values of the strongest test since the start, or since the last restart."""
-    restarted = result.verdict.on_alarm == "restart" and result.verdict.alarms
-    p = result.strongest.p
-    return p[result.path.n > result.verdict.alarms[-1]] if restarted else p
+    p = strongest_p_values(result)
+    if result.verdict.on_alarm == "restart" and result.verdict.alarms:
+        p = p[result.path.n > result.verdict.alarms[-1]]
+    return p[~np.isnan(p)]
 
 
 def _final_bet(result: Result) -> Bet:
-    """Return the bet of the strongest test after the last example."""
-    test = result.strongest
-    if test is result.tests[0]:
+    """Return the bet of the strongest test after the last row."""
+    if result.strongest is result.tests[0]:
         return result.monitor.martingale.bet
-    martingale = Martingale(result.fresh_parts().bet)
-    martingale.extend(test.p)
+    martingale = Martingale(result.fresh_parts().column_bet)
+    martingale.extend(strongest_p_values(result))
     return martingale.bet
 
 
-def _curve(result: Result, test: ColumnTest) -> Curve:
+def _curve(result: Result, test: ColumnTest, place: Callable[[Any], Any]) -> Curve:
     """Return the weighted capital in log10, from before the first bet; a restart resets it."""
     verdict, path = result.verdict, result.path
-    x = np.concatenate([[result.start], path.n]).astype(np.float64)
+    rows = np.concatenate([[result.start], path.n])
     y = np.concatenate([[0.0], test.log_value]) / LN10 + math.log10(test.weight)
     if verdict.on_alarm == "restart":
         raised = np.asarray(verdict.alarms, np.int64)
         after = raised - result.start + 1
-        x, y = np.insert(x, after, raised), np.insert(y, after, 0.0)
-    return x, y
+        rows, y = np.insert(rows, after, raised), np.insert(y, after, 0.0)
+    return place(rows), y
 
 
 def _growth(
     curves: Sequence[Curve],
     thresholds: Sequence[float],
-    changepoints: Sequence[int],
     size: tuple[float, float],
     pixels: int,
+    changepoints: Sequence[int] = (),
+    times: Times | None = None,
 ) -> Axes:
     """Draw thinned curves by `plots.growth`, in the style of the report."""
-    finite = {f"{i}": np.where(np.isfinite(y), y, math.nan) * LN10 for i, (_, y) in enumerate(curves)}
-    ax = plots.growth(finite, thresholds=thresholds, changepoints=changepoints, ax=plots.axes(*size))
+    ranges = {f"{i}": LN10 * _range(y) for i, (_, y) in enumerate(curves)}  # for the limits of the y-axis
+    ax = plots.growth(ranges, thresholds=thresholds, changepoints=changepoints, times=times, ax=plots.axes(*size))
     for i, (line, curve) in enumerate(zip(ax.get_lines(), curves, strict=False)):
-        x, y = thin(*curve, pixels)
+        x, y = plots.thin(*curve, pixels)
         line.set(data=(x, _finite_heights(ax, y)), color=LINES[i], linewidth=1.6, zorder=3.0 - 0.1 * i)
     for line in ax.get_lines()[len(curves) : len(curves) + len(changepoints)]:
         line.set(linewidth=1.3, linestyle=(0, (1.0, 2.0)))
-    _simplify(ax, counts=True)
-    ax.set(xlim=(curves[0][0][0], curves[0][0][-1]), ylabel="")
+    _simplify(ax, counts=times is None)
+    ax.set(xlabel="rows seen" if times is None else "", ylabel="")
+    if curves[0][0][0] < curves[0][0][-1]:
+        ax.set_xlim(curves[0][0][0], curves[0][0][-1])
     ax.yaxis.set_major_formatter(lambda value, _: format_power(value, ax.get_ylim()[1]))
     for text in ax.texts:
         text.set_fontsize(12.0)
     return ax
+
+
+def _range(y: Floats) -> Floats:
+    """Return the lowest and the highest finite value."""
+    finite = y[np.isfinite(y)]
+    return np.array([finite.min(), finite.max()]) if len(finite) else np.zeros(2)
 
 
 def _finite_heights(ax: Axes, y: Floats) -> Floats:
@@ -213,23 +244,6 @@ def format_power(exponent: float, highest: float) -> str:
     if exponent == 0.0 or (highest < 4.0 and exponent >= -2.0):
         return f"{10.0**exponent:,.12g}"
     return "10" + f"{exponent:.0f}".translate(SUPERSCRIPTS)
-
-
-def thin(x: Floats, y: Floats, pixels: int) -> Curve:
-    """Reduce a curve to the lowest and the highest point of each column of pixels, in order, with both ends. O(n).
-
-    >>> thin(np.arange(8), np.array([0.0, 5.0, 1.0, 2.0, -7.0, 3.0, 1.0, 0.0]), 2)
-    (array([0, 1, 4, 5, 7]), array([ 0.,  5., -7.,  3.,  0.]))
-    """
-    if len(y) <= 2 * pixels:
-        return x, y
-    pixel = np.minimum((x - x[0]) * pixels // (x[-1] - x[0]), pixels - 1)
-    starts = np.flatnonzero(np.diff(pixel, prepend=-1))
-    selected = {0, len(y) - 1}
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(y)], strict=True):
-        selected |= {start + int(y[start:stop].argmin()), start + int(y[start:stop].argmax())}
-    chosen = sorted(selected)
-    return x[chosen], y[chosen]
 
 
 @contextmanager

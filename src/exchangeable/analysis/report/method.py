@@ -6,7 +6,6 @@ import inspect
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +17,12 @@ from exchangeable.measures import Conditional
 
 if TYPE_CHECKING:
     from exchangeable.analysis.result import Result
+    from exchangeable.analysis.settings import Settings
+    from exchangeable.data.schema import Preparation
 
-IN_MEMORY = ("the data", "train and test")  # names of tables that did not come from a file
-MAX_CATEGORICAL = 20  # columns
+IN_MEMORY = ("the data", "reference and current")  # names of tables whose file is not known
+MAX_CALL = 1000  # characters
+LISTS = ("features", "drop", "keep", "categorical")
 
 
 def method_facts(result: Result) -> list[tuple[str, str]]:
@@ -30,6 +32,7 @@ def method_facts(result: Result) -> list[tuple[str, str]]:
     bet = clip(verdict.bet) + ("" if verdict.epsilon is None else f", epsilon {verdict.epsilon:g}")
     columns = f"{len(table.columns):,} columns" if len(table.columns) != 1 else "one column"
     bet_on = f", {len(result.path.n):,} of them bet on" if result.split is not None else ""
+    used = "" if result.sample.rows is None else f"; full rows: {len(result.sample.rows):,} of them"
     scales = {"deviation": "each numeric column divided by its standard deviation over the entire table"}
     return [
         ("measure", f"{measure}. {describe_measure(verdict.measure)}".rstrip(". ") + "."),
@@ -38,7 +41,8 @@ def method_facts(result: Result) -> list[tuple[str, str]]:
         ("columns", "each tested separately as well" if result.column_tests else "not tested separately"),
         ("scaling", scales.get(verdict.scale, clip(verdict.scale))),
         ("seed", f"{verdict.seed}"),
-        ("examples", f"{result.n:,}{bet_on}"),
+        ("rows", f"{result.n:,}{bet_on}{used}"),
+        *_describe_times(result),
         ("features", f"{result.n_features:,}, of {columns}"),
         ("labels", _describe_labels(result)),
         (
@@ -56,6 +60,13 @@ def _describe_alarm(result: Result) -> str:
     return f"{clip(verdict.alarm)}{alpha}{period}; {after}"
 
 
+def _describe_times(result: Result) -> list[tuple[str, str]]:
+    timeline, name = result.timeline, result.table.time_name
+    if timeline.times is None or name is None:
+        return []
+    return [("times", f"{isolate(name)}, {timeline.format(1)} to {timeline.format(result.n)}")]
+
+
 def _describe_labels(result: Result) -> str:
     y, label = result.table.y, result.table.label
     if y is None:
@@ -71,53 +82,57 @@ def package_version() -> str:
 
 def reproduction(result: Result) -> str | None:
     """Return the command or the call that gives the same result, as far as it is known; None if names are unusual."""
-    table = result.table
-    categorical = [column.name for column in table.columns if column.categorical]
-    names = [table.name, *([] if table.label is None else [table.label]), *categorical]
-    if len(categorical) > MAX_CATEGORICAL or not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
+    name = result.table.name
+    if result.how is None or result.settings is None or not (name.isprintable() and len(name) <= MAX_NAME):
         return None
-    return _call(result, categorical) if table.name in IN_MEMORY else _command(result, categorical)
+    chosen = {**_changed(result.how), **_changed(result.settings)}
+    text = _call(result, chosen) if name in IN_MEMORY else _command(result, chosen)
+    return text if text is None or (text.isprintable() and len(text) <= MAX_CALL) else None
 
 
-def _call(result: Result, categorical: Sequence[str]) -> str:
-    verdict, label = result.verdict, result.table.label
-    arguments = [
-        *(["data"] if result.split is None else ["train", "test"]),
-        *([] if label is None else [f"label={label!r}"]),
-        *([f"categorical={categorical!r}"] if categorical else []),
-        f"measure=measures.{_constructor(result.parts.measure)}",
-        f"bet=bets.{_constructor(result.parts.bet)}",
-        f"alpha={verdict.alpha!r}",
-        f"seed={verdict.seed}",
-        f"scale={verdict.scale!r}",
-        f"columns={_columns_option(result)!r}",
-    ]
+def _changed(options: Preparation | Settings) -> dict[str, Any]:
+    """Return the options that differ from their defaults."""
+    defaults = options._field_defaults
+    values = options._asdict().items()
+    return {name: value for name, value in values if value is not defaults[name] and not _equal(value, defaults[name])}
+
+
+def _equal(value: Any, default: Any) -> bool:
+    return isinstance(value, (str, int, float, tuple)) and bool(value == default)
+
+
+def _call(result: Result, chosen: dict[str, Any]) -> str:
+    shown = {"measure": result.parts.measure, "bet": result.parts.column_bet, "alarm": result.monitor.alarm}
+    arguments = ["data"] if result.split is None else ["reference", "current"]
+    for name, value in chosen.items():
+        if name in shown:
+            text = f"{name}s.{_constructor(shown[name])}"
+        elif name == "label" and not isinstance(value, str):
+            text = "label"  # a sequence
+        else:
+            text = repr([*value] if name in LISTS and not isinstance(value, str) else value)
+        arguments.append(f"{name}={text}")
     return f"exchangeable.{'test' if result.split is None else 'compare'}({', '.join(arguments)})"
 
 
-def _command(result: Result, categorical: Sequence[str]) -> str:
+def _command(result: Result, chosen: dict[str, Any]) -> str | None:
+    """Return the command; None if the command line cannot express an option."""
     verdict = result.verdict
-    options: list[tuple[str, Any]] = [
-        ("label", result.table.label),
-        *(("categorical", name) for name in categorical),
-        ("measure", verdict.measure),
-        ("neighbours", verdict.neighbours),
-        ("bet", verdict.bet),
-        ("epsilon", verdict.epsilon),
-        ("alarm", verdict.alarm),
-        ("alpha", verdict.alpha),
-        ("period", verdict.period),
-        ("on-alarm", verdict.on_alarm),
-        ("scale", verdict.scale),
-        ("columns", _columns_option(result)),
-        ("seed", verdict.seed),
-    ]
-    words = [word for name, value in options if value is not None for word in (f"--{name}", str(value))]
+    replaced: dict[str, dict[str, Any]] = {
+        "measure": {"measure": verdict.measure, "neighbours": verdict.neighbours},
+        "bet": {"bet": verdict.bet, "epsilon": verdict.epsilon},
+        "alarm": {"alarm": verdict.alarm, "alpha": verdict.alpha, "period": verdict.period},
+    }
+    words: list[str] = []
+    for name, value in chosen.items():
+        for option, setting in replaced.get(name, {name: value}).items():
+            if isinstance(setting, (list, tuple)) and not all(
+                isinstance(one, str) and "," not in one for one in setting
+            ):
+                return None
+            text = ",".join(setting) if isinstance(setting, (list, tuple)) else str(setting)
+            words += [] if setting is None else [f"--{option.replace('_', '-')}", text]
     return shlex.join(["exchangeable", "test", result.table.name, *words])
-
-
-def _columns_option(result: Result) -> str:
-    return "each" if result.column_tests else "none"
 
 
 def _constructor(part: Any) -> str:
@@ -126,6 +141,7 @@ def _constructor(part: Any) -> str:
     if isinstance(part, Conditional):
         return f"{name}(measures.{_constructor(part.measure)})"
     parameters = list(inspect.signature(type(part)).parameters)
-    if parameters == ["k"]:
-        return f"{name}({part.k})"
+    for parameter in ("k", "alpha", "period"):
+        if parameters == [parameter]:
+            return f"{name}({getattr(part, parameter)!r})"
     return f"{name}({part.epsilon!r})" if isinstance(part, bets.Power) else f"{name}({'...' if parameters else ''})"

@@ -10,31 +10,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.analysis.columns import FULL_ROWS, log_evidence
+from exchangeable.analysis.columns import FULL_ROWS
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
 from exchangeable.analysis.text import (
-    FEW_EXAMPLES,
+    FEW_ROWS,
     SHIFTS,
     VerdictText,
     describe_change,
     describe_columns,
+    describe_differences,
     describe_smallest_p,
     describe_table,
     describe_verdict,
     format_evidence,
 )
+from exchangeable.analysis.timeline import Timeline
 from exchangeable.martingale import LN10
 from exchangeable.protocols import Floats
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.explain import Change, Explanation, ExtremeExample, FeatureEvidence
+    from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
     from exchangeable.analysis.result import Result
     from exchangeable.shift import Shift
 
 MAX_FEATURES = 50  # rows of the table of features
 MAX_NOTES = 20
+MAX_DIFFERENCES = 2000  # characters
 MIN_PERIOD = 20  # p-values of a histogram
 BEFORE_AFTER = ("before", "after")
 
@@ -53,19 +56,21 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "result": result,
         "table": describe_table(result.table),
         "version": package_version(),
+        "differences": _differences(result),
         "verdict": _verdict_text(result),
         "key_figures": key_figures(result),
         "legend": legend(result, explanation.change),
         "evidence_chart": charts.evidence_chart(result, explanation.change),
         "evidence_notes": _evidence_notes(result),
         "changes": _changes(explanation, result),
-        "shift": _shift(explanation.shift),
+        "shift": _shift(explanation.shift, result.timeline),
         "p_values": _p_values(result),
         "bet": _bet(result),
         "extremes": _extremes(explanation, result),
         "smallest_p": describe_smallest_p(explanation.n),
         "method": method_facts(result),
         "reproduction": reproduction(result),
+        "schema": _schema(result),
         "interpretation": _interpretation(result),
         "notes": [_capitalise(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
         "more_notes": max(0, len(result.notes) - MAX_NOTES),
@@ -80,6 +85,7 @@ def result_view(result: Result) -> dict[str, Any]:
         chart, missing = "", str(error)
     return {
         "result": result,
+        "differences": _differences(result),
         "verdict": _verdict_text(result),
         "key_figures": key_figures(result),
         "legend": legend(result, None),
@@ -102,32 +108,35 @@ def explanation_view(explanation: Explanation) -> dict[str, Any]:
 
 
 def _verdict_text(result: Result) -> VerdictText:
-    return describe_verdict(result.verdict, result.tests, result.sets, isolate)
+    return describe_verdict(result.verdict, result.tests, result.sets, result.timeline, isolate)
+
+
+def _differences(result: Result) -> str:
+    return clip(describe_differences(result.schema_differences), MAX_DIFFERENCES) if result.schema_differences else ""
 
 
 def key_figures(result: Result) -> list[tuple[str, str]]:
     """Return the most important figures, each with its title."""
     verdict = result.verdict
-    evidence = log_evidence(result.tests) / LN10
-    peak = max(0.0, float(evidence.max()))
+    peak = result.log10_evidence
     since = ", since the last restart" if verdict.on_alarm == "restart" and verdict.alarms else ""
     figures = [
-        ("peak evidence, weighted" if result.column_tests else "peak evidence", format_evidence(peak)),
-        (f"final evidence{since}", format_evidence(float(evidence[-1]))),
+        ("peak evidence, weighted" if result.tests[0].weight != 1.0 else "peak evidence", format_evidence(peak)),
+        (f"final evidence{since}", format_evidence(float(result.log_evidence[-1]) / LN10)),
     ]
     if verdict.threshold is not None:
         figures.append(("alarm level", f"{verdict.threshold:,.6g}"))
     if verdict.alpha is not None:
         figures.append(("significance level", _percent(verdict.alpha)))
     if verdict.period is not None:
-        figures.append(("mean examples to a false alarm, at least", f"{verdict.period:,.6g}"))
+        figures.append(("mean rows to a false alarm, at least", f"{verdict.period:,.6g}"))
     if verdict.alpha is not None and verdict.on_alarm == "latch":
         figures.append(("p-value of this test", format_evidence(-peak)))
     if result.split is None:
-        figures.append(("examples", f"{result.n:,}"))
+        figures.append(("rows", f"{result.n:,}"))
     else:
-        figures.append((f"examples, {result.split.first}", f"{result.start:,}"))
-        figures.append((f"examples, {result.split.second}", f"{len(result.path.n):,}"))
+        figures.append((f"rows, {result.split.first}", f"{result.start:,}"))
+        figures.append((f"rows, {result.split.second}", f"{len(result.path.n):,}"))
     return [*figures, ("features", f"{result.n_features:,}")]
 
 
@@ -145,18 +154,24 @@ def _interpretation(result: Result) -> list[tuple[str, str]]:
 
 def _evidence_notes(result: Result) -> list[str]:
     notes, verdict = [], result.verdict
+    aside = result.table.sorted_aside
+    unspent = f" The share of {aside:,} sorted column{'s' if aside > 1 else ''}, set aside, stays unspent." * bool(
+        aside
+    )
     if result.column_tests:
         rows, column = (_percent(test.weight) for test in result.tests[:2])
         notes.append(
             f"Several martingales share the significance level: full rows have {rows} of the weight, and each of the "
-            f"{len(result.column_tests):,} columns and labels has {column}. The chart shows the capital times its "
-            "weight."
+            f"{len(result.column_tests):,} columns and labels has {column}.{unspent} The chart shows the capital times "
+            "its weight."
+        )
+    elif result.tests[0].weight != 1.0:
+        notes.append(
+            f"The weight is {_percent(result.tests[0].weight)}.{unspent} The chart shows the capital times it."
         )
     bankrupt = np.isneginf(result.path.log_value)
     if bankrupt.any():
-        notes.append(
-            f"The capital was lost at example {int(result.path.n[bankrupt.argmax()]):,} and is 0 from there on."
-        )
+        notes.append(f"The capital was lost at row {int(result.path.n[bankrupt.argmax()]):,} and is 0 from there on.")
     if verdict.threshold is None:
         notes.append("This alarm depends on the growth of the capital, not on its level, so no level is drawn.")
     if verdict.on_alarm == "restart" and verdict.alarms:
@@ -166,7 +181,7 @@ def _evidence_notes(result: Result) -> list[str]:
 
 def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
     """Return the entries of the legend: the class of the symbol, and the text."""
-    verdict, capital = result.verdict, f"capital, by the bet {clip(result.bet)}"
+    verdict, timeline, capital = result.verdict, result.timeline, f"capital, by the bet {clip(result.bet)}"
     entries = [
         (f"line{i}", isolate(test.name) if result.column_tests else capital)
         for i, test in enumerate(result.plotted_tests().values())
@@ -174,7 +189,7 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
     if verdict.threshold is not None:
         entries.append(("level", f"alarm level {verdict.threshold:,.6g}"))
     if verdict.alarms:
-        first = f"example {verdict.alarms[0]:,}"
+        first = f"row {verdict.alarms[0]:,}{timeline.describe(verdict.alarms[0])}"
         several = f"{len(verdict.alarms):,} alarms, the first at {first}"
         entries.append(("dot", f"alarm at {first}" if len(verdict.alarms) == 1 else several))
     if len(verdict.changepoints) > charts.MAX_CHANGEPOINTS:
@@ -183,9 +198,11 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
         entries.append(("change", "lowest before each alarm"))
     elif verdict.changepoints:
         what = "rise started" if result.column_tests else "lowest before the alarm,"
-        entries.append(("change", f"{what} after {verdict.changepoints[0]:,} examples"))
+        before = verdict.changepoints[0]
+        entries.append(("change", f"{what} after {before:,} rows{timeline.describe(before) if before else ''}"))
     if change is not None and change.low is not None and change.high is not None:
-        interval = f"after {change.low:,} to {change.high:,} examples"
+        low, high = (f"{n:,}{timeline.describe(n)}" for n in (change.low, change.high))
+        interval = f"after row {low} to {high}"
         entries.append(("band", f"a single change, {_percent(change.confidence)} confidence: {interval}"))
     return entries
 
@@ -199,6 +216,7 @@ class FeatureRow(NamedTuple):
     feature: FeatureEvidence
     kind: str
     evidence: str
+    flag: str
     width: str
     difference: str
 
@@ -207,7 +225,7 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
     features, level = explanation.features, math.log10(explanation.level)
     widest = max([level, *(feature.log10_max for feature in features)])
     change = explanation.change
-    sentences = [] if change is None else [describe_change(change)]
+    sentences = [] if change is None else [describe_change(change, explanation.timeline)]
     compared = result is not None and result.sets is not None
     title = "Column by column"
     if explanation.changed:
@@ -218,7 +236,7 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
         "title": title,
         "sentences": [_capitalise(text) for text in [*sentences, describe_columns(explanation)] if text],
         "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
-        "rows": [_feature_row(feature, widest) for feature in features[:MAX_FEATURES]],
+        "rows": [_feature_row(feature, widest, explanation) for feature in features[:MAX_FEATURES]],
         "level": _width(level, widest),
         "more": max(0, len(features) - MAX_FEATURES),
         "guarantee": explanation.guarantee,
@@ -226,11 +244,14 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
     }
 
 
-def _feature_row(feature: FeatureEvidence, widest: float) -> FeatureRow:
+def _feature_row(feature: FeatureEvidence, widest: float, explanation: Explanation) -> FeatureRow:
+    at = feature.rejected_at
+    where = "" if at is None or explanation.compared else f"at row {at:,}{explanation.timeline.describe(at)}"
     return FeatureRow(
         feature,
         "" if feature.kind in ("numbers", feature.name) else feature.kind,
         format_evidence(feature.log10_max),
+        (where or "yes") if feature.flagged else "",
         _width(feature.log10_max, widest),
         _difference(feature.difference),
     )
@@ -249,16 +270,18 @@ def _width(log10: float, widest: float) -> str:
     return f"{100.0 * min(1.0, log10 / widest) if widest > 0.0 else 0.0:.1f}%"
 
 
-def _shift(shift: Shift | None) -> dict[str, Any] | None:
+def _shift(shift: Shift | None, timeline: Timeline) -> dict[str, Any] | None:
     if shift is None:
         return None
     tests = {"label shift": shift.label, "concept shift": shift.concept}
-    pictures = charts.shift_charts({name: test.log_value for name, test in tests.items()}, 1.0 / shift.alpha)
-    titles = ("Order of the labels", "Examples within their class")
+    paths = {name: test.log_value for name, test in tests.items()}
+    pictures = charts.shift_charts(paths, 1.0 / shift.alpha, timeline.axis)
+    titles = ("Order of the labels", "Rows within their class")
     captions = []
     for test in tests.values():
         peak = format_evidence(max(0.0, float(test.log_value.max())) / LN10)
-        alarm = f"alarm at example {test.alarm_at:,}" if test.alarm_at is not None else "no alarm"
+        at = test.alarm_at
+        alarm = "no alarm" if at is None else f"alarm at row {at:,}{timeline.describe(at)}"
         captions.append(f"Peak {peak}; {alarm}.")
     return {
         "text": SHIFTS[shift.verdict],
@@ -272,15 +295,16 @@ def _shift(shift: Shift | None) -> dict[str, Any] | None:
 
 def periods(result: Result) -> dict[str, Floats]:
     """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
-    path, verdict, p = result.path, result.verdict, result.strongest.p
-    if result.split is not None or len(path.n) < FEW_EXAMPLES:
-        return {f"examples {int(path.n[0]):,} to {int(path.n[-1]):,}": p}
-    if not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
+    path, verdict, p = result.path, result.verdict, charts.strongest_p_values(result)
+    if result.split is not None or len(path.n) < FEW_ROWS:
+        cuts = [0, len(path.n)]
+    elif not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
         cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
     else:
         restart = verdict.alarms[:1] if verdict.on_alarm == "restart" else []
         cuts = sorted({0, verdict.changepoints[0], *restart, len(path.n)})
-    return {f"examples {a + 1:,} to {b:,}": p[a:b] for a, b in pairwise(cuts)}
+    first = int(path.n[0])
+    return {f"rows {first + a:,} to {first + b - 1:,}": p[a:b][~np.isnan(p[a:b])] for a, b in pairwise(cuts)}
 
 
 def _p_values(result: Result) -> dict[str, Any]:
@@ -300,7 +324,7 @@ def _period_titles(result: Result, parts: dict[str, Floats]) -> list[str]:
     prefixes: Sequence[str] = ()
     if len(parts) == 2:
         prefixes = ("Before the change", "After it")
-    elif restarted and len(parts[titles[0]]) == result.changepoint:
+    elif restarted and titles[0].endswith(f" to {result.changepoint:,}"):
         prefixes = ("Before the change", "Up to the alarm", "After the restart")[: len(titles)]
     if not prefixes:
         return [_capitalise(title) for title in titles]
@@ -335,33 +359,44 @@ def _bet(result: Result) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------------------------------- extreme examples
+# --------------------------------------------------------------------------------------------- extreme rows, columns
 
 
 def _extremes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
-    split = None if result is None else result.split
-    labelled = result is not None and result.table.y is not None
+    split, timeline = (None if result is None else result.split), explanation.timeline
     groups = (("strangest", explanation.smallest_p), ("most typical", explanation.largest_p))
+    row_of = "of the data" if timeline.rows is not None else None if split is None else f"of {split.second}"
     return {
-        "row_of": None if split is None else split.second,
-        "labelled": labelled,
+        "row_of": row_of,
+        "timed": timeline.times is not None,
+        "labelled": result is not None and result.table.y is not None,
         "rows": [
-            _extreme_row(title if i == 0 else "", example, result)
-            for title, examples in groups
-            for i, example in enumerate(examples)
+            _extreme_row(title if i == 0 else "", row, timeline, result)
+            for title, rows in groups
+            for i, row in enumerate(rows)
         ],
     }
 
 
-def _extreme_row(title: str, example: ExtremeExample, result: Result | None) -> dict[str, Any]:
-    row, label = None, ""
+def _extreme_row(title: str, row: ExtremeRow, timeline: Timeline, result: Result | None) -> dict[str, Any]:
+    number, label = None, ""
+    if timeline.rows is not None:
+        number = int(timeline.rows[row.n - 1])
     if result is not None and result.split is not None:
-        row = int(result.split.rows[example.n - result.start - 1])
+        number = int(result.split.rows[row.n - result.start - 1])
     if result is not None and result.table.y is not None:
-        value = result.table.y[example.n - 1]
+        value = result.table.y[row.n - 1]
         label = f"{value:.6g}" if isinstance(value, float) else str(value)
-    p = f"{example.p:{'.4g' if example.p < 0.5 else '.6g'}}"
-    return {"title": title, "n": example.n, "p": p, "row": row, "label": label}
+    p = f"{row.p:{'.4g' if row.p < 0.5 else '.6g'}}"
+    return {"title": title, "n": row.n, "p": p, "row": number, "time": timeline.format(row.n), "label": label}
+
+
+def _schema(result: Result) -> dict[str, Any] | None:
+    """Return how columns were read; None if all of them are plain numbers."""
+    treatments = list(result.schema.items())
+    if all(treatment == "numbers" for _, treatment in treatments):
+        return None
+    return {"rows": treatments[:MAX_FEATURES], "more": max(0, len(treatments) - MAX_FEATURES)}
 
 
 def _percent(share: float) -> str:

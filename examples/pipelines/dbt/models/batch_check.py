@@ -1,0 +1,11 @@
+"""dbt: the verdict as a table with one row. A test reads it, and `dbt build` skips what follows if the test fails."""
+
+import pandas as pd
+
+import exchangeable as ex
+
+
+def model(dbt, session):
+    dbt.config(materialized="table")
+    result = ex.compare(dbt.ref("train").df(), dbt.ref("batch").df(), label="y")
+    return pd.DataFrame([{"rejected": result.rejected, "verdict": str(result)}])

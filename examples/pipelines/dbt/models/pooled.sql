@@ -1,0 +1,2 @@
+-- depends_on: {{ ref('batch_check') }}
+select * from {{ ref('train') }} union all select * from {{ ref('batch') }}

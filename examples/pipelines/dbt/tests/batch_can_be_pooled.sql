@@ -1,0 +1,1 @@
+select verdict from {{ ref('batch_check') }} where rejected

@@ -1,0 +1,105 @@
+"""The rows that nearest neighbours are computed on: all of them, or as many as time and memory allow.
+
+The rows are chosen by the seed alone, whatever their values and their order, so those of exchangeable data are
+exchangeable.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.data.table import Labels, Table
+from exchangeable.protocols import Floats, Integers, Path
+from exchangeable.pvalues import thetas
+
+MAX_CELLS = 2**28  # of the matrix of features: 2 GiB
+THIN_STREAM = 2**32 - 3  # the stream of random numbers that chooses rows
+Rows = NDArray[np.intp]
+
+
+class Sample(NamedTuple):
+    """The input of the measure: rows of features, numbers or scores, and their labels."""
+
+    measured: Floats
+    y: Labels | None = None
+    rows: Rows | None = None  # positions in the table; None for all
+
+
+class Split(NamedTuple):
+    """Two sets that were compared: their names, and the order of the bets."""
+
+    first: str  # the set that fills the pool of the measure
+    second: str  # the set that is bet on
+    rows: Integers  # row numbers of the second set, from 1, in the order of the bets
+
+
+def row_limit(table: Table, max_rows: int) -> int:
+    """Return how many rows nearest neighbours may use: ``max_rows``, or fewer if the table is very wide."""
+    return max(2, min(max_rows, MAX_CELLS // max(1, len(table.features))))
+
+
+def choose_rows(n: int, limit: int, seed: int) -> Rows | None:
+    """Choose at most ``limit`` of n rows, in their order; None if all of them can be used.
+
+    >>> choose_rows(10, 3, seed=0), choose_rows(10, 10, seed=0)
+    (array([1, 4, 6]), None)
+    """
+    if n <= limit:
+        return None
+    return np.sort(np.argpartition(thetas(seed, 0, n, THIN_STREAM), limit)[:limit])
+
+
+def choose_rows_of_two(start: int, n: int, limit: int) -> Rows | None:
+    """Choose at most ``limit`` of n rows of two shuffled sets, the first with ``start`` rows; None for all.
+
+    The second set, which is bet on, keeps up to half of them, and the first set gets the remainder. The order within
+    each set is random, so the first rows of each are a random choice.
+
+    >>> choose_rows_of_two(8, 10, 6)
+    array([0, 1, 2, 3, 8, 9])
+    """
+    if n <= limit:
+        return None
+    second = min(n - start, max(1, limit // 2))
+    return np.concatenate([np.arange(min(start, limit - second)), np.arange(start, start + second)])
+
+
+def expand(log_value: Floats, rows: Rows, n: int) -> Floats:
+    """Return the log capital after each of n rows; only at ``rows`` a bet is placed.
+
+    >>> expand(np.array([0.5, 0.7]), np.array([1, 3]), 5)
+    array([0. , 0.5, 0.5, 0.7, 0.7])
+    """
+    return np.concatenate([[0.0], log_value])[_bets_placed(rows, n)]
+
+
+def expand_path(path: Path, rows: Rows, start: int, n: int, *, latch: bool = True) -> Path:
+    """Return the path after each of the rows ``start`` to n - 1, given that of some of them.
+
+    Between them the capital stays as it is, and with ``latch`` the alarm too. Those rows have no p-values (NaN).
+    """
+    rows, earlier = rows[rows >= start] - start, int(path.n[0]) - 1
+    placed = _bets_placed(rows, n - start)
+    p = np.full(n - start, np.nan)
+    p[rows] = path.p
+    alarm = np.concatenate([[False], path.alarm])[placed]
+    reached = np.concatenate([[start], start + rows + 1])  # by the number of bets before
+    return Path(
+        n=np.arange(start + 1, n + 1),
+        p=p,
+        log_value=np.concatenate([[0.0], path.log_value])[placed],
+        alarm=alarm if latch else alarm & ~np.isnan(p),
+        lowest=reached[np.concatenate([[earlier], path.lowest]) - earlier][placed],
+        test=np.concatenate([[1], path.test])[placed],
+        guarantee=path.guarantee,
+    )
+
+
+def _bets_placed(rows: Rows, n: int) -> Rows:
+    """Return the number of bets after each of n rows."""
+    placed = np.zeros(n, np.intp)
+    placed[rows] = 1
+    return np.cumsum(placed, out=placed)

@@ -1,0 +1,81 @@
+"""When the rows of a table occurred and where they stand in the data: for sentences, records and axes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from exchangeable.data.table import Table, Times
+from exchangeable.protocols import Integers
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+
+class Timeline:
+    """The time of each row and its number in the data, as far as they are known. Rows are counted from 1.
+
+    >>> timeline = Timeline(np.array(["2024-03-13", "2024-03-14"], "datetime64[D]"))
+    >>> f"row 2{timeline.describe(2)}", timeline.iso(2)
+    ('row 2 (14 March 2024)', '2024-03-14')
+    """
+
+    def __init__(self, times: Times | None = None, rows: Integers | None = None) -> None:
+        self.times = times
+        self.rows = rows  # row numbers in the data; None if they are 1 to n
+
+    @classmethod
+    def of(cls, table: Table) -> Timeline:
+        """Return the timeline of a table."""
+        return cls(table.times, table.rows)
+
+    @cached_property
+    def axis(self) -> Times | None:
+        """The times, if they can be the axis of a chart: sorted, and none is missing."""
+        times = self.times
+        return times if times is not None and bool((times[1:] >= times[:-1]).all()) and not np.isnat(times[0]) else None
+
+    @cached_property
+    def has_clock(self) -> bool:
+        """Whether some time is not midnight."""
+        times = self.times
+        return times is not None and bool((times != times.astype("datetime64[D]"))[~np.isnat(times)].any())
+
+    def describe(self, n: int, *more: str) -> str:
+        """Return a parenthesis with the number of row ``n`` in the data, its time, and more; empty without any."""
+        number = "" if self.rows is None or n < 1 else f"row {self.rows[n - 1]:,} of the data"
+        parts = [part for part in (number, self.format(n), *more) if part]
+        return f" ({', '.join(parts)})" if parts else ""
+
+    def format(self, n: int) -> str:
+        """Return the time of row ``n`` as text; empty if it is unknown."""
+        return "" if self.times is None else format_time(self.times[max(n, 1) - 1], self.has_clock)
+
+    def iso(self, n: int | None) -> str | None:
+        """Return the time of row ``n`` as ISO 8601; None if it is unknown."""
+        if n is None or self.times is None or np.isnat(time := self.times[max(n, 1) - 1]):
+            return None
+        return str(np.datetime_as_string(time, unit="auto" if self.has_clock else "D"))
+
+    def list_rows(self, numbers: Sequence[int]) -> str:
+        """List row numbers with their times."""
+        return ", ".join(f"{number:,}{self.describe(number)}" for number in numbers)
+
+
+def format_time(time: np.datetime64, clock: bool) -> str:
+    """Format a date, with the time of day if ``clock``.
+
+    >>> format_time(np.datetime64("2024-03-14T09:30"), True)
+    '14 March 2024, 09:30'
+    """
+    moment = time.astype("datetime64[us]").item()
+    if not isinstance(moment, dt.datetime):  # missing, or beyond the years that Python knows
+        return "" if np.isnat(time) else str(time)
+    seconds = ":%S" if moment.second else ""
+    day = f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
+    return f"{day}, {moment.strftime(f'%H:%M{seconds}')}" if clock else day

@@ -1,0 +1,85 @@
+"""`exchangeable compare`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import exchangeable as ex
+from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError, RejectedError, usage_errors
+from exchangeable.cli.monitor_options import MonitorOptions
+from exchangeable.cli.options import (
+    FORMATS,
+    MAX_ROWS,
+    TEST_PANEL,
+    Bet,
+    Columns,
+    ColumnsOption,
+    Epsilon,
+    MaxRows,
+    Neighbours,
+    OptionalMeasure,
+    Scale,
+    ScaleName,
+    Seed,
+)
+from exchangeable.cli.output import progress_bars
+from exchangeable.cli.table_options import ColumnOptions, FileOptions, ResultOptions, option_groups
+
+Reference = Annotated[str, typer.Argument(metavar="REFERENCE", help=f"The first table: {FORMATS} - is standard input.")]
+Current = Annotated[str, typer.Argument(metavar="CURRENT", help="The second table, for example a new batch.")]
+
+CompareAlpha = Annotated[
+    float,
+    typer.Option(metavar="X", help="Largest acceptable probability of a false alarm.", rich_help_panel=TEST_PANEL),
+]
+
+
+@option_groups
+def compare(
+    reference: Reference,
+    current: Current,
+    *,
+    table: ColumnOptions,
+    reading: FileOptions,
+    measure: OptionalMeasure = None,
+    neighbours: Neighbours = None,
+    bet: Bet = None,
+    epsilon: Epsilon = None,
+    alpha: CompareAlpha = 0.01,
+    columns: ColumnsOption = Columns.auto,
+    scale: Scale = ScaleName.auto,
+    max_rows: MaxRows = MAX_ROWS,
+    seed: Seed = None,
+    output: ResultOptions,
+) -> None:
+    """Test whether two tables may be pooled: whether they are a random split of one.
+
+    The result is that of `exchangeable.compare(REFERENCE, CURRENT)` in Python. Differences of the columns are reported
+    first. If a column is missing from one of the tables, or has numbers in one and text in the other, the tables are
+    compared on the other columns, and the exit code is 3 unless they are rejected; --drop COLUMN accepts it.
+
+    Options for several columns take lists such as A,B and can be repeated; a name with a comma is put in quotes, as in
+    CSV: --drop 'a,"b,c"'.
+    """
+    output.check()
+    if reference == current == "-":
+        raise CommandError("only one of the two tables can be standard input", USAGE)
+    options = MonitorOptions(measure, neighbours, bet, epsilon, alpha=alpha, seed=seed).arguments()
+    with usage_errors(), progress_bars() as progress:
+        needed = {name: value for name, value in table.needed().items() if name == "columns"}
+        tables = [reading.read(file, progress, **needed) for file in (reference, current)]
+        result = ex.compare(
+            *tables, **table.arguments(), **options, columns=columns.value, scale=scale.value, max_rows=max_rows,
+            progress=progress,
+        )  # fmt: skip
+    output.write(result)
+    if result.rejected:
+        raise RejectedError
+    if not result.same_columns:
+        raise CommandError(
+            "the tables do not have the same columns, so they were compared on those that they share; --drop the "
+            "others to accept this",
+            UNDECIDED,
+        )
