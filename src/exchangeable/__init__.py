@@ -22,6 +22,7 @@ from exchangeable.shift import Shift
 if TYPE_CHECKING:
     from exchangeable import fleet, plots, research, snapshot
     from exchangeable.analysis import Result, compare, shift_test, test
+    from exchangeable.data.files import read
     from exchangeable.snapshot import load, save
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "load",
     "measures",
     "plots",
+    "read",
     "research",
     "save",
     "shift_test",
@@ -62,6 +64,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name in {"load", "save"}:
         return getattr(import_module(f"{__name__}.snapshot"), name)
+    if name == "read":
+        return import_module(f"{__name__}.data.files").read
     if name in {"Result", "compare", "shift_test", "test"}:
         return getattr(import_module(f"{__name__}.analysis"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

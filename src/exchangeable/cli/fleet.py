@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,14 +14,19 @@ from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.errors import RejectedError, usage_errors
 from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import write
+from exchangeable.data.errors import ColumnError, DataError, check_known, list_names
 from exchangeable.martingale import LN10
-from exchangeable.validation import printable
+from exchangeable.validation import format_value, printable
 
+if TYPE_CHECKING:
+    import polars as pl
+
+DEFAULTS = (("--log-value", "log_value", 1.0), ("--log10-value", "log10_martingale", LN10))
 LISTED = 20  # streams named in the text output
 
 
 def fleet(
-    file: Annotated[Path, typer.Argument(help="CSV, TSV (also .gz) or Parquet with one row for each stream.")],
+    file: Annotated[Path, typer.Argument(help="Table with one row for each stream: CSV, Parquet, ...")],
     alpha: Annotated[float, typer.Option(help="Largest acceptable false discovery rate.")] = 0.05,
     stream: Annotated[str, typer.Option(help="Column with the names of the streams.")] = "stream",
     log_value: Annotated[
@@ -45,11 +51,15 @@ def fleet(
     The default is valid if the file holds all streams there will ever be. If streams appear or disappear between
     analyses, fix their number in advance (--streams).
     """
-    from exchangeable.data import files
+    from exchangeable.data.files import read_file
 
     with usage_errors():
         ex.fleet.e_bh([0.0], alpha)  # rejects an invalid alpha before the file is read
-    values = files.read_fleet(file, stream=stream, log_value=log_value, log10_value=log10_value)
+    contents = read_file(file)
+    try:
+        values = _log_values(contents.frame, stream, log_value, log10_value)
+    except (ColumnError, DataError) as error:
+        raise type(error)(f"{contents.name}: {error}") from None
     with usage_errors():
         discoveries = ex.fleet.e_bh(values, alpha, streams=streams)
     if format is Format.json:
@@ -58,6 +68,43 @@ def fleet(
         write(f"{printable(Path(file.name))}: {_text(discoveries)}")
     if discoveries.names:
         raise RejectedError
+
+
+def _log_values(frame: pl.DataFrame, stream: str, log_value: str | None, log10_value: str | None) -> dict[Any, float]:
+    """Return the natural log of the value of each stream, by its name; -inf is allowed."""
+    column, unit = _choose_values(frame.columns, log_value, log10_value)
+    check_known("--stream", [stream], frame.columns)
+    if column == stream:
+        raise ColumnError(f"column {format_value(stream)} holds both names and values; use two columns")
+    names, cells = frame[stream], frame[column]
+    if not (cells.dtype.is_numeric() or cells.dtype == str):
+        raise DataError(f"column {format_value(column)} must hold numbers, got type {cells.dtype}")
+    values = unit * cells.cast(float, strict=False)
+    for row in (~(values < math.inf)).fill_null(True).arg_true().head(1):
+        rule = "it must be a number below infinity, or -inf"
+        raise DataError(f"row {row + 1}, column {format_value(column)}: {format_value(cells[row])}; {rule}")
+    for row in names.is_null().arg_true().head(1):
+        raise DataError(f"row {row + 1}, column {format_value(stream)}: the name is missing")
+    for row in (~names.is_first_distinct()).arg_true().head(1):
+        rule = "each stream must have one row, with its current value: the last row of a longer history"
+        raise DataError(f"row {row + 1}: stream {format_value(names[row])} occurs twice; {rule}")
+    if not len(names):
+        raise DataError("there are no data rows; at least one stream is needed")
+    return dict(zip(names, values, strict=True))
+
+
+def _choose_values(names: list[str], log_value: str | None, log10_value: str | None) -> tuple[str, float]:
+    """Return the column of the values, and the natural log of the base of their logs."""
+    chosen = [("--log-value", log_value, 1.0), ("--log10-value", log10_value, LN10)]
+    if log_value is None and log10_value is None:
+        chosen = [(option, name, unit) for option, name, unit in DEFAULTS if name in names]
+    named = [(option, name, unit) for option, name, unit in chosen if name is not None]
+    if len(named) != 1:
+        rule = "the column of martingale values must be named with --log-value (natural logs) or --log10-value"
+        raise ColumnError(f"{rule}, got {'both' if named else 'neither'}; the columns are {list_names(names)}")
+    option, name, unit = named[0]
+    check_known(option, [name], names)
+    return name, unit
 
 
 def _record(discoveries: ex.fleet.Discoveries) -> dict[str, Any]:

@@ -1,0 +1,221 @@
+"""Read delimited text (CSV, TSV) with Polars, in chunks of complete rows.
+
+Why not in one call: memory is bounded by the columns that are wanted; every row is checked (Polars pads short rows, and
+ignores what is beyond the columns that are wanted); any encoding can be read; and the types are found over all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from exchangeable.data.dialect import DELIMITERS, ONE_COLUMN, Dialect, find_dialect, sample_rows
+from exchangeable.data.encoding import find_encoding, text_blocks
+from exchangeable.data.errors import ColumnError, DataError
+from exchangeable.data.opening import OpenFile
+from exchangeable.data.rows import Chunk, chunks
+from exchangeable.data.text_columns import MISSING, has_decimal_comma, parse_other, parse_plain
+from exchangeable.validation import format_value
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SAMPLE = 1 << 18  # bytes in which the dialect is looked for, or one row if it is longer
+INDEX = "Unnamed: 0"  # the name that pandas gives to the column of a saved index
+
+Choose = Callable[[list[str]], list[str]]
+
+
+class Options(NamedTuple):
+    """How a delimited file is written, as far as the user says so."""
+
+    delimiter: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+
+    def check(self) -> Options:
+        """Return the options, or raise ColumnError."""
+        delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
+        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\0\n\r\"'"):
+            raise ColumnError(f"delimiter must be one ASCII character, got {format_value(delimiter)}")
+        if self.decimal not in (None, ".", ","):
+            raise ColumnError(f"decimal must be '.' or ',', got {format_value(self.decimal)}")
+        if delimiter is not None and delimiter == self.decimal:
+            raise ColumnError(f"delimiter and decimal must differ, got {format_value(delimiter)} for both")
+        return self._replace(delimiter=delimiter)
+
+
+class _Source(NamedTuple):
+    """A delimited file whose dialect and encoding are known."""
+
+    file: OpenFile
+    sample: str
+    dialect: Dialect
+    encoding: str
+    progress: Callable[[int], None]  # called with the number of bytes read so far
+
+
+def read_delimited(
+    file: OpenFile, choose: Choose, options: Options, progress: Callable[[int], None]
+) -> tuple[pl.DataFrame, list[str]]:
+    """Read the columns that `choose` picks from all names; return them, and notes on how the file was read."""
+    import polars as pl
+
+    encoding = find_encoding(file.content, options.encoding)
+    sample = _sample(file, encoding)
+    dialect = find_dialect(sample, file.suffix, options.delimiter, options.header)
+    source = _Source(file, sample, dialect, encoding, progress)
+    names = name_columns(dialect.names)
+    wanted = set(choose([name for name in names if name]))
+    columns = _read(source, [i for i, name in enumerate(names) if name in wanted or not name], ".")
+    decimal = options.decimal or _find_decimal(source, list(columns.values()))
+    if decimal == ",":
+        columns = _read(source, list(columns), ",")
+    notes = [*_describe(source, options, decimal), *drop_unnamed(columns, names)]
+    typed = [parse_other(column.alias(names[i]), decimal) for i, column in columns.items()]
+    return pl.DataFrame([column for column, _ in typed]), [*notes, *(note for _, note in typed if note)]
+
+
+def name_columns(names: list[str]) -> list[str]:
+    """Return the names of the columns, which must differ; a first column without a name is a saved index."""
+    names = [INDEX, *names[1:]] if len(names) > 1 and not names[0] else names
+    check_distinct(names)
+    return names
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise DataError if two columns have the same name."""
+    seen: set[str] = set()
+    for name in filter(None, names):
+        if name in seen:
+            raise DataError(f"two columns are named {format_value(name)}; the names must differ")
+        seen.add(name)
+
+
+def _sample(file: OpenFile, encoding: str) -> str:
+    """Return complete lines from the start of the text."""
+    text = b""
+    for block in text_blocks(file.content, encoding):
+        text += block
+        if b"\n" in text.lstrip(b"\n"):
+            break
+    end = max(SAMPLE, text.find(b"\n", len(text) - len(text.lstrip(b"\n"))) + 1)
+    if len(text) > end:
+        text = text[: text.rfind(b"\n", 0, end) + 1]
+    return text.decode("utf-8", "ignore")
+
+
+def _read(source: _Source, columns: Sequence[int], decimal: str) -> dict[int, pl.Series]:
+    """Return columns by their position, with their types.
+
+    Each chunk is converted on its own, which saves memory. Columns of which only some chunks can be converted are read
+    again as text and converted as a whole.
+    """
+    import polars as pl
+
+    parts: dict[int, list[pl.Series]] = {i: [] for i in columns}
+    for frame in _frames(source, columns):
+        for i in columns:
+            parts[i].append(parse_plain(frame[_key(i)], decimal))
+    joined = {i: _join(parts.pop(i)) for i in columns}
+    again = [i for i, column in joined.items() if column is None]
+    if again:
+        texts = pl.concat(_frames(source, again))
+        joined.update({i: parse_plain(texts[_key(i)], decimal) for i in again})
+    return {i: column for i, column in joined.items() if column is not None}
+
+
+def _join(parts: list[pl.Series]) -> pl.Series | None:
+    """Concatenate the chunks of a column; None if their types do not agree."""
+    import polars as pl
+
+    kinds = {part.dtype for part in parts if part.null_count() < part.len()} or {pl.String()}
+    if kinds == {pl.Int64(), pl.Float64()}:
+        kinds = {pl.Float64()}
+    if len(kinds) > 1:
+        return None
+    kind = kinds.pop()
+    return pl.concat([pl.Series(dtype=kind), *(part.cast(kind) for part in parts)])
+
+
+def _frames(source: _Source, columns: Sequence[int]) -> Iterator[pl.DataFrame]:
+    """Yield the wanted columns of each chunk as text, with missing values; progress is reported."""
+    blocks = text_blocks(source.file.content, source.encoding)
+    for chunk in chunks(blocks, source.dialect):
+        source.progress(source.file.content.tell())
+        if chunk.rows:
+            yield _parse(chunk, source.dialect, [_key(i) for i in columns])
+
+
+def _key(i: int) -> str:
+    """Return the name of a column in a chunk: Polars requires such names if there is no header."""
+    return f"column_{i + 1}"
+
+
+def _parse(chunk: Chunk, dialect: Dialect, columns: list[str]) -> pl.DataFrame:
+    import polars as pl
+
+    frame = pl.read_csv(
+        chunk.text,
+        has_header=False,
+        schema={_key(i): pl.String for i in range(len(dialect.names))},
+        columns=columns,
+        separator=dialect.delimiter,
+        quote_char=dialect.quote if dialect.quote.encode() in chunk.text else None,
+        null_values=list(MISSING),
+    )
+    if frame.height != chunk.rows:
+        raise DataError(f"the rows cannot be told apart: {chunk.rows:,} and {frame.height:,} were found")
+    return frame
+
+
+def _find_decimal(source: _Source, columns: Sequence[pl.Series]) -> str:
+    """Return the decimal mark of the whole file, also if only some of its columns are wanted.
+
+    It is a comma if some columns are numbers only with a decimal comma, and none only with a point.
+    """
+    import polars as pl
+
+    dialect = source.dialect
+    rows = sample_rows(source.sample, dialect.delimiter, dialect.quote, dialect.blanks)[dialect.header :]
+    sampled = [pl.Series(cells, dtype=pl.String).replace(list(MISSING), None) for cells in zip(*rows, strict=False)]
+    texts = [*sampled, *(column for column in columns if column.dtype == pl.String)]
+    if not any(has_decimal_comma(text, dialect.delimiter != ",") for text in texts):
+        return "."
+    everything = range(len(dialect.names))
+    with_point = _read(source, everything, ".")
+    if not any(
+        column.dtype == pl.String and has_decimal_comma(column, dialect.delimiter != ",")
+        for column in with_point.values()
+    ):
+        return "."
+    with_comma = {i: parse_other(column, ",").column.dtype for i, column in _read(source, everything, ",").items()}
+    contradicts = any(column.dtype == pl.Float64 and with_comma[i] == pl.String for i, column in with_point.items())
+    return "." if contradicts else ","
+
+
+def drop_unnamed(columns: dict[int, pl.Series], names: Sequence[str]) -> list[str]:
+    """Leave out the columns that have neither name nor values, and return a note about them."""
+    unnamed = [i for i in columns if not names[i]]
+    for i in unnamed:
+        if columns.pop(i).count():
+            raise DataError(f"column {i + 1} has no name; name it in the header, or use header=False")
+    return [f"left out {len(unnamed)} empty column{'s' * (len(unnamed) > 1)} without a name"] if unnamed else []
+
+
+def _describe(source: _Source, options: Options, decimal: str) -> list[str]:
+    """Say how the file was read, if not as expected, and what was not asked for."""
+    dialect, found = source.dialect, []
+    expected = "\t" if source.file.suffix in (".tsv", ".tab") else ","
+    if options.delimiter is None and dialect.delimiter not in (expected, ONE_COLUMN):
+        found.append(f"delimiter {DELIMITERS.get(dialect.delimiter, 'blank')}")
+    if options.decimal is None and decimal == ",":
+        found.append("decimal comma")
+    if dialect.quote == "'":
+        found.append("single quotation marks")
+    if options.encoding is None and source.encoding != "utf-8":
+        found.append(f"encoding {source.encoding}")
+    if options.header is None and not dialect.header:
+        found.append("no header: the columns are named '1', '2', ...")
+    return [f"read with {', '.join(found)}"] if found else []

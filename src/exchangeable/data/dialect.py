@@ -1,0 +1,153 @@
+"""Find out how a delimited text file is written: delimiter, quotation mark and header, from the start of its text."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from exchangeable.data.errors import DataError
+from exchangeable.data.text_columns import MISSING
+
+ROWS = 200  # rows that are looked at
+ONE_COLUMN = "\x1f"  # the delimiter of a file with one column: a character that text does not contain
+DELIMITERS = {",": "','", "\t": "tab", ";": "';'", "|": "'|'"}
+_PREFERRED = {".tsv": "\t", ".tab": "\t"}
+_VALUE = re.compile(  # what is not a name: a number in any notation, a date or a boolean
+    r"[+-]?([0-9]+([., \u00a0\u202f][0-9]+)*[.,]?|[.,][0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|true|false"
+    r"|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([t ].*)?",
+    re.IGNORECASE,
+)
+
+
+class Dialect(NamedTuple):
+    """How a delimited file is written."""
+
+    names: list[str]
+    delimiter: str
+    quote: str = '"'
+    header: bool = True
+    blanks: bool = False  # blanks before a field are not part of it
+
+
+def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header: bool | None = None) -> Dialect:
+    """Find the dialect of a sample of complete rows; `delimiter` and `header` are used if they are given.
+
+    >>> find_dialect("a;b\\n1,5;2\\n", ".csv")
+    Dialect(names=['a', 'b'], delimiter=';', quote='"', header=True, blanks=False)
+    """
+    quote = "'" if '"' not in sample and _single_quoted(sample) else '"'
+    delimiter = delimiter or _find_delimiter(sample, suffix, quote)
+    blanks = delimiter == " " or f"{delimiter} {quote}" in sample
+    rows = sample_rows(sample, delimiter, quote, blanks)
+    if not rows:
+        raise DataError("the file is empty")
+    first, below = rows[0], rows[1:]
+    header = _has_header(first, below) if header is None else header
+    if not header:
+        return Dialect([str(i + 1) for i in range(len(first))], delimiter, quote, header, blanks)
+    if _lacks_row_names(first, below):
+        first = ["", *first]
+    return Dialect([name.strip() for name in first], delimiter, quote, header, blanks)
+
+
+def text_lines(text: str, delimiter: str) -> Iterator[str]:
+    """Yield the lines of a text for `csv.reader`, for which several blanks are one if blanks are the delimiter."""
+    lines = (line + "\n" for line in text.split("\n"))
+    return (line.replace("\t", " ").strip() + "\n" for line in lines) if delimiter == " " else lines
+
+
+def sample_rows(sample: str, delimiter: str, quote: str, blanks: bool) -> list[list[str]]:
+    """Return the first rows, without blank lines, up to one that cannot be parsed."""
+    rows = csv.reader(text_lines(sample, delimiter), delimiter=delimiter, quotechar=quote, skipinitialspace=blanks)
+    found: list[list[str]] = []
+    try:
+        for row in islice(rows, ROWS):
+            if len(row) > 1 or (row and row[0].strip()):
+                found.append(row)
+    except csv.Error:  # for example a very long field
+        pass
+    return found
+
+
+def _single_quoted(sample: str) -> bool:
+    """Return whether single quotation marks enclose whole fields, and do not occur within words."""
+    edge = f"[{''.join(DELIMITERS)}\n]"
+    return bool(re.search(f"(?:^|{edge})'[^'\n]*'(?={edge}|$)", sample)) and not re.search(r"\w'\w", sample)
+
+
+def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
+    """Return the delimiter that divides most rows into the same number of fields, and these into most values."""
+    preferred = _PREFERRED.get(suffix, ",")
+    scores = {}
+    for delimiter in DELIMITERS:
+        rows = sample_rows(sample, delimiter, quote, f"{delimiter} {quote}" in sample)
+        width, share = _usual_width(rows)
+        if width > 1 and share >= 0.5:
+            scores[delimiter] = (share, _values(rows), delimiter == preferred)
+    if scores:
+        return max(scores, key=lambda delimiter: scores[delimiter])
+    if suffix not in (".csv", *_PREFERRED):
+        rows = sample_rows(sample, " ", quote, True)
+        width, share = _usual_width(rows)
+        if width > 1 and share == 1 and _values(rows) > 0.5:
+            return " "
+    first = sample.lstrip("\n").split("\n", 1)[0]
+    return preferred if preferred in first and suffix in ("", ".csv", *_PREFERRED) else ONE_COLUMN
+
+
+def _usual_width(rows: list[list[str]]) -> tuple[int, float]:
+    """Return the most frequent number of fields of the rows below the first one, and its share."""
+    counts = Counter(map(len, rows[1:] or rows))
+    width, count = counts.most_common(1)[0] if counts else (0, 0)
+    return width, count / max(1, counts.total())
+
+
+def _values(rows: list[list[str]]) -> float:
+    cells = [cell for row in rows[1:] for cell in row]
+    return sum(map(_is_value, cells)) / max(1, len(cells))
+
+
+def _is_value(cell: str) -> bool:
+    return _VALUE.fullmatch(cell.strip()) is not None
+
+
+def _has_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row holds names. Text alone is taken for names."""
+    if _names_above_values(first, below):
+        return True
+    if any(map(_is_value, first)):
+        return _is_numbered(first, below)
+    names = [name for name in first if name.strip()]
+    return len(set(names)) == len(names)
+
+
+def _names_above_values(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether a column holds a name in the first row, and only values below."""
+    for i, name in enumerate(first):
+        cells = [row[i] for row in below if i < len(row) and row[i].strip() not in MISSING]
+        if cells and name.strip() not in MISSING and not _is_value(name) and all(map(_is_value, cells)):
+            return True
+    return False
+
+
+def _is_numbered(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether the values in the first row are 0, 1, 2, ... as pandas numbers columns, or years."""
+    numbers = [int(cell) for cell in first if re.fullmatch(r" *[0-9]{1,9} *", cell)]
+    if len(numbers) < 2 or len(numbers) < sum(map(_is_value, first)):
+        return False
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return False
+    years = 1800 <= numbers[0] <= 2200
+    return years or (numbers[0] in (0, 1) and (len(numbers) > 2 or any("." in cell for row in below for cell in row)))
+
+
+def _lacks_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether every row has one more field than the header: R writes no name above the names of rows."""
+    widths = {len(row) for row in below}
+    if all(not row[-1].strip() for row in below):  # a delimiter at the end of each row
+        return False
+    return len(first) > 1 < len(below) and widths == {len(first) + 1} and not _names_above_values(below[0], below[1:])

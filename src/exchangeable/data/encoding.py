@@ -1,0 +1,114 @@
+"""Text of a file as blocks of UTF-8 with \\n line ends, whatever its encoding."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import IO
+
+from exchangeable.data.errors import ColumnError, DataError
+from exchangeable.validation import format_value
+
+BLOCK = 1 << 24  # bytes that are read at a time
+_MARKS = {  # byte order marks, the longer ones first
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: "utf-8",
+}
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # not in text encoded as cp1252
+
+
+def find_encoding(content: IO[bytes], encoding: str | None = None) -> str:
+    """Return the encoding: the one asked for, or by a byte order mark, or UTF-8 if all bytes fit, or cp1252.
+
+    cp1252, the usual one of old spreadsheets in the West, is assumed only if the bytes can be such text and hardly any
+    of them are UTF-8. Otherwise the error names the first byte that does not fit. O(size), in blocks.
+    """
+    if encoding is not None:
+        try:
+            "a".encode(encoding)
+        except (LookupError, ValueError, TypeError):
+            known = "utf-8, latin-1 and utf-16 are known, among others"
+            raise ColumnError(f"unknown encoding {format_value(encoding)}; {known}") from None
+        return encoding
+    content.seek(0)
+    start = content.read(4)
+    for mark, marked in _MARKS.items():
+        if start.startswith(mark):
+            return marked
+    try:
+        for _ in _decode(content, "utf-8"):
+            pass
+    except DataError:
+        if not _is_cp1252(content):
+            raise
+        return "cp1252"
+    return "utf-8"
+
+
+def text_blocks(content: IO[bytes], encoding: str) -> Iterator[bytes]:
+    r"""Yield the text as UTF-8, in blocks of whole characters, with every line end as \n."""
+    held = b""  # \r, of which \n may follow
+    first = True
+    for block in _decode(content, encoding):
+        block = held + (block.removeprefix(codecs.BOM_UTF8) if first else block)
+        first, held = False, b""
+        if b"\r" in block:
+            if block.endswith(b"\r"):
+                block, held = block[:-1], b"\r"
+            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        yield block
+    if held:
+        yield b"\n"
+
+
+def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield the text in UTF-8; raise DataError, with the place, where it cannot be decoded."""
+    content.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    plain, lines = codecs.lookup(encoding).name == "utf-8", 1
+    while True:
+        block = content.read(BLOCK)
+        try:
+            if plain and block.isascii() and not decoder.getstate()[0]:
+                text = block
+            else:
+                text = decoder.decode(block, final=not block).encode()
+        except UnicodeError as error:
+            raise DataError(_describe(error, encoding, content.tell(), lines)) from None
+        if b"\0" in text:
+            line = lines + text[: text.index(b"\0")].count(b"\n")
+            rule = "this is not a text file, or its encoding must be named, such as encoding='utf-16'"
+            raise DataError(f"line {line}: there is a NUL character; {rule}")
+        lines += text.count(b"\n")
+        yield text
+        if not block:
+            return
+
+
+def _describe(error: UnicodeError, encoding: str, position: int, lines: int) -> str:
+    """Say where the text cannot be decoded. The input of the decoder ends at this position."""
+    rule = "this is not text, or its encoding must be named, such as encoding='latin-1'"
+    if not isinstance(error, UnicodeDecodeError):
+        return f"the text is not {encoding}; {rule}"
+    offset = max(0, position - len(error.object) + error.start)
+    line = lines + error.object[: error.start].count(b"\n")
+    place = f"byte 0x{error.object[error.start]:02x} at offset {offset:,}, line {line:,}"
+    return f"the text is not {encoding} ({place}); {rule}"
+
+
+def _is_cp1252(content: IO[bytes]) -> bool:
+    """Return whether the bytes are text in cp1252, and not a mixture with UTF-8."""
+    content.seek(0)
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+    size, kept, multibyte = 0, 0, 0
+    while block := content.read(BLOCK):
+        if _CONTROLS.search(block):
+            return False
+        valid = decoder.decode(block).encode()
+        size, kept = size + len(block), kept + len(valid)
+        multibyte += len(valid) - len(valid.decode())
+    return 20 * multibyte <= size - kept

@@ -1,0 +1,305 @@
+"""Readers of formats other than delimited text: Parquet, Arrow, JSON, NumPy and Excel."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import math
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable._extras import needed
+from exchangeable.data.delimited import Choose, check_distinct, drop_unnamed, name_columns
+from exchangeable.data.encoding import find_encoding, text_blocks
+from exchangeable.data.errors import DataError, list_names
+from exchangeable.data.opening import OpenFile, copy_limited
+from exchangeable.data.text_columns import TypedColumn, parse_other, parse_plain, parse_times_column
+from exchangeable.validation import format_value
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Contents = tuple["pl.DataFrame", list[str]]
+
+
+@contextmanager
+def _readable(kind: str) -> Iterator[None]:
+    """Turn the errors of damaged files into a DataError; Polars raises many types, and panics are no Exception."""
+    try:
+        yield
+    except (DataError, ImportError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DataError(f"this cannot be read as {kind}: it is truncated, damaged or of another type") from None
+
+
+def _parquet(file: OpenFile, choose: Choose) -> Contents:
+    import polars as pl
+
+    with _readable("Parquet"):
+        names = list(pl.read_parquet_schema(file.content))
+    wanted = choose(names)
+    with _readable("Parquet"):
+        file.content.seek(0)
+        return pl.read_parquet(file.content, columns=wanted), []
+
+
+def _arrow(file: OpenFile, choose: Choose) -> Contents:
+    import polars as pl
+
+    with _readable("Arrow or Feather"):
+        content = io.BytesIO(file.content.read())
+        frame = pl.read_ipc(content) if content.getvalue()[:6] == b"ARROW1" else pl.read_ipc_stream(content)
+    return frame.select(choose(frame.columns)), []
+
+
+# --------------------------------------------------------------------------------------------------------------- JSON
+
+
+def _json(file: OpenFile, choose: Choose) -> Contents:
+    """Read a list of records, or an object of columns; if there are several values, JSON lines."""
+    text = b"".join(text_blocks(file.content, find_encoding(file.content)))
+    try:
+        data = _load(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise DataError(f"line {error.lineno:,}: this is not valid JSON: {error.msg}") from None
+        return _json_lines(file, choose)
+    return _frame(_records(data) if isinstance(data, list) else _json_columns(data), choose), []
+
+
+def _json_lines(file: OpenFile, choose: Choose) -> Contents:
+    return _frame(_records(_lines(file)), choose), []
+
+
+def _lines(file: OpenFile) -> Iterator[Any]:
+    rest, line = b"", 0
+    for block in (*text_blocks(file.content, find_encoding(file.content)), b"\n"):
+        *lines, rest = (rest + block).split(b"\n")
+        for text in lines:
+            line += 1
+            if text.strip():
+                try:
+                    yield _load(text)
+                except json.JSONDecodeError as error:
+                    raise DataError(f"line {line:,}: this is not valid JSON: {error.msg}") from None
+
+
+def _load(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode())
+    except RecursionError:
+        raise DataError("the JSON is nested too deeply") from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer with too many digits
+        raise DataError("the JSON holds an integer with too many digits") from None
+
+
+def _records(records: Iterable[Any]) -> dict[str, list[Any]]:
+    """Return the values of each name; None where a record lacks it."""
+    columns: dict[str, list[Any]] = {}
+    count = 0
+    for count, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            rule = 'every record must be an object such as {"a": 1}'
+            raise DataError(f"record {count:,}: {rule}, got {format_value(record)}")
+        for name, value in record.items():
+            column = columns.setdefault(name, [])
+            column.extend([None] * (count - 1 - len(column)))
+            column.append(value)
+    for column in columns.values():
+        column.extend([None] * (count - len(column)))
+    return columns
+
+
+def _json_columns(data: Any) -> dict[str, list[Any]]:
+    """Return the columns of an object of lists, or of objects with the same keys, as pandas writes them."""
+    columns = data if isinstance(data, dict) and data else {"": None}
+    if all(
+        isinstance(column, dict) and list(column) == list(next(iter(columns.values()))) for column in columns.values()
+    ):
+        columns = {name: list(column.values()) for name, column in columns.items()}
+    if not all(isinstance(column, list) for column in columns.values()) or len({*map(len, columns.values())}) > 1:
+        raise DataError("JSON must be a list of records, or an object of columns: lists of the same length")
+    return columns
+
+
+def _frame(columns: dict[str, list[Any]], choose: Choose) -> pl.DataFrame:
+    import polars as pl
+
+    if not columns:
+        raise DataError("there are no columns")
+    return pl.DataFrame([_series(name, columns[name]) for name in choose(list(columns))])
+
+
+def _series(name: str, values: list[Any]) -> pl.Series:
+    """Return a column of JSON values: numbers, booleans, text, or nested values as they are."""
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
+        return pl.Series(name, values, pl.Int64)
+    if kinds <= {int, float} and float in kinds:
+        return pl.Series(name, [None if value is None else _float(value) for value in values], pl.Float64)
+    if kinds == {bool}:
+        return pl.Series(name, values, pl.Boolean)
+    if kinds & {list, dict}:
+        try:
+            return pl.Series(name, values)
+        except Exception:  # noqa: BLE001  values of different types, for which Polars raises many errors
+            return pl.Series(name, values, pl.Object)
+    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+    return parse_times_column(pl.Series(name, texts, pl.String)).column
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+# -------------------------------------------------------------------------------------------------------------- NumPy
+
+
+def _npz(file: OpenFile, choose: Choose) -> Contents:
+    """Read the arrays of an archive with the same number of rows: 2-D ones as columns x0, x1, ..., 1-D ones as one."""
+    arrays = {}
+    with ExitStack() as stack, _readable("NPZ"):
+        archive = stack.enter_context(zipfile.ZipFile(file.content))
+        for member in archive.namelist():
+            with archive.open(member) as content:
+                copy = copy_limited(content, file.size, stack)
+            arrays[member.removesuffix(".npy")] = _load_array(copy, member.removesuffix(".npy"))
+    lengths = {name: array.shape[:1] for name, array in arrays.items()}
+    if len(set(lengths.values())) != 1:
+        raise DataError(f"the arrays must have the same number of rows; the arrays are {list_names(list(arrays))}")
+    columns: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        parts = _array_columns("x" if name == "X" or len(arrays) == 1 else name, array)
+        check_distinct([*columns, *parts])
+        columns |= parts
+    return _array_frame(columns, choose), []
+
+
+def _npy(file: OpenFile, choose: Choose) -> Contents:
+    with _readable("NPY"):
+        array = _load_array(file.content, "")
+    return _array_frame(_array_columns("x", array), choose), []
+
+
+def _load_array(content: IO[bytes], name: str) -> NDArray[Any]:
+    """Load an array that holds as much data as its header promises. Objects would need pickle, which may run code."""
+    size = content.seek(0, os.SEEK_END)
+    content.seek(0)
+    version = np.lib.format.read_magic(content)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+    shape, _, dtype = read(content)
+    if dtype.hasobject:
+        raise DataError(
+            f"the array {format_value(name)} holds Python objects, which only pickle could load".replace(" ''", "")
+        )
+    if math.prod(shape) * dtype.itemsize != size - content.tell() or min(shape, default=0) < 0:
+        raise ValueError
+    content.seek(0)
+    return np.lib.format.read_array(content, allow_pickle=False)
+
+
+def _array_columns(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    if array.dtype.names and array.ndim == 1:
+        return {field: array[field] for field in array.dtype.names}
+    if array.ndim == 1:
+        return {"x0" if name == "x" else name: array}
+    if array.ndim != 2:
+        raise DataError(f"arrays must be 1-D or 2-D, got {array.ndim}-D")
+    return {f"{name}{i}": array[:, i] for i in range(array.shape[1])}
+
+
+def _array_frame(columns: dict[str, NDArray[Any]], choose: Choose) -> pl.DataFrame:
+    import polars as pl
+
+    if not columns:
+        raise DataError("there are no columns")
+    return pl.DataFrame([_array_series(name, columns[name]) for name in choose(list(columns))])
+
+
+def _array_series(name: str, values: NDArray[Any]) -> pl.Series:
+    """Return a column of native byte order; floats are float64, and text is parsed as times if it fits."""
+    import polars as pl
+
+    kind = values.dtype.kind
+    if kind not in "biufUSM":
+        raise DataError(f"column {format_value(name)} holds {values.dtype.name}; numbers, text and times can be read")
+    if kind in "US":
+        try:
+            texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
+            return parse_times_column(pl.Series(name, texts, pl.String)).column
+        except ValueError:  # half a surrogate pair, for example
+            raise DataError(f"column {format_value(name)} holds text that is not Unicode") from None
+    with np.errstate(over="ignore"):
+        native = values.astype({"f": np.float64, "M": "datetime64[us]"}.get(kind, values.dtype.newbyteorder("=")))
+    return pl.Series(name, np.ascontiguousarray(native))
+
+
+# -------------------------------------------------------------------------------------------------------------- Excel
+
+
+def _excel(file: OpenFile, choose: Choose) -> Contents:
+    """Read the first sheet of a workbook. Columns of text are converted as in delimited text."""
+    with needed("excel", "Excel files"):
+        import fastexcel
+    import polars as pl
+
+    logging.getLogger("fastexcel").setLevel(logging.ERROR)  # it warns of empty columns
+    with _readable("Excel"):
+        _check_archive(file)
+        book = fastexcel.read_excel(file.content.read())
+        header = book.load_sheet(0, header_row=None, n_rows=1, dtypes="string").to_polars()
+        frame = book.load_sheet(0, header_row=0, schema_sample_rows=None).to_polars() if header.height else header
+    if not header.height:
+        raise DataError(f"the sheet {format_value(book.sheet_names[0])} is empty")
+    names = name_columns([(name or "").strip() for name in header.row(0)])
+    wanted = set(choose([name for name in names if name]))
+    columns = {i: column for i, column in enumerate(frame.get_columns()) if names[i] in wanted or not names[i]}
+    notes = drop_unnamed(columns, names)
+    if len(book.sheet_names) > 1:
+        notes.append(f"read {format_value(book.sheet_names[0])}, the first of {len(book.sheet_names)} sheets")
+    typed = [_retype(column.alias(names[i])) for i, column in columns.items()]
+    return pl.DataFrame([column for column, _ in typed]), [*notes, *(note for _, note in typed if note)]
+
+
+def _retype(column: pl.Series) -> TypedColumn:
+    import polars as pl
+
+    return parse_other(parse_plain(column), ".") if column.dtype == pl.String else TypedColumn(column)
+
+
+def _check_archive(file: OpenFile) -> None:
+    """Reject a workbook whose parts are much larger than the file."""
+    if zipfile.is_zipfile(file.content):
+        with ExitStack() as stack, zipfile.ZipFile(file.content) as archive:
+            for member in archive.namelist():
+                with archive.open(member) as content:
+                    copy_limited(content, file.size, stack)
+    file.content.seek(0)
+
+
+READERS: dict[str, Callable[[OpenFile, Choose], Contents]] = {
+    "parquet": _parquet,
+    "arrow": _arrow,
+    "json": _json,
+    "json lines": _json_lines,
+    "npz": _npz,
+    "npy": _npy,
+    "excel": _excel,
+}
