@@ -27,6 +27,7 @@ PIPELINES = pages.ROOT / "examples" / "pipelines"
 PAGE = pages.ROOT / "docs" / "pipelines.md"
 KINDS = ("steady", "shifted", "empty")
 REJECTED = "REJECTED at level 1 %"
+EMPTY = re.compile("at least (one|1) row")
 TELEMETRY = {"DO_NOT_TRACK": "1", "GX_ANALYTICS_ENABLED": "false", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 
 
@@ -118,7 +119,7 @@ def test_a_recipe_stops_what_must_not_be_pooled(name: str, kind: str, tmp_path: 
     code, printed = run_in(tmp_path, *recipe.commands[-1].split(), **recipe.variables)
     assert (code == 0) == (kind == "steady"), printed
     assert (REJECTED in printed.replace(f"NOT {REJECTED}", "")) == (kind == "shifted"), printed
-    assert ("has no rows" in printed) == (kind == "empty"), printed
+    assert bool(EMPTY.search(printed)) == (kind == "empty"), printed
     assert (tmp_path / "pooled.csv").exists() == (recipe.pools and kind == "steady")
 
 
@@ -139,7 +140,7 @@ def test_dbt_skips_what_follows_a_rejected_batch(kind: str, tmp_path: Path) -> N
     assert ("OK created sql view model main.pooled" in printed) == (kind == "steady"), printed
     assert ("SKIP relation main.pooled" in printed) == (kind != "steady"), printed
     assert ("FAIL 1 batch_can_be_pooled" in printed) == (kind == "shifted"), printed
-    assert ("has no rows" in printed) == (kind == "empty"), printed
+    assert bool(EMPTY.search(printed)) == (kind == "empty"), printed
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -206,12 +206,12 @@ def test_rows_without_a_label_are_left_out_and_counted() -> None:
 
 
 def test_all_cells_that_cannot_be_used_are_listed() -> None:
-    data = {"a": ["1"] * 19 + ["?"], "b": [math.inf, *[1.0] * 18, 1e200], "c": [1.0] * 20}
+    data = {"a": ["1"] * 19 + ["?"], "b": [math.inf, *[1.0] * 18, 1e200], "c": [1.0, 2.0] * 10}
     with pytest.raises(DataError) as caught:
         table(data)
     assert "'a' (1: '?' in row 20); 'b' (2: 'inf' in row 1, '1e+200' in row 20)" in str(caught.value)
     assert values(data, invalid="missing")["b is missing"] == ["yes", *["no"] * 18, "yes"]
-    assert values(data, drop=["a", "b"]) == {"c": [1.0] * 20}
+    assert values(data, drop=["a", "b"]) == {"c": [1.0, 2.0] * 10}
 
 
 def test_text_with_some_numbers_stays_text() -> None:
@@ -384,6 +384,12 @@ def test_text_with_many_values_is_set_aside() -> None:
     assert treatments(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES))["text"] == "set aside: text"
     with pytest.raises(DataError, match="at most 1,000 categories, got 1,001"):
         table(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES), keep="text")
+
+
+def test_rows_that_are_all_equal_are_an_error() -> None:
+    with pytest.raises(DataError, match="must have rows that differ, got 3 rows that are all equal"):
+        table({"a": [1.0] * 3, "b": ["u"] * 3})
+    assert table({"a": [1.0] * 3}, label=["u", "v", "u"]).y == ["u", "v", "u"]
 
 
 def test_nothing_that_can_be_tested_is_an_error() -> None:

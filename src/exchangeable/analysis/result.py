@@ -263,7 +263,8 @@ class Result:
         """Notes on how the data was read, and on data that is valid but often a mistake."""
         tested = bool(self.column_tests)
         thinned = note_thinning(self.sample, self.n, tested, self.settings)
-        return [*self.table.notes, *thinned, *data_notes(self.table, self.scale, columns_tested=tested)]
+        asked = "none" if self.settings is None else self.settings.scale
+        return [*self.table.notes, *thinned, *data_notes(self.table, self.scale, tested, asked)]
 
     def fresh_parts(self) -> Parts:
         """Return copies of the measure and the bets as they were before the first row."""

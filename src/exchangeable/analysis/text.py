@@ -133,8 +133,11 @@ def describe_measure(measure: str) -> str:
     return MEASURES.get(measure, "")
 
 
-def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterator[str]:
-    """Yield notes on data that is valid but often a mistake, such as constant columns, and on scaling."""
+def data_notes(table: Table, scale: str, columns_tested: bool = True, asked: str = "none") -> Iterator[str]:
+    """Yield notes on data that is valid but often a mistake, such as constant columns, and on scaling.
+
+    ``scale`` is the scaling that was used, and ``asked`` the one that was asked for.
+    """
     if isinstance(table.y, list) and len(table.y) >= FEW_ROWS and SMALL_CLASS * len(set(table.y)) > len(table.y):
         yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
     fixed = [format_name(column.name) for column in table.columns if constant(column.values)]
@@ -150,7 +153,7 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True) -> Iterato
             f"there are more than {MAX_AUTO_COLUMNS} columns, so they were not tested one by one "
             "(columns 'each' tests them all)"
         )
-    dominant = widest(table)
+    dominant = None if (asked, scale) == ("auto", "none") else widest(table)
     if dominant is not None:
         remedy = "so numeric columns were divided by their standard deviation over the entire table"
         if scale == "none":

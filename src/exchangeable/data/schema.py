@@ -20,7 +20,7 @@ from exchangeable.data.errors import ColumnError, DataError, check_known
 from exchangeable.data.frames import Frame, open_frame, take_rows
 from exchangeable.data.labels import LabelKind, convert_labels, read_labels
 from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted
-from exchangeable.data.table import Table, TableColumn
+from exchangeable.data.table import Table, TableColumn, constant
 from exchangeable.data.values import Column, read_series
 from exchangeable.pvalues import thetas
 from exchangeable.validation import format_value
@@ -268,9 +268,12 @@ def build_table(reading: Reading, roles: Roles, how: Preparation, labels: LabelK
     target = reading.label
     columns, table_notes = encode(roles.tested), [*reading.notes, *roles.notes(), *missing_notes(roles.tested)]
     indicators = missing_indicators(roles.tested)
+    y = None if target is None else convert_labels(target, labels)
+    if all(constant(column.values) for column in columns + indicators) and (y is None or len(set(y)) == 1):
+        raise DataError(f"{name} must have rows that differ, got {_rows(len(reading.rows))} that are all equal")
     return Table(
         columns=columns + indicators,
-        y=None if target is None else convert_labels(target, labels),
+        y=y,
         name=name,
         label=None if target is None else target.name,
         rows=None if np.array_equal(reading.rows, np.arange(len(reading.rows))) else reading.rows + 1,
