@@ -446,6 +446,54 @@ def test_the_reproduction_gives_the_same_result() -> None:
     assert "bets.Kernel(...)" in unknown
 
 
+def test_the_reproduction_has_what_is_not_the_default(tmp_path: Path) -> None:
+    place = tmp_path / "my data.csv"
+    np.savetxt(place, moved(), delimiter=",", header="a,b,c", comments="")
+    asked: list[tuple[dict[str, Any], str | None]] = [
+        ({}, ""),
+        ({"drop": "b", "columns": "none", "max_rows": 90}, " --drop b --columns none --max-rows 90"),
+        ({"features": ["a", "b"], "order": "c", "missing": "drop"}, " --order c --features a,b --missing drop"),
+        ({"measure": measures.NearestDistance(3), "bet": bets.Power(0.5)},
+         " --measure nearest-distance --neighbours 3 --bet power --epsilon 0.5"),
+        ({"alarm": alarms.Cusum(500), "on_alarm": "restart"}, " --alarm cusum --period 500.0 --on-alarm restart"),
+        ({"label": ["u", "v"] * 200}, None),
+    ]  # fmt: skip
+    for options, expected in asked:
+        command = None if expected is None else f"exchangeable test 'my data.csv'{expected}"
+        assert reproduction(ex.test(place, **options)) == command
+    called = reproduction(ex.test(moved(), ["u", "v"] * 200, alarm=alarms.Ville(0.05), keep=["x1"]))
+    assert called == "exchangeable.test(data, label=label, keep=['x1'], alarm=alarms.Ville(0.05))"
+
+
+def test_times_and_columns_of_a_table_are_shown() -> None:
+    found, page = dated(), check(written("dated"))
+    assert found.rejected_at is not None
+    when = found.timeline.format(found.rejected_at)
+    assert f"alarm at row {found.rejected_at:,} ({when})" in page.text
+    assert "when, 1 January 2024, 06:00 to 10 April 2024, 00:00" in page.text
+    read = written("dated").split("How columns were read")[1].split("</table>")[0]
+    assert re.findall(r"<bdi>(.*?)</bdi></th><td>(.*?)</td>", read) == [
+        ("when", "time"),
+        ("a", "numbers"),
+        ("b", "numbers"),
+        ("hole", "numbers"),
+        ("year", "set aside: sorted"),
+        ("hole is missing", "added: whether a value is missing"),
+    ]
+    chart = charts.evidence_chart(found)
+    assert re.findall(r">(Feb|Mar|Apr)<", chart) == ["Feb", "Mar", "Apr"]
+    assert "How columns were read" not in check(written("quiet")).titles
+
+
+def test_differences_of_two_tables_are_shown_first() -> None:
+    X = dict(zip("abc", moved().T, strict=True))
+    late = {name: column[240:] for name, column in X.items() if name != "c"}
+    found = ex.compare({name: column[:240] for name, column in X.items()}, late)
+    for text in (report.document(found, found.explain()), report.result_card(found)):
+        shown = Page(text).text
+        assert shown.index("Columns: current lacks 'c', which reference has.") < shown.index("Evidence against")
+
+
 # ------------------------------------------------------------------------------------------------------- hostile, huge
 
 
