@@ -28,7 +28,7 @@ pytest.importorskip("polars")
 PACKAGES = {"sklearn": "datasets/data", "river": "datasets", "statsmodels": "datasets", "vega_datasets": "_data"}
 SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".json", ".tsv")
 LARGEST = 200_000  # bytes; the tests have to be quick
-MAX_ROWS = 1_000
+MAX_ROWS = 400
 
 
 def bundled() -> Iterator[Path]:
