@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from exchangeable.data.canonical import table_seed
 from exchangeable.data.encode import encode, missing_indicators, missing_notes
-from exchangeable.data.errors import ColumnError, DataError, check_known
+from exchangeable.data.errors import ColumnError, DataError, check_known, naming
 from exchangeable.data.frames import Frame, open_frame, take_rows
 from exchangeable.data.labels import LabelKind, convert_labels, read_labels
 from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted
@@ -109,7 +109,8 @@ def prepare(data: Any, how: Preparation, *, labels: LabelKind | None = None, see
     """
     how = how.checked()
     frame = open_frame(data, selection=how.selection())
-    reading = leave_out(read_columns(frame, how), how)
+    with naming(frame.name):
+        reading = leave_out(read_columns(frame, how), how)
     if reading.order is not None:
         reading = _sort(reading, how, seed)
     roles = assign_roles(reading.features, how.keep, ordered=True)
@@ -142,7 +143,7 @@ def read_columns(frame: Frame, how: Preparation, shared: Sequence[str] | None = 
     names = frame.names if shared is None else shared
     names = [name for name in (names if how.features is None else how.features) if name not in left_out]
     if not names:
-        raise DataError(f"{frame.name} must have a column to test besides the label and what is left out, got none")
+        raise DataError("the data must have a column to test besides the label and what is left out, got none")
     features = [frame.read(name, name in how.categorical) for name in names]
     target = None if label is None else frame.read(label, label in how.categorical)
     if how.label is not None and label is None:
