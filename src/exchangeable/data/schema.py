@@ -97,8 +97,15 @@ class Reading(NamedTuple):
         return self._replace(features=features, label=label, order=order, rows=self.rows[rows])
 
 
-def prepare(data: Any, how: Preparation, *, labels: LabelKind | None = None, seed: int | None = None) -> Prepared:
-    """Prepare a table for a test of its order. O(n d), and O(n log n) to sort.
+def prepare(
+    data: Any,
+    how: Preparation,
+    *,
+    labels: LabelKind | None = None,
+    within_classes: bool = False,
+    seed: int | None = None,
+) -> Prepared:
+    """Prepare a table for a test of its order, or of the order within classes. O(n d), and O(n log n) to sort.
 
     ``labels`` is the kind of labels that the measure needs, if any. Rows with equal values of ``how.order`` are put
     into a random order, by the seed.
@@ -113,7 +120,8 @@ def prepare(data: Any, how: Preparation, *, labels: LabelKind | None = None, see
         reading = leave_out(read_columns(frame, how), how)
     if reading.order is not None:
         reading = _sort(reading, how, seed)
-    roles = assign_roles(reading.features, how.keep, ordered=True)
+    classes = reading.label.values if within_classes and reading.label is not None else None
+    roles = assign_roles(reading.features, how.keep, ordered=True, classes=classes)
     table = build_table(reading, roles, how, labels, frame.name)
     table = _with_times(table, [*_index_times(frame, reading.rows), *_times(reading, roles)], reading.order)
     return Prepared(table, frame.library, [partial(select_native, frame, how, reading.rows)], frame.index)
