@@ -59,7 +59,7 @@ class Preparation(NamedTuple):
             categorical=_names("categorical", self.categorical),
         )
 
-    def selection(self) -> dict[str, Sequence[str]]:
+    def selection(self) -> dict[str, Any]:
         """Return the columns of a file that are needed, as arguments of `exchangeable.data.files.read_file`."""
         if self.features is None:
             return {"drop": self.drop}
