@@ -37,7 +37,7 @@ from exchangeable.cli.output import print_notes, silence_stdout
 from exchangeable.cli.scores import ONE_NUMBER, read_reference, score_measure
 
 if TYPE_CHECKING:
-    from exchangeable.data.events.reader import Labels
+    from exchangeable.data.events.delimited import Labels
     from exchangeable.monitor import Monitor
     from exchangeable.watch import OutputOptions, Reader, StateFile
 
