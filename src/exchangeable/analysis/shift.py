@@ -161,7 +161,10 @@ def shift_test(
     X = design_matrix(table, scale, rows) if values is None else values
     notes = [*table.notes, *data_notes(table, scale)]
     if rows is not None:
-        notes.append(f"{len(rows):,} of {table.n:,} rows were used, chosen at random (max_rows)")
+        notes.append(
+            f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest neighbours "
+            "grows with the square of the rows; max_rows changes the limit)"
+        )
         table = table.take(rows)
     options: dict[str, Any] = {"bet": bet, "alpha": alpha, "seed": seed, "progress": progress}
     result = ShiftResult(*shift.shift_test(X, table.y or (), measure=fresh, **options))
