@@ -193,11 +193,8 @@ def _decompress(content: IO[bytes], kind: str, path: Path, stack: ExitStack) -> 
 def _decompressor(kind: str, content: IO[bytes]) -> IO[bytes]:
     if kind == "zstd":
         with needed("files", ".zst files"):
-            if sys.version_info >= (3, 14):
-                from compression import zstd
-            else:
-                from backports import zstd
-        return cast(IO[bytes], zstd.ZstdFile(content))
+            import zstandard
+        return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True))
     classes: dict[str, Any] = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
     return cast(IO[bytes], gzip.GzipFile(fileobj=content) if kind == "gzip" else classes[kind](content))
 
