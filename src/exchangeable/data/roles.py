@@ -55,15 +55,18 @@ class Roles(NamedTuple):
         return notes
 
 
-def assign_roles(columns: Sequence[Column], keep: Sequence[str], *, ordered: bool) -> Roles:
+def assign_roles(
+    columns: Sequence[Column], keep: Sequence[str], *, ordered: bool, classes: Sequence[Any] | None = None
+) -> Roles:
     """Decide what is done with each column.
 
     Columns in ``keep`` are tested in any case. Sorted columns are set aside if ``ordered``: if the order of the rows is
-    what is tested. If nothing else is left, sorted columns and identifiers are tested after all.
+    what is tested. If it is the order within ``classes``, ten different values of one class are required. If nothing
+    else is left, sorted columns and identifiers are tested after all.
     """
     times = [column for column in columns if column.kind == "times" and column.name not in keep]
     others = [column for column in columns if column.kind != "times" or column.name in keep]
-    reasons = {column.name: _reason(column, ordered, column.name in keep) for column in others}
+    reasons = {column.name: _reason(column, ordered, classes, column.name in keep) for column in others}
     spared: set[str | None] = {None}
     if None not in reasons.values():  # nothing else is left
         spared |= {SORTED} if SORTED in reasons.values() else {"identifiers", "row index"}
@@ -71,7 +74,7 @@ def assign_roles(columns: Sequence[Column], keep: Sequence[str], *, ordered: boo
     return Roles(tested, times, {name: reason for name, reason in reasons.items() if reason and reason not in spared})
 
 
-def _reason(column: Column, ordered: bool, kept: bool) -> str | None:
+def _reason(column: Column, ordered: bool, classes: Sequence[Any] | None, kept: bool) -> str | None:
     """Return why a column is set aside; None if it is tested."""
     if column.kind in ("empty", "other"):
         return "no values" if column.kind == "empty" else "nested values"
@@ -82,11 +85,22 @@ def _reason(column: Column, ordered: bool, kept: bool) -> str | None:
     if _INDEX.fullmatch(column.name) and distinct >= DISTINCT * len(present):
         return "row index"
     if ordered and distinct >= MIN_SORTED and is_sorted(present):
-        return SORTED
+        distinct = distinct if classes is None else _distinct_within(column, classes)
+        if distinct >= MIN_SORTED:
+            return SORTED
     if isinstance(present, list):
         many = distinct > MAX_CATEGORIES or (distinct >= MIN_SORTED and 2 * distinct > len(present))
         return "text" if many else None
     return "identifiers" if distinct >= DISTINCT * len(present) and _like_identifiers(column.name, present) else None
+
+
+def _distinct_within(column: Column, classes: Sequence[Any]) -> int:
+    """Return the number of different values in the class that has most of them."""
+    values: dict[Any, set[Any]] = {}
+    for value, kind, missing in zip(column.values, classes, column.missing, strict=True):
+        if not missing:
+            values.setdefault(kind, set()).add(value)
+    return max(map(len, values.values()))
 
 
 def _like_identifiers(name: str, values: Any) -> bool:
