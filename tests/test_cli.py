@@ -294,9 +294,7 @@ def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
     assert "The evidence was lowest at the very start: the change" in str(
         verdict_words(Verdict(**{name: said[name] for name in Verdict._fields} | {"changepoint": 0}))
     )
-    assert (
-        f"The evidence was lowest after row {began}: the change occurred around there or later (" in run(*words).out
-    )
+    assert f"The evidence was lowest after row {began}: the change occurred around there or later (" in run(*words).out
     (tmp_path / "r.csv").write_text("x\n" + "\n".join(map(str, range(60))) + "\n")
     rising = run("test", "r.csv", "--measure", "value")
     assert rising.code == 1  # the only column is tested, sorted or not

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots, shift
+from exchangeable.analysis.notes import data_notes
 from exchangeable.analysis.run import choose_measure
 from exchangeable.analysis.sample import choose_rows, row_limit
 from exchangeable.analysis.settings import DEFAULT_ALPHA, MAX_ROWS, Settings
-from exchangeable.analysis.text import SHIFTS, data_notes, describe_table, dump_json, figure_title, format_evidence
+from exchangeable.analysis.text import SHIFTS, describe_table, dump_json, figure_title, format_evidence
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.data.canonical import table_seed
 from exchangeable.data.design import design_matrix, resolve_scale
@@ -70,7 +71,7 @@ class ShiftResult(Shift):
             "file": self.table.name,
             "n": self.table.n,
             "n_features": len(self.table.features),
-            "n_classes": len(set(self.table.y or ())),  # type: ignore[arg-type]
+            "n_classes": len(set(self.table.y or ())),
             "scale": self.scale,
             "alpha": self.alpha,
             "threshold": 1.0 / self.alpha,

@@ -79,7 +79,8 @@ def read_delimited(
 
 def name_columns(names: list[str]) -> list[str]:
     """Return the names of the columns, which must differ; a first column without a name is a saved index."""
-    names = [INDEX, *names[1:]] if len(names) > 1 and not names[0] else names
+    if len(names) > 1 and not names[0]:
+        names = [f"{INDEX}.1" if INDEX in names else INDEX, *names[1:]]
     check_distinct(names)
     return names
 

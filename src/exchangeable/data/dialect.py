@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -54,15 +54,16 @@ def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header:
     return Dialect([name.strip() for name in first], delimiter, quote, header, blanks)
 
 
-def text_lines(text: str, delimiter: str) -> Iterator[str]:
-    """Yield the lines of a text for `csv.reader`, for which several blanks are one if blanks are the delimiter."""
-    lines = (line + "\n" for line in text.split("\n"))
-    return (line.replace("\t", " ").strip() + "\n" for line in lines) if delimiter == " " else lines
+def csv_line(line: str, delimiter: str) -> str:
+    """Return a line for `csv.reader`. If blanks are the delimiter, those around the line do not count."""
+    line = line.replace("\r", " ")  # which `csv.reader` takes for the end of a line
+    return (line.replace("\t", " ").strip() if delimiter == " " else line) + "\n"
 
 
 def sample_rows(sample: str, delimiter: str, quote: str, blanks: bool) -> list[list[str]]:
     """Return the first rows, without blank lines, up to one that cannot be parsed."""
-    rows = csv.reader(text_lines(sample, delimiter), delimiter=delimiter, quotechar=quote, skipinitialspace=blanks)
+    lines = (csv_line(line, delimiter) for line in sample.split("\n"))
+    rows = csv.reader(lines, delimiter=delimiter, quotechar=quote, skipinitialspace=blanks)
     found: list[list[str]] = []
     try:
         for row in islice(rows, ROWS):
@@ -90,11 +91,10 @@ def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
             scores[delimiter] = (share, _values(rows), delimiter == preferred)
     if scores:
         return max(scores, key=lambda delimiter: scores[delimiter])
-    if suffix not in (".csv", *_PREFERRED):
-        rows = sample_rows(sample, " ", quote, True)
-        width, share = _usual_width(rows)
-        if width > 1 and share == 1 and _values(rows) > 0.5:
-            return " "
+    rows = sample_rows(sample, " ", quote, True)
+    width, share = _usual_width(rows)
+    if width > 1 and share == 1 and _values(rows) > 0.5:
+        return " "
     first = sample.lstrip("\n").split("\n", 1)[0]
     return preferred if preferred in first and suffix in ("", ".csv", *_PREFERRED) else ONE_COLUMN
 
@@ -117,7 +117,7 @@ def _is_value(cell: str) -> bool:
 
 def _has_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row holds names. Text alone is taken for names."""
-    if _names_above_values(first, below):
+    if _names_above_values(first, below) or _has_index(first, below):
         return True
     if any(map(_is_value, first)):
         return _is_numbered(first, below)
@@ -134,15 +134,25 @@ def _names_above_values(first: Sequence[str], below: Sequence[Sequence[str]]) ->
     return False
 
 
+def _has_index(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Return whether only the first name is empty, and no cell below it: a saved index."""
+    return len(first) > 1 and not first[0].strip() and all(first[1:]) and bool(below) and all(row[0] for row in below)
+
+
 def _is_numbered(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Return whether the values in the first row are 0, 1, 2, ... as pandas numbers columns, or years."""
     numbers = [int(cell) for cell in first if re.fullmatch(r" *[0-9]{1,9} *", cell)]
     if len(numbers) < 2 or len(numbers) < sum(map(_is_value, first)):
         return False
-    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        return False
-    years = 1800 <= numbers[0] <= 2200
-    return years or (numbers[0] in (0, 1) and (len(numbers) > 2 or any("." in cell for row in below for cell in row)))
+    if numbers == list(range(numbers[0], numbers[0] + len(numbers))) and numbers[0] in (0, 1):
+        return len(numbers) > 2 or any("." in cell for row in below for cell in row)
+    cells = [row[i] for row in below for i, name in enumerate(first[: len(row)]) if _is_value(name)]
+    return numbers == sorted({*numbers}) and _is_year(first) and not all(_is_year([cell]) for cell in cells)
+
+
+def _is_year(cells: Sequence[str]) -> bool:
+    """Return whether all values among the cells are years."""
+    return all(re.fullmatch(r" *(1[89]|2[01])[0-9]{2} *", cell) for cell in cells if _is_value(cell))
 
 
 def _lacks_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

@@ -50,19 +50,20 @@ def find_encoding(content: IO[bytes], encoding: str | None = None) -> str:
 
 
 def text_blocks(content: IO[bytes], encoding: str) -> Iterator[bytes]:
-    r"""Yield the text as UTF-8, in blocks of whole characters, with every line end as \n."""
-    held = b""  # \r, of which \n may follow
-    first = True
+    r"""Yield the text as UTF-8, in blocks of whole characters, with every line end as \n.
+
+    A \r on its own ends a line only if there is no \n in the first block.
+    """
+    held, old = b"", None  # held: a \r, after which a \n may follow; old: whether lines end with \r
     for block in _decode(content, encoding):
-        block = held + (block.removeprefix(codecs.BOM_UTF8) if first else block)
-        first, held = False, b""
-        if b"\r" in block:
-            if block.endswith(b"\r"):
-                block, held = block[:-1], b"\r"
-            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        yield block
-    if held:
-        yield b"\n"
+        if old is None:
+            block = block.removeprefix(codecs.BOM_UTF8)
+            old = b"\r" in block and b"\n" not in block
+        block = held + block
+        held = b"\r" if block.endswith(b"\r") and not old else b""
+        block = block[: len(block) - len(held)]
+        yield block.replace(b"\r", b"\n") if old else block.replace(b"\r\n", b"\n") if b"\r" in block else block
+    yield held
 
 
 def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:

@@ -23,11 +23,12 @@ def check_known(option: str, wanted: Iterable[str], names: Sequence[str], also: 
     known = set(names)
     for name in wanted:
         if name not in known and name not in also:
-            near = difflib.get_close_matches(name, names[:1000], n=1)
+            listed = [*names, *sorted(also)]
+            near = difflib.get_close_matches(name, listed[:1000], n=1)
             hint = f"did you mean {format_value(near[0])}? " if near else ""
             raise ColumnError(
                 f"{option} must name columns of the data, got {format_value(name)}; {hint}the columns are "
-                f"{list_names(names)}"
+                f"{list_names(listed)}"
             )
 
 

@@ -25,11 +25,12 @@ Progress = Callable[[str, int, int], None]
 
 
 class FileContents(NamedTuple):
-    """A table read from a file, the name of the file, and notes on how it was read."""
+    """A table read from a file, the name of the file, notes on how it was read, and the columns that were not read."""
 
     frame: pl.DataFrame
     name: str
     notes: tuple[str, ...] = ()
+    unused: frozenset[str] = frozenset()
 
 
 def read(
@@ -63,6 +64,9 @@ def read(
         encoding=encoding,
         progress=progress,
     )
+    wanted = [columns] if isinstance(columns, str) else columns or ()
+    with _prefix_errors(contents.name):
+        check_known("columns", wanted, [*contents.frame.columns, *sorted(contents.unused)])
     for note in contents.notes:
         logging.getLogger("exchangeable").info("%s: %s", contents.name, note)
     return contents.frame
@@ -81,7 +85,8 @@ def read_file(
 ) -> FileContents:
     """Read a table as `read` does, without the columns in `drop`, and return the notes with it.
 
-    Raises `DataError` if the file is at fault, and `ColumnError` if the arguments do not fit it.
+    Names in `columns` and `drop` that are not in the file are ignored: the caller knows which option to name. Raises
+    `DataError` if the file is at fault, and `ColumnError` if the arguments do not fit it.
     """
     from exchangeable.data import formats
 
@@ -91,7 +96,7 @@ def read_file(
     name = source_name(source)
     with _prefix_errors(name):
         options = Options(delimiter, decimal, header, encoding).check()
-        choose = _chooser(columns, drop)
+        choose = _Chooser(columns, drop)
         with open_source(source) as file:
             report = (lambda done: progress(f"reading {name}", done, file.size)) if progress else (lambda _: None)
             if file.format == "delimited":
@@ -99,21 +104,22 @@ def read_file(
             else:
                 frame, notes = formats.READERS[file.format](file, choose)
             report(file.size)
-    check_distinct(frame.columns)
-    return FileContents(frame, name, (*file.notes, *notes))
+    return FileContents(frame, name, (*file.notes, *notes), choose.unused)
 
 
-def _chooser(columns: str | Sequence[str] | None, drop: str | Sequence[str]) -> Callable[[list[str]], list[str]]:
-    """Return a function that picks the wanted columns from all of them, in the order of the file."""
-    wanted = [columns] if isinstance(columns, str) else columns
-    unwanted = [drop] if isinstance(drop, str) else drop
+class _Chooser:
+    """A function that picks the wanted columns from the names of all of them, and remembers the others."""
 
-    def choose(names: list[str]) -> list[str]:
-        check_known("columns", wanted or (), names)
-        check_known("drop", unwanted, names)
-        return [name for name in names if (wanted is None or name in wanted) and name not in unwanted]
+    def __init__(self, columns: str | Sequence[str] | None, drop: str | Sequence[str]) -> None:
+        self.wanted = {columns} if isinstance(columns, str) else None if columns is None else set(columns)
+        self.unwanted = {drop} if isinstance(drop, str) else set(drop)
+        self.unused: frozenset[str] = frozenset()
 
-    return choose
+    def __call__(self, names: list[str]) -> list[str]:
+        check_distinct(names)
+        chosen = [name for name in names if (self.wanted is None or name in self.wanted) and name not in self.unwanted]
+        self.unused = frozenset(names) - set(chosen)
+        return chosen
 
 
 @contextmanager

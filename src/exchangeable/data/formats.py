@@ -20,7 +20,7 @@ from exchangeable.data.delimited import Choose, check_distinct, drop_unnamed, na
 from exchangeable.data.encoding import find_encoding, text_blocks
 from exchangeable.data.errors import DataError, list_names
 from exchangeable.data.opening import OpenFile, copy_limited
-from exchangeable.data.text_columns import TypedColumn, parse_other, parse_plain, parse_times_column
+from exchangeable.data.text_columns import TypedColumn, parse_other, parse_plain
 from exchangeable.validation import format_value
 
 if TYPE_CHECKING:
@@ -40,6 +40,14 @@ def _readable(kind: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DataError(f"this cannot be read as {kind}: it is truncated, damaged or of another type") from None
+
+
+def _retyped(columns: Iterable[pl.Series]) -> Contents:
+    """Return a frame in which text has the types that it would have in a delimited file."""
+    import polars as pl
+
+    typed = [parse_other(parse_plain(c), ".") if c.dtype == pl.String else TypedColumn(c) for c in columns]
+    return pl.DataFrame([column for column, _ in typed]), [note for _, note in typed if note]
 
 
 def _parquet(file: OpenFile, choose: Choose) -> Contents:
@@ -74,11 +82,11 @@ def _json(file: OpenFile, choose: Choose) -> Contents:
         if error.msg != "Extra data":
             raise DataError(f"line {error.lineno:,}: this is not valid JSON: {error.msg}") from None
         return _json_lines(file, choose)
-    return _frame(_records(data) if isinstance(data, list) else _json_columns(data), choose), []
+    return _frame(_records(data) if isinstance(data, list) else _json_columns(data), choose)
 
 
 def _json_lines(file: OpenFile, choose: Choose) -> Contents:
-    return _frame(_records(_lines(file)), choose), []
+    return _frame(_records(_lines(file)), choose)
 
 
 def _lines(file: OpenFile) -> Iterator[Any]:
@@ -134,12 +142,10 @@ def _json_columns(data: Any) -> dict[str, list[Any]]:
     return columns
 
 
-def _frame(columns: dict[str, list[Any]], choose: Choose) -> pl.DataFrame:
-    import polars as pl
-
+def _frame(columns: dict[str, list[Any]], choose: Choose) -> Contents:
     if not columns:
         raise DataError("there are no columns")
-    return pl.DataFrame([_series(name, columns[name]) for name in choose(list(columns))])
+    return _retyped([_series(name, columns[name]) for name in choose(list(columns))])
 
 
 def _series(name: str, values: list[Any]) -> pl.Series:
@@ -158,8 +164,7 @@ def _series(name: str, values: list[Any]) -> pl.Series:
             return pl.Series(name, values)
         except Exception:  # noqa: BLE001  values of different types, for which Polars raises many errors
             return pl.Series(name, values, pl.Object)
-    texts = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-    return parse_times_column(pl.Series(name, texts, pl.String)).column
+    return pl.Series(name, [json.dumps(x) if type(x) in (bool, int, float) else x for x in values], pl.String)
 
 
 def _float(value: float) -> float:
@@ -189,13 +194,13 @@ def _npz(file: OpenFile, choose: Choose) -> Contents:
         parts = _array_columns("x" if name == "X" or len(arrays) == 1 else name, array)
         check_distinct([*columns, *parts])
         columns |= parts
-    return _array_frame(columns, choose), []
+    return _array_frame(columns, choose)
 
 
 def _npy(file: OpenFile, choose: Choose) -> Contents:
     with _readable("NPY"):
         array = _load_array(file.content, "")
-    return _array_frame(_array_columns("x", array), choose), []
+    return _array_frame(_array_columns("x", array), choose)
 
 
 def _load_array(content: IO[bytes], name: str) -> NDArray[Any]:
@@ -225,16 +230,14 @@ def _array_columns(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return {f"{name}{i}": array[:, i] for i in range(array.shape[1])}
 
 
-def _array_frame(columns: dict[str, NDArray[Any]], choose: Choose) -> pl.DataFrame:
-    import polars as pl
-
+def _array_frame(columns: dict[str, NDArray[Any]], choose: Choose) -> Contents:
     if not columns:
         raise DataError("there are no columns")
-    return pl.DataFrame([_array_series(name, columns[name]) for name in choose(list(columns))])
+    return _retyped([_array_series(name, columns[name]) for name in choose(list(columns))])
 
 
 def _array_series(name: str, values: NDArray[Any]) -> pl.Series:
-    """Return a column of native byte order; floats are float64, and text is parsed as times if it fits."""
+    """Return a column of native byte order, with floats as float64."""
     import polars as pl
 
     kind = values.dtype.kind
@@ -243,7 +246,7 @@ def _array_series(name: str, values: NDArray[Any]) -> pl.Series:
     if kind in "US":
         try:
             texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
-            return parse_times_column(pl.Series(name, texts, pl.String)).column
+            return pl.Series(name, texts, pl.String)
         except ValueError:  # half a surrogate pair, for example
             raise DataError(f"column {format_value(name)} holds text that is not Unicode") from None
     with np.errstate(over="ignore"):
@@ -258,8 +261,6 @@ def _excel(file: OpenFile, choose: Choose) -> Contents:
     """Read the first sheet of a workbook. Columns of text are converted as in delimited text."""
     with needed("excel", "Excel files"):
         import fastexcel
-    import polars as pl
-
     logging.getLogger("fastexcel").setLevel(logging.ERROR)  # it warns of empty columns
     with _readable("Excel"):
         _check_archive(file)
@@ -274,14 +275,8 @@ def _excel(file: OpenFile, choose: Choose) -> Contents:
     notes = drop_unnamed(columns, names)
     if len(book.sheet_names) > 1:
         notes.append(f"read {format_value(book.sheet_names[0])}, the first of {len(book.sheet_names)} sheets")
-    typed = [_retype(column.alias(names[i])) for i, column in columns.items()]
-    return pl.DataFrame([column for column, _ in typed]), [*notes, *(note for _, note in typed if note)]
-
-
-def _retype(column: pl.Series) -> TypedColumn:
-    import polars as pl
-
-    return parse_other(parse_plain(column), ".") if column.dtype == pl.String else TypedColumn(column)
+    frame, more = _retyped([column.alias(names[i]) for i, column in columns.items()])
+    return frame, notes + more
 
 
 def _check_archive(file: OpenFile) -> None:

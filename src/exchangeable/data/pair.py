@@ -47,8 +47,8 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     how = how.checked()
     pair = how.label if isinstance(how.label, (tuple, list)) and len(how.label) == 2 else (how.label, how.label)
     frames = [
-        open_frame(reference, name="reference", beside=current),
-        open_frame(current, name="current", beside=reference),
+        open_frame(reference, name="reference", beside=current, selection=how.selection()),
+        open_frame(current, name="current", beside=reference, selection=how.selection()),
     ]
     shared, differences = _shared_columns(frames, how)
     readings = []
@@ -75,7 +75,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
 
 
 def _within(names: Sequence[str], frame: Frame) -> tuple[str, ...]:
-    return tuple(name for name in names if name in frame.names)
+    return tuple(name for name in names if name in frame.names or name in frame.unused)
 
 
 def _shared_columns(frames: Sequence[Frame], how: Preparation) -> tuple[list[str], list[str]]:

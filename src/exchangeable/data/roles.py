@@ -50,7 +50,7 @@ class Roles(NamedTuple):
         for reason, (one, many, rest) in _REASONS.items():
             if names := [name for name, why in self.aside.items() if why == reason]:
                 subject, verb, was = ("column", one, "it was") if len(names) == 1 else ("columns", many, "they were")
-                keep = "" if reason in ("nested values", "no values") else "; keep insists on a test"
+                keep = "" if reason in ("nested values", "no values") else " (name it in keep to test it)"
                 notes.append(f"{subject} {list_names(names)} {verb} {rest}, so {was} set aside{keep}")
         return notes
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.data.dialect import Dialect
+from exchangeable.data.dialect import Dialect, csv_line
 from exchangeable.data.errors import DataError
 
 LONGEST = 1 << 24  # bytes of a row
@@ -150,14 +150,11 @@ def _written_again(blocks: Iterator[bytes], dialect: Dialect, line: int) -> Iter
 
 
 def _lines(blocks: Iterable[bytes], dialect: Dialect, line: int) -> Iterator[str]:
-    """Yield lines for `csv.reader`. Where blanks are the delimiter, those around the line do not count."""
+    """Yield lines for `csv.reader`."""
     rest = b""
-    for block in blocks:
+    for block in chain(blocks, [b"\n"]):
         *lines, rest = (rest + block).split(b"\n")
         line += len(lines)
         if len(rest) > LONGEST:
             raise DataError(_too_long(line))
-        for text in lines:
-            yield (text.replace(b"\t", b" ").strip() if dialect.delimiter == " " else text).decode() + "\n"
-    if rest:
-        yield (rest.replace(b"\t", b" ").strip() if dialect.delimiter == " " else rest).decode() + "\n"
+        yield from (csv_line(text.decode(), dialect.delimiter) for text in lines)

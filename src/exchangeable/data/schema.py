@@ -59,6 +59,13 @@ class Preparation(NamedTuple):
             categorical=_names("categorical", self.categorical),
         )
 
+    def selection(self) -> dict[str, Sequence[str]]:
+        """Return the columns of a file that are needed, as arguments of `exchangeable.data.files.read_file`."""
+        if self.features is None:
+            return {"drop": self.drop}
+        named = (label_name(self), self.order, *self.features, *self.keep, *self.categorical)
+        return {"columns": [name for name in named if name is not None]}
+
 
 class Prepared(NamedTuple):
     """A table, and functions that return the features as the user passed them, for a model that scores them."""
@@ -100,7 +107,8 @@ def prepare(data: Any, how: Preparation, *, labels: LabelKind | None = None, see
     >>> [(column.name, column.values.tolist()) for column in table.columns]
     [('size', [1.0, 2.0, 3.0]), ('coat', [1.0, 0.0, 1.0]), ('size is missing', [0.0, 1.0, 0.0])]
     """
-    frame, how = open_frame(data), how.checked()
+    how = how.checked()
+    frame = open_frame(data, selection=how.selection())
     reading = leave_out(read_columns(frame, how), how)
     if reading.order is not None:
         reading = _sort(reading, how, seed)
@@ -167,6 +175,8 @@ def _check_roles(frame: Frame, how: Preparation, label: str | None) -> None:
     for first, second in (*conflicts, ("order", "label"), ("order", "keep"), ("label", "keep")):
         if both := set(uses[first]) & set(uses[second]):
             raise ColumnError(f"column {format_value(min(both))} is named by {first} and {second}; choose one")
+    for option in ("label", "order", "features"):  # these are read
+        check_known(option, uses[option], frame.names)
 
 
 # ----------------------------------------------------------------------------------------------------------- which rows

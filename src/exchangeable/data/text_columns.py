@@ -116,13 +116,6 @@ def parse_other(column: pl.Series, decimal: str) -> TypedColumn:
             parsed = _parse(text, decimal)
             if parsed is not None and (values.str.contains(separator).any()):
                 return TypedColumn(parsed, f"column {format_value(column.name)} has thousands separators")
-    return parse_times_column(column)
-
-
-def parse_times_column(column: pl.Series) -> TypedColumn:
-    """Convert text to times if every cell that is not missing is one; otherwise return the text."""
-    import polars as pl
-
     stripped = column.str.strip_chars()
     distinct = stripped.drop_nulls().unique().sort()
     times = parse_times(distinct.to_list()) if len(distinct) else None
