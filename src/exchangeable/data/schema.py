@@ -350,7 +350,8 @@ def _ascending(column: Column) -> bool:
 def select_native(frame: Frame, how: Preparation, rows: NDArray[np.intp]) -> Any:
     """Return all features that are not left out, in the form in which the user passed them."""
     unused = {*how.drop, label_name(how), how.order}
-    names = [name for name in (frame.names if how.features is None else how.features) if name not in unused]
+    known = [*frame.names, *frame.unused] if how.features is None else how.features
+    names = [name for name in known if name not in unused]
     if frame.select is None:
         columns = [frame.read(name, False).values for name in names]
         native = np.column_stack([np.asarray(values) for values in columns])
