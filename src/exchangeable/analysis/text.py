@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FEW_ROWS = 30  # with fewer rows, evidence of 100 is hardly possible
 MAX_NAME = 60  # characters of a column name
+MAX_DIFFERENCE = 300  # characters of a sentence on how two tables differ
+LISTED_DIFFERENCES = 20
 LISTED_ALARMS = 10  # alarms or columns that a sentence lists
 
 SHIFTS: Mapping[str, str] = MappingProxyType(
@@ -65,10 +67,10 @@ def format_evidence(log10: float) -> str:
     return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
 
 
-def format_name(name: str) -> str:
+def format_name(name: str, limit: int = MAX_NAME) -> str:
     """Format a user's name for a sentence: control characters are escaped, and at most 60 characters are shown."""
     text = name if name.isprintable() else repr(name)[1:-1]
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def dump_json(record: dict[str, Any]) -> str:
@@ -116,7 +118,8 @@ def describe_table(table: Table) -> str:
 
 def describe_differences(differences: Sequence[str]) -> str:
     """Describe in one line how the columns of two tables differ."""
-    return f"Columns: {'; '.join(differences)}."
+    listed = [format_name(difference, MAX_DIFFERENCE) for difference in differences[:LISTED_DIFFERENCES]]
+    return f"Columns: {'; '.join(listed)}{more(differences, LISTED_DIFFERENCES)}."
 
 
 def figure_title(name: str) -> str:

@@ -23,19 +23,20 @@ class FeatureRow(NamedTuple):
     kind: str
     evidence: str
     flag: str
+    when: str
     width: str
     difference: str
 
 
 def feature_row(feature: FeatureEvidence, widest: float, explanation: Explanation) -> FeatureRow:
     """Return the row of a column in the table of columns; ``widest`` is the log10 that fills the bar."""
-    at = feature.rejected_at
-    where = "" if at is None or explanation.compared else f"at row {at:,}{explanation.timeline.describe(at)}"
+    at = None if explanation.compared else feature.rejected_at
     return FeatureRow(
         feature,
         "" if feature.kind in ("numbers", feature.name) else feature.kind,
         format_evidence(feature.log10_max),
-        (where or "yes") if feature.flagged else "",
+        ("yes" if at is None else f"at row {at:,}") if feature.flagged else "",
+        "" if at is None else explanation.timeline.describe(at)[2:-1],
         width(feature.log10_max, widest),
         _difference(feature.difference),
     )

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from exchangeable.shift import Shift
 
 MAX_NOTES = 20
-MAX_DIFFERENCES = 2000  # characters
 MIN_PERIOD = 20  # p-values of a histogram
 BEFORE_AFTER = ("before", "after")
 
@@ -111,7 +110,7 @@ def _verdict_text(result: Result) -> VerdictText:
 
 
 def _differences(result: Result) -> str:
-    return clip(describe_differences(result.schema_differences), MAX_DIFFERENCES) if result.schema_differences else ""
+    return describe_differences(result.schema_differences) if result.schema_differences else ""
 
 
 def key_figures(result: Result) -> list[tuple[str, str]]:
