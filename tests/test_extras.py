@@ -148,7 +148,7 @@ except SystemExit:
         *set(HEAVY) - {"polars", "typer", "rich"},
         "rich.progress",
         "fastexcel",
-        "zstandard",
+        "backports",
         "exchangeable.cli.serve",
         "exchangeable.spark",
     ]
@@ -285,8 +285,8 @@ def test_every_extra_is_named(extra: str, tmp_path: Path) -> None:
 
 def test_compressed_files_may_need_a_package(tmp_path: Path) -> None:
     (tmp_path / "t.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd")
-    done = run(without("zstandard") + CLI, "test", "t.csv.zst", folder=tmp_path)
-    said = "exchangeable: zstandard is not installed; for .zst files: pip install 'exchangeable[files]'\n"
+    done = run(without("backports-zstd") + CLI, "test", "t.csv.zst", folder=tmp_path)
+    said = "exchangeable: backports-zstd is not installed; for .zst files: pip install 'exchangeable[files]'\n"
     assert (done.returncode, done.stdout, done.stderr) == (3, "", said)
 
 

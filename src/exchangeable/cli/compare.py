@@ -70,8 +70,8 @@ def compare(
     arguments = options.arguments() | {"columns": columns.value, "scale": scale.value, "max_rows": max_rows}
     chosen = table.arguments()
     with usage_errors(), progress_bars() as progress:
-        tables = [reading.read(file, chosen, progress) for file in (reference, current)]
-        result = ex.compare(*tables, **chosen, **arguments, progress=progress)
+        first, second = (reading.read(file, chosen, progress) for file in (reference, current))
+        result = ex.compare(first, second, **chosen, **arguments, progress=progress)
     output.write(result)
     if result.rejected:
         raise RejectedError

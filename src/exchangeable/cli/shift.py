@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,7 +53,7 @@ def shift(
     """
     check_plot(plot)
     MonitorOptions(alpha=alpha, seed=seed).build()  # rejects invalid options before the file is read
-    arguments = {"alpha": alpha, "seed": seed, "scale": scale.value, "max_rows": max_rows}
+    arguments: dict[str, Any] = {"alpha": alpha, "seed": seed, "scale": scale.value, "max_rows": max_rows}
     chosen = table.arguments() | {"order": order}
     with usage_errors(), progress_bars() as progress:
         contents = reading.read(file, chosen, progress)

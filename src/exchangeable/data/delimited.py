@@ -13,7 +13,7 @@ from exchangeable.data.dialect import DELIMITERS, ONE_COLUMN, Dialect, find_dial
 from exchangeable.data.encoding import find_encoding, text_blocks
 from exchangeable.data.errors import ColumnError, DataError
 from exchangeable.data.opening import OpenFile
-from exchangeable.data.rows import Chunk, chunks
+from exchangeable.data.rows import LONGEST, Chunk, chunks, too_long
 from exchangeable.data.text_columns import MISSING, has_decimal_comma, parse_other, parse_plain
 from exchangeable.validation import format_value
 
@@ -95,16 +95,18 @@ def check_distinct(names: Sequence[str]) -> None:
 
 
 def _sample(file: OpenFile, encoding: str) -> str:
-    """Return complete lines from the start of the text."""
-    text = b""
+    """Return complete lines from the start of the text: as many as fit into SAMPLE bytes, at least one."""
+    text, end = b"", 0
     for block in text_blocks(file.content, encoding):
         text += block
-        if b"\n" in text.lstrip(b"\n"):
+        end = text.find(b"\n", len(text) - len(text.lstrip(b"\n"))) + 1  # of the first line that is not empty
+        if (end and len(text) > SAMPLE) or len(text) > LONGEST:
             break
-    end = max(SAMPLE, text.find(b"\n", len(text) - len(text.lstrip(b"\n"))) + 1)
-    if len(text) > end:
-        text = text[: text.rfind(b"\n", 0, end) + 1]
-    return text.decode("utf-8", "ignore")
+    if not end and len(text) > LONGEST:
+        raise DataError(too_long(1))
+    if len(text) > max(SAMPLE, end):
+        text = text[: max(end, text.rfind(b"\n", 0, SAMPLE) + 1)]
+    return text.decode()
 
 
 def _read(source: _Source, columns: Sequence[int], decimal: str) -> dict[int, pl.Series]:
@@ -115,15 +117,18 @@ def _read(source: _Source, columns: Sequence[int], decimal: str) -> dict[int, pl
     """
     import polars as pl
 
+    if not columns:
+        return {}
     parts: dict[int, list[pl.Series]] = {i: [] for i in columns}
     for frame in _frames(source, columns):
+        parsed = parse_plain(frame, decimal)
         for i in columns:
-            parts[i].append(parse_plain(frame[_key(i)], decimal))
+            parts[i].append(parsed[_key(i)])
     joined = {i: _join(parts.pop(i)) for i in columns}
     again = [i for i, column in joined.items() if column is None]
     if again:
-        texts = pl.concat(_frames(source, again))
-        joined.update({i: parse_plain(texts[_key(i)], decimal) for i in again})
+        whole = parse_plain(pl.concat(_frames(source, again)), decimal)
+        joined.update({i: whole[_key(i)] for i in again})
     return {i: column for i, column in joined.items() if column is not None}
 
 
@@ -180,7 +185,11 @@ def _find_decimal(source: _Source, columns: Sequence[pl.Series]) -> str:
 
     dialect = source.dialect
     rows = sample_rows(source.sample, dialect.delimiter, dialect.quote, dialect.blanks)[dialect.header :]
-    sampled = [pl.Series(cells, dtype=pl.String).replace(list(MISSING), None) for cells in zip(*rows, strict=False)]
+    sampled = [
+        pl.Series([cell for cell in cells if cell.strip() not in MISSING], dtype=pl.String)
+        for cells in zip(*rows, strict=False)
+        if any("," in cell for cell in cells)
+    ]
     texts = [*sampled, *(column for column in columns if column.dtype == pl.String)]
     if not any(has_decimal_comma(text, dialect.delimiter != ",") for text in texts):
         return "."

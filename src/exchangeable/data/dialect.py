@@ -49,8 +49,8 @@ def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header:
     header = _has_header(first, below) if header is None else header
     if not header:
         return Dialect([str(i + 1) for i in range(len(first))], delimiter, quote, header, blanks)
-    if _lacks_row_names(first, below):
-        first = ["", *first]
+    if len(below) and all(len(row) == len(first) + 1 for row in below):
+        first = _complete_names(first, below)
     return Dialect([name.strip() for name in first], delimiter, quote, header, blanks)
 
 
@@ -88,12 +88,12 @@ def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
         rows = sample_rows(sample, delimiter, quote, f"{delimiter} {quote}" in sample)
         width, share = _usual_width(rows)
         if width > 1 and share >= 0.5:
-            scores[delimiter] = (share, _values(rows), delimiter == preferred)
+            scores[delimiter] = (share, len(rows[0]) == width, _values(rows), delimiter == preferred)
     if scores:
         return max(scores, key=lambda delimiter: scores[delimiter])
     rows = sample_rows(sample, " ", quote, True)
     width, share = _usual_width(rows)
-    if width > 1 and share == 1 and _values(rows) > 0.5:
+    if width > 1 and share == 1 and _values(rows) >= 0.5:
         return " "
     first = sample.lstrip("\n").split("\n", 1)[0]
     return preferred if preferred in first and suffix in ("", ".csv", *_PREFERRED) else ONE_COLUMN
@@ -155,9 +155,12 @@ def _is_year(cells: Sequence[str]) -> bool:
     return all(re.fullmatch(r" *(1[89]|2[01])[0-9]{2} *", cell) for cell in cells if _is_value(cell))
 
 
-def _lacks_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether every row has one more field than the header: R writes no name above the names of rows."""
-    widths = {len(row) for row in below}
-    if all(not row[-1].strip() for row in below):  # a delimiter at the end of each row
-        return False
-    return len(first) > 1 < len(below) and widths == {len(first) + 1} and not _names_above_values(below[0], below[1:])
+def _complete_names(first: list[str], below: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names if every row has one more field than the header, which may be a line above the header, too.
+
+    A delimiter ends every row, or R wrote the table: it writes no name above the names of the rows.
+    """
+    if not any(row[-1].strip() for row in below):
+        return [*first, ""]
+    by_r = len(first) > 1 < len(below) and not _names_above_values(below[0], below[1:])
+    return ["", *first] if by_r else first

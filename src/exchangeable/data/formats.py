@@ -20,7 +20,7 @@ from exchangeable.data.delimited import Choose, check_distinct, drop_unnamed, na
 from exchangeable.data.encoding import find_encoding, text_blocks
 from exchangeable.data.errors import DataError, list_names
 from exchangeable.data.opening import OpenFile, copy_limited
-from exchangeable.data.text_columns import TypedColumn, parse_other, parse_plain
+from exchangeable.data.text_columns import parse_other, parse_plain
 from exchangeable.validation import format_value
 
 if TYPE_CHECKING:
@@ -42,11 +42,13 @@ def _readable(kind: str) -> Iterator[None]:
         raise DataError(f"this cannot be read as {kind}: it is truncated, damaged or of another type") from None
 
 
-def _retyped(columns: Iterable[pl.Series]) -> Contents:
+def _retyped(columns: list[pl.Series]) -> Contents:
     """Return a frame in which text has the types that it would have in a delimited file."""
     import polars as pl
 
-    typed = [parse_other(parse_plain(c), ".") if c.dtype == pl.String else TypedColumn(c) for c in columns]
+    frame = pl.DataFrame(columns)
+    frame = frame.with_columns(parse_plain(frame.select(pl.col(pl.String))).get_columns())
+    typed = [parse_other(column, ".") for column in frame.get_columns()]
     return pl.DataFrame([column for column, _ in typed]), [note for _, note in typed if note]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.data import sparse
-from exchangeable.data.errors import DataError
+from exchangeable.data.errors import UNNAMED, DataError
 from exchangeable.data.values import Column, read_series, read_values
 from exchangeable.validation import format_value
 
@@ -24,7 +24,7 @@ class Frame(NamedTuple):
     read: Callable[[str, bool], Column]  # name, and whether it is declared categorical
     rows: int
     library: str = "polars"
-    name: str = "the data"
+    name: str = UNNAMED
     notes: tuple[str, ...] = ()
     index: Any = None  # of a pandas frame
     unused: Set[str] = frozenset()  # columns that were not read: of a file, or of a sparse matrix without an entry
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
 
 
 def open_frame(
-    data: Any, *, name: str = "the data", beside: Any = None, selection: Mapping[str, Any] = MappingProxyType({})
+    data: Any, *, name: str = UNNAMED, beside: Any = None, selection: Mapping[str, Any] = MappingProxyType({})
 ) -> Frame:
     """Return data as a `Frame`.
 
@@ -47,7 +47,7 @@ def open_frame(
 
         data = read_file(data, **selection)
     frame = _open(data, beside)
-    frame = frame._replace(name=name) if frame.name == Frame._field_defaults["name"] else frame
+    frame = frame._replace(name=name) if frame.name == UNNAMED else frame
     if twice := [column for column, count in Counter(frame.names).items() if count > 1]:
         raise DataError(f"{name} must have distinct column names, got {format_value(twice[0])} twice")
     if not frame.names:

@@ -75,6 +75,9 @@ def source_name(source: Any) -> str:
     if hasattr(source, "read"):
         source = getattr(source, "name", None)
         return printable(Path(source).name) if isinstance(source, str) and source else "the file"
+    if not isinstance(source, (str, bytes, os.PathLike)):
+        allowed = "a path, '-' for standard input, or an open file"
+        raise TypeError(f"the source must be {allowed}, got {format_value(source)}")
     path = os.fsdecode(source)
     return "standard input" if path == "-" else printable(Path(path).name or path)
 
@@ -127,9 +130,6 @@ def _open(source: Any, stack: ExitStack) -> tuple[IO[bytes], Path]:
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         return _copy(source, stack), Path(name if isinstance(name, str) else "")
-    if not isinstance(source, (str, bytes, os.PathLike)):
-        allowed = "a path, '-' for standard input, or an open file"
-        raise TypeError(f"the source must be {allowed}, got {format_value(source)}")
     path = Path(os.fsdecode(source))
     if str(path) == "-":
         return _copy(sys.stdin.buffer, stack), Path()
@@ -193,10 +193,13 @@ def _decompress(content: IO[bytes], kind: str, path: Path, stack: ExitStack) -> 
 def _decompressor(kind: str, content: IO[bytes]) -> IO[bytes]:
     if kind == "zstd":
         with needed("files", ".zst files"):
-            import zstandard
-        return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True))
-    classes: dict[str, Any] = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
-    return cast(IO[bytes], gzip.GzipFile(fileobj=content) if kind == "gzip" else classes[kind](content))
+            if sys.version_info >= (3, 14):
+                from compression import zstd
+            else:
+                from backports import zstd
+        return cast(IO[bytes], zstd.ZstdFile(content))
+    opened: Any = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}[kind]
+    return cast(IO[bytes], opened(content, "rb"))
 
 
 def _choose_member(names: list[str]) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.data.errors import DataError, check_known, list_names
+from exchangeable.data.errors import DataError, check_known, list_names, naming
 from exchangeable.data.frames import Frame, open_frame
 from exchangeable.data.labels import LabelKind
 from exchangeable.data.roles import assign_roles
@@ -59,8 +59,8 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
             keep=_within(how.keep, frame),
             categorical=_within(how.categorical, frame),
         )
-        reading = read_columns(frame, part, shared)
-        readings.append(leave_out(reading, how, least=1))
+        with naming(frame.name):
+            readings.append(leave_out(read_columns(frame, part, shared), how, least=1))
     first, second = readings
     kinds, joined = _join(first.features, second.features)
     differences += kinds

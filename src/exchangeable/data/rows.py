@@ -82,7 +82,7 @@ def _complete_rows(blocks: Iterable[bytes], dialect: Dialect) -> Iterator[tuple[
             return
         end = int(layout.ends[-1]) + 1 if len(layout.ends) else 0
         if len(text) - end > LONGEST:
-            raise DataError(_too_long(line + text.count(b"\n", 0, end)))
+            raise DataError(too_long(line + text.count(b"\n", 0, end)))
         if end:
             yield line, text[:end], layout
         line += text.count(b"\n", 0, end)
@@ -124,7 +124,8 @@ def _valid_quotes(data: NDArray[np.uint8], quotes: NDArray[np.intp], dialect: Di
     return bool(np.isin(data[before], edges).all() and np.isin(data[after], edges).all())
 
 
-def _too_long(line: int) -> str:
+def too_long(line: int) -> str:
+    """Describe a row that is longer than the limit."""
     return f"line {line:,}: the row is longer than {LONGEST >> 20} MiB, the limit; is a quotation mark not closed?"
 
 
@@ -156,5 +157,5 @@ def _lines(blocks: Iterable[bytes], dialect: Dialect, line: int) -> Iterator[str
         *lines, rest = (rest + block).split(b"\n")
         line += len(lines)
         if len(rest) > LONGEST:
-            raise DataError(_too_long(line))
+            raise DataError(too_long(line))
         yield from (csv_line(text.decode(), dialect.delimiter) for text in lines)

@@ -37,60 +37,92 @@ class TypedColumn(NamedTuple):
     note: str = ""
 
 
-def parse_plain(column: pl.Series, decimal: str = ".") -> pl.Series:
-    """Convert text to Int64, Float64 or Boolean if every cell that is not missing fits; otherwise return the text.
+def parse_plain(frame: pl.DataFrame, decimal: str = ".") -> pl.DataFrame:
+    """Convert each column of text to Int64, Float64 or Boolean if every cell that is not missing fits.
 
-    Integers with leading zeros, and integers beyond 64 bits, stay text. Numbers are rounded correctly. O(n).
+    Integers with leading zeros, and integers beyond 64 bits, stay text. Numbers are rounded correctly. O(size), with
+    expressions for all columns together, since a call for each one would be slow for thousands of columns.
 
     >>> import polars as pl
-    >>> parse_plain(pl.Series([" 1", None, "2.5"])).to_list(), parse_plain(pl.Series(["1", "x"])).to_list()
-    ([1.0, None, 2.5], ['1', 'x'])
+    >>> parse_plain(pl.DataFrame({"x": [" 1", None, "2.5"], "s": ["1", "x", "NA"]})).to_dict(as_series=False)
+    {'x': [1.0, None, 2.5], 's': ['1', 'x', None]}
     """
-    if column.len() > 2 * HEAD and _parse(column.drop_nulls().head(HEAD), decimal) is None:
-        return _strip_missing(column)
-    parsed = _parse(column, decimal)
-    return _strip_missing(column) if parsed is None else parsed
+    found = _parse_numbers(_with_point(frame, decimal))
+    rest = frame.drop(list(found))
+    for part in (rest.head(HEAD), rest):  # most text is recognised by its first cells
+        stripped = _strip(part.select(rest.columns))
+        typed = {**_parse_numbers(_with_point(stripped, decimal)), **_parse_booleans(stripped)}
+        rest = rest.select(list(typed))
+    found.update(typed)
+    texts = frame.drop(list(found))
+    found.update({column.name: column for column in texts.with_columns(_strip_missing(texts)).get_columns()})
+    return frame.with_columns(list(found.values()))
 
 
-def _parse(column: pl.Series, decimal: str) -> pl.Series | None:
+def _with_point(frame: pl.DataFrame, decimal: str) -> pl.DataFrame:
+    """Replace decimal commas by points, and leave out columns with points, which separate thousands at best."""
     import polars as pl
 
-    if decimal == ",":
-        if column.str.contains(".", literal=True).any():
-            return None  # a point separates thousands, at best
-        column = column.str.replace_all(",", ".", literal=True)
-    for text in (column, _blank_missing(column.str.strip_chars())):
-        for kind in (pl.Int64, pl.Float64):
-            parsed = text.cast(kind, strict=False)
-            if parsed.null_count() == text.null_count():
-                return parsed if _is_number(text, parsed) else None
-    words = text.str.to_lowercase()
-    return words == "true" if words.is_in(["true", "false"]).all() else None
+    if decimal == "." or not frame.width:
+        return frame
+    points = frame.select(pl.all().str.contains(".", literal=True).any()).row(0)
+    names = [name for name, point in zip(frame.columns, points, strict=True) if not point]
+    return frame.select(pl.col(names).str.replace_all(",", ".", literal=True))
 
 
-def _is_number(text: pl.Series, parsed: pl.Series) -> bool:
-    """Return whether text that can be parsed as numbers is not rather codes, or integers beyond 64 bits."""
+def _parse_numbers(text: pl.DataFrame) -> dict[str, pl.Series]:
+    """Return the columns that are numbers."""
     import polars as pl
 
-    if text.str.contains(_ZEROS).any():
-        return False
-    return parsed.dtype == pl.Int64 or bool(text.str.contains(_NOT_INTEGER).any())
+    integers = _parse_as(text, pl.Int64())
+    floats = _parse_as(text.drop(list(integers)), pl.Float64())
+    whole = [name for name, column in floats.items() if not (column != column.floor()).any()]
+    beyond = _none(text.select(whole), _NOT_INTEGER)  # only integers, beyond 64 bits
+    found = {name: column for name, column in {**integers, **floats}.items() if name not in beyond}
+    usual = _none(text.select(list(found)), _ZEROS)
+    return {name: column for name, column in found.items() if name in usual}
 
 
-def _blank_missing(text: pl.Series) -> pl.Series:
-    """Set the words for missing values to null, in text without spaces around it."""
+def _parse_as(text: pl.DataFrame, kind: pl.DataType) -> dict[str, pl.Series]:
     import polars as pl
 
-    missing = text.is_in(MISSING)
-    return text.to_frame().select(pl.when(~missing).then(pl.first())).to_series() if missing.any() else text
+    parsed = text.select(pl.all().cast(kind, strict=False))
+    counts = zip(text.get_columns(), parsed.get_columns(), strict=True)
+    return {column.name: column for cells, column in counts if cells.null_count() == column.null_count()}
 
 
-def _strip_missing(column: pl.Series) -> pl.Series:
-    """Set the words for missing values to null, also with spaces around them; leave other text as it is."""
+def _parse_booleans(text: pl.DataFrame) -> dict[str, pl.Series]:
     import polars as pl
 
-    missing = column.str.strip_chars().is_in(MISSING)
-    return column.to_frame().select(pl.when(~missing).then(pl.first())).to_series() if missing.any() else column
+    words = text.select(pl.all().str.to_lowercase())
+    valid = words.select(pl.all().is_in(["true", "false"]).all()).row(0) if words.width else ()
+    return {word.name: word == "true" for word, fits in zip(words.get_columns(), valid, strict=True) if fits}
+
+
+def _none(text: pl.DataFrame, pattern: str) -> set[str]:
+    """Return the names of the columns in which no cell contains the pattern."""
+    import polars as pl
+
+    found = text.select(pl.all().str.contains(pattern).any()).row(0) if text.width else ()
+    return {name for name, any_ in zip(text.columns, found, strict=True) if not any_}
+
+
+def _strip(text: pl.DataFrame) -> pl.DataFrame:
+    """Remove blanks around the cells, and set words for missing values to null."""
+    import polars as pl
+
+    stripped = text.select(pl.all().str.strip_chars())
+    return stripped.with_columns(_strip_missing(stripped))
+
+
+def _strip_missing(text: pl.DataFrame) -> list[pl.Expr]:
+    """Return expressions that set words for missing values to null, also with blanks around them."""
+    import polars as pl
+
+    missing = pl.all().str.strip_chars().is_in(MISSING)
+    found = text.select(missing.any()).row(0) if text.width else ()
+    names = [name for name, any_ in zip(text.columns, found, strict=True) if any_]
+    return [pl.when(~pl.col(name).str.strip_chars().is_in(MISSING)).then(pl.col(name)).alias(name) for name in names]
 
 
 def has_decimal_comma(column: pl.Series, ambiguous: bool) -> bool:
@@ -112,10 +144,10 @@ def parse_other(column: pl.Series, decimal: str) -> TypedColumn:
     values = column.drop_nulls().str.strip_chars()
     for separator, pattern in _GROUPED[decimal]:
         if len(values) and values.head(HEAD).str.contains(pattern).all() and values.str.contains(pattern).all():
-            text = column.str.strip_chars().str.replace_all(separator, "")
-            parsed = _parse(text, decimal)
-            if parsed is not None and (values.str.contains(separator).any()):
-                return TypedColumn(parsed, f"column {format_value(column.name)} has thousands separators")
+            text = column.str.strip_chars().str.replace_all(separator, "").to_frame()
+            parsed = _parse_numbers(_with_point(text, decimal))
+            if parsed and values.str.contains(separator).any():
+                return TypedColumn(parsed[column.name], f"column {format_value(column.name)} has thousands separators")
     stripped = column.str.strip_chars()
     distinct = stripped.drop_nulls().unique().sort()
     times = parse_times(distinct.to_list()) if len(distinct) else None
