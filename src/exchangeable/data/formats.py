@@ -134,14 +134,12 @@ def _records(records: Iterable[Any]) -> dict[str, list[Any]]:
 
 def _json_columns(data: Any) -> dict[str, list[Any]]:
     """Return the columns of an object of lists, or of objects with the same keys, as pandas writes them."""
-    columns = data if isinstance(data, dict) and data else {"": None}
-    if all(
-        isinstance(column, dict) and list(column) == list(next(iter(columns.values()))) for column in columns.values()
-    ):
-        columns = {name: list(column.values()) for name, column in columns.items()}
-    if not all(isinstance(column, list) for column in columns.values()) or len({*map(len, columns.values())}) > 1:
+    columns = list(data.values()) if isinstance(data, dict) else []
+    if columns and all(isinstance(column, dict) and list(column) == list(columns[0]) for column in columns):
+        columns = [list(column.values()) for column in columns]
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns) or not columns:
         raise DataError("JSON must be a list of records, or an object of columns: lists of the same length")
-    return columns
+    return dict(zip(data, columns, strict=True))
 
 
 def _frame(columns: dict[str, list[Any]], choose: Choose) -> Contents:
@@ -251,9 +249,9 @@ def _array_series(name: str, values: NDArray[Any]) -> pl.Series:
             return pl.Series(name, texts, pl.String)
         except ValueError:  # half a surrogate pair, for example
             raise DataError(f"column {format_value(name)} holds text that is not Unicode") from None
-    with np.errstate(over="ignore"):
-        native = values.astype({"f": np.float64, "M": "datetime64[us]"}.get(kind, values.dtype.newbyteorder("=")))
-    return pl.Series(name, np.ascontiguousarray(native))
+    native: Any = {"f": "f8", "M": "datetime64[us]"}.get(kind) or values.dtype.newbyteorder("=")
+    with np.errstate(over="ignore"):  # a long double may become infinite
+        return pl.Series(name, np.ascontiguousarray(values.astype(native)))
 
 
 # -------------------------------------------------------------------------------------------------------------- Excel
