@@ -14,6 +14,7 @@
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
+# make tables  what the command says of the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
 # make native  compile the kernels in src/exchangeable/native (the other targets do so when a source has changed)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
 # make pictures  the pictures in the documentation
@@ -37,7 +38,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection native page pictures paper clean
+.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection tables native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -104,6 +105,9 @@ power: $(VENV)/.demo $(NATIVE)
 detection: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/bench_detection.py $(if $(DATA),--data $(DATA))
 
+tables: $(BENCH)/.tables $(NATIVE)
+	$(BENCH)/bin/python benchmarks/real_tables.py
+
 native: $(NATIVE)
 
 page: | $(BIN)/python
@@ -149,6 +153,10 @@ $(VENV)/.check: pyproject.toml | $(BIN)/python
 $(BENCH)/.bench: pyproject.toml benchmarks/requirements.txt
 	$(BENCH_PYTHON) -m venv --clear $(BENCH)
 	$(BENCH)/bin/python $(PIP) -e '.[all]' -r benchmarks/requirements.txt
+	@touch $@
+
+$(BENCH)/.tables: $(BENCH)/.bench benchmarks/table-packages.txt
+	$(BENCH)/bin/python $(PIP) --no-deps -r benchmarks/table-packages.txt
 	@touch $@
 
 $(PIPELINES)/.pipelines: pyproject.toml examples/pipelines/requirements.txt

@@ -67,6 +67,23 @@ def tied(rng: Generator, n: int) -> pd.DataFrame:
     return frame.assign(again=frame["stars"], kind=np.where(rng.random(n) < 0.3, "a", "b"))
 
 
+def untidy(rng: Generator, n: int) -> pd.DataFrame:
+    """What real tables have: missing values, dates, identifiers, words for booleans, free text, few different times."""
+    frame = mixed(rng, n)
+    frame["size"] = frame["size"].where(rng.random(n) < np.where(frame["size"] > 0.5, 0.6, 0.95))  # large ones are lost
+    frame["colour"] = frame["colour"].where(rng.random(n) < 0.8)
+    frame["kind"] = frame["kind"].where(rng.random(n) < 0.9)
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), "D")
+    words = rng.choice(["yes", "no"], n)
+    return frame.assign(
+        day=days.strftime("%Y-%m-%d"),
+        week=rng.integers(1, 5, n),
+        words=words,
+        row=rng.permutation(n),
+        text=rng.random(n),
+    ).astype({"text": str})
+
+
 @cache
 def real() -> list[pd.DataFrame]:
     """Tables from scikit-learn, with their labels in the column "target"."""
@@ -104,6 +121,16 @@ def table_short(rng: Generator) -> Outcome:
         return 1.0
 
 
+def table_untidy(options: dict[str, Any], rng: Generator) -> Outcome:
+    label = one_of(rng, [None, "kind", "target"])
+    return ex.test(untidy(rng, int(rng.integers(40, 80))), label, **options).p_value
+
+
+def table_ordered(rng: Generator) -> Outcome:
+    """The file is sorted by its values; the times, of which there are few, are random."""
+    return ex.test(untidy(rng, 60).sort_values("cost"), order="week").p_value
+
+
 def table_column(rng: Generator) -> Outcome:
     return ex.test((rng.random(100) < 0.2).astype(float)).p_value
 
@@ -129,6 +156,11 @@ def check_sorted(seeded: bool, rng: Generator) -> Outcome:
     column = rng.choice(["size", "colour", "kind"])
     larger, smaller = (part.sort_values(column) for part in split(rng, mixed(rng, 90)))
     return ex.compare(larger, smaller, "kind", seed=any_seed(rng) if seeded else None).p_value
+
+
+def check_untidy(missing: str, rng: Generator) -> Outcome:
+    larger, smaller = split(rng, untidy(rng, 90))
+    return ex.compare(larger, smaller, one_of(rng, [None, "kind"]), missing=missing).p_value
 
 
 def check_tied(make: Callable[[], Bet], rng: Generator) -> Outcome:
@@ -334,6 +366,10 @@ SCENARIOS: list[Scenario] = [
     Scenario("`ex.test`", "mixed, no label", P(table_mixed, None)),
     Scenario("`ex.test`", "ties, constant and equal columns", P(table_tied, bets.Adaptive)),
     Scenario("`ex.test(bet=Kernel())`", "ties, constant and equal columns", P(table_tied, bets.Kernel)),
+    Scenario("`ex.test`", "untidy", P(table_untidy, {})),
+    Scenario('`ex.test(missing="drop")`', "untidy", P(table_untidy, {"missing": "drop"})),
+    Scenario("`ex.test(order=)`", "untidy, few different times", table_ordered),
+    Scenario("`ex.test(max_rows=25)`", "untidy", P(table_untidy, {"max_rows": 25})),
     Scenario("`ex.test`", "one column of 0 and 1", table_column),
     Scenario("`ex.test`", "3 to 30 rows, mixed", table_short),
     Scenario("`ex.test`", "real tables, shuffled", table_real),
@@ -344,6 +380,8 @@ SCENARIOS: list[Scenario] = [
     Scenario("`ex.compare`", "ties, both sets sorted", P(check_tied, bets.Adaptive)),
     Scenario("`ex.compare(bet=Kernel())`", "ties, both sets sorted", P(check_tied, bets.Kernel)),
     Scenario("`ex.compare`", "real tables", check_real),
+    Scenario("`ex.compare`", "untidy", P(check_untidy, "indicator")),
+    Scenario('`ex.compare(missing="drop")`', "untidy", P(check_untidy, "drop")),
     Scenario("`ex.compare(measure=Conditional(...))`", "stratified split", P(check_stratified, within_classes)),
     Scenario("`ex.shift_test`, label", "two classes", P(shift, "label", False)),
     Scenario("`ex.shift_test`, concept", "two classes", P(shift, "concept", False)),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 MODULES = {
+    "backports-zstd": "backports",
     "mlflow-skinny": "mlflow",
     "prometheus-client": "prometheus_client",
     "protobuf": "google.protobuf",

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import ArrayLike
 
@@ -20,6 +21,9 @@ import false_alarms
 from entry_points import SCENARIOS, TEMPTING, any_seed, growing_table
 from exchangeable import bets, measures
 from exchangeable.analysis import run
+from exchangeable.data import schema
+from exchangeable.data.table import TableColumn
+from exchangeable.data.values import Column
 from exchangeable.measures import frozen
 from exchangeable.protocols import Floats
 from false_alarms import LEVELS, Outcome, Scenario, judge
@@ -98,14 +102,16 @@ def test_a_table_that_is_tested_while_it_grows_is_caught() -> None:
     assert is_broken(partial(growing_table, looks, bets.Kernel), 30)
 
 
-def test_one_seed_for_everybody_is_caught_by_constant_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A constant column has nothing but theta: with some seeds it was rejected, for every user alike."""
+def test_one_seed_for_everybody_is_caught_by_constant_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores that are all equal have nothing but theta: with some seeds they were rejected, for every user alike."""
     equal = [2.5] * 100
     peaks = ((ex.Monitor(measures.Value(), seed=seed).extend(equal).log_value.max(), seed) for seed in range(400))
     unlucky = next(seed for peak, seed in peaks if peak >= math.log(20.0))
 
     def play(rng: Generator) -> Outcome:
-        return ex.test(equal, seed=unlucky).p_value
+        return ex.test(
+            rng.normal(size=100), measure=measures.Frozen(lambda X, y: np.zeros(len(X))), seed=unlucky
+        ).p_value
 
     assert not is_broken(play, 10)
     monkeypatch.setattr(run, "all_equal", lambda *table: False)
@@ -122,6 +128,28 @@ def test_one_seed_for_everybody_is_caught_by_single_p_values(monkeypatch: pytest
     assert not is_broken(play, 200)
     monkeypatch.setattr(run, "table_seed", lambda table: 0)
     assert is_broken(play, 200)
+
+
+def test_rows_with_equal_times_in_the_order_of_the_file_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = play_of("`ex.test(order=)`")
+    assert not is_broken(play)
+    monkeypatch.setattr(schema, "thetas", lambda seed, start, stop, stream: np.arange(stop - start))
+    assert is_broken(play)
+
+
+def test_missing_values_that_are_filled_with_earlier_ones_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever fills forwards looks at the order: a row is then more similar to the ones before it than by chance."""
+
+    def play(rng: Generator) -> Outcome:
+        x = np.where(rng.random(200) < 0.7, np.nan, rng.normal(size=200))
+        return ex.test({"x": x}, bet=bets.Markov()).p_value
+
+    def fill_forwards(columns: list[Column]) -> list[TableColumn]:
+        return [TableColumn(each.name, pd.Series(each.values).ffill().bfill().to_numpy()) for each in columns]
+
+    assert not is_broken(play)
+    monkeypatch.setattr(schema, "encode", fill_forwards)
+    assert is_broken(play)
 
 
 # ------------------------------------------------------------------ a stratified split

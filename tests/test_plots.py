@@ -33,6 +33,27 @@ def test_many_streams_get_lines() -> None:
     assert len(plots.growth({str(k): [0.0] for k in range(20)}).get_lines()) == 20 + 3
 
 
+def test_times_on_the_axis() -> None:
+    from matplotlib.dates import num2date
+
+    times = np.datetime64("2024-02-28") + np.arange(4)
+    ax = plots.growth({"a": [1.0, 2.0, 3.0, 4.0], "b": [1.0]}, times=times, changepoints=[2], thresholds=())
+    days = [[f"{num2date(x):%m-%d}" for x in np.asarray(line.get_xdata())] for line in ax.get_lines()[:3]]
+    assert days == [["02-28", "02-28", "02-29", "03-01", "03-02"], ["02-28", "02-28"], ["02-29", "02-29"]]
+    ax.figure.canvas.draw()
+    assert any("Mar" in tick.get_text() for tick in ax.get_xticklabels())
+    late = plots.growth({"a": [1.0, 2.0]}, times=times, start=2).get_lines()[0]
+    assert np.asarray(late.get_xdata()).tolist() == plots.positions(times)[2:].tolist()
+
+
+def test_long_paths_are_thinned_without_losing_extremes() -> None:
+    log_value = np.zeros(1_000_000)
+    log_value[[123_456, 654_321]] = 7.0, -9.0
+    x, y = (np.asarray(values) for values in plots.growth({"a": log_value}).get_lines()[0].get_data())
+    assert len(x) < 25_000
+    assert (x[y.argmax()], x[y.argmin()], x[-1]) == (123_457.0, 654_322.0, 1_000_000.0)
+
+
 def test_betting_draws_the_function() -> None:
     ax = plots.betting({"p": bets.Power(0.5)}, p=[0.1, 0.9])
     x, y = ax.get_lines()[0].get_data()

@@ -26,11 +26,14 @@ from exchangeable import alarms, bets, measures, plots
 from exchangeable import protocols as pr
 from exchangeable.analysis import report
 from exchangeable.analysis.columns import ColumnTest
-from exchangeable.analysis.explain import Change, Explanation, ExtremeExample, FeatureEvidence
+from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
 from exchangeable.analysis.report import charts, svg, view
 from exchangeable.analysis.report.method import reproduction
-from exchangeable.analysis.result import Parts, Result
+from exchangeable.analysis.result import Result
+from exchangeable.analysis.sample import Sample
+from exchangeable.analysis.settings import Parts, Settings
 from exchangeable.analysis.text import describe_verdict, format_evidence
+from exchangeable.data.schema import Preparation
 from exchangeable.data.table import Table, TableColumn
 from exchangeable.shift import Evidence, Shift
 from test_page import CONTRAST
@@ -172,9 +175,9 @@ def wide() -> Result:
 
 def result_of(path: pr.Path, monitor: ex.Monitor, bet: pr.Bet | None = None, name: str = "the data") -> Result:
     """Return a result with this path."""
-    X = rng().normal(size=(len(path.n), 1))
-    table = Table(X, None, ["x0"], name, [TableColumn("x0", 0, 1, False)])
-    return Result(table, X, X[:, 0], path, monitor, Parts(measures.Value(), bet or bets.SimpleMixture()))
+    x = rng().normal(size=len(path.n))
+    bet = bet or bets.SimpleMixture()
+    return Result(Table([TableColumn("x0", x)], name=name), Sample(x), path, monitor, Parts(measures.Value(), bet, bet))
 
 
 def a_path(log_value: Any, alarm: pr.Alarm | None = None) -> pr.Path:
@@ -220,6 +223,15 @@ def test_with_restarts_there_is_no_single_amount(name: str) -> None:
     assert "p-value of this test" not in written("restarts")
 
 
+@cache
+def dated() -> Result:
+    """A table with times, a sorted column and missing values."""
+    X = moved()
+    time = np.datetime64("2024-01-01T06:00") + np.arange(400) * np.timedelta64(6, "h")
+    hole = np.where(rng().random(400) < 0.1, np.nan, X[:, 2])
+    return ex.test({"when": time, "a": X[:, 0], "b": X[:, 1], "hole": hole, "year": np.arange(400) // 9})
+
+
 def restarted_last() -> Result:
     """The very last example raises the alarm, so that the bet has learnt nothing since."""
     found = restarts()
@@ -243,7 +255,10 @@ CASES: dict[str, Callable[[], Result]] = {
     "cusum": cusum,
     "restarts": restarts,
     "restarted last": restarted_last,
-    "constant": lambda: ex.test([[1.0]] * 50),
+    "constant": lambda: ex.test([[1.0, 2.0]] * 50, ["u", "v"] * 25),
+    "dated": dated,
+    "long": lambda: ex.test(moved(), max_rows=100),
+    "long split": lambda: ex.compare(moved()[:240], moved()[240:], max_rows=100),
 }
 
 
@@ -288,8 +303,9 @@ def test_the_parts_come_in_order() -> None:
         "Label shift or concept shift?",
         "P-values of column size",
         "Final bet: column size",
-        "Strangest and most typical examples",
+        "Strangest and most typical rows",
         "Method",
+        "How columns were read",
         "Guarantee and interpretation",
         "How to cite",
     ]
@@ -312,7 +328,7 @@ def superscripts(text: str) -> str:
 @pytest.mark.parametrize("case", ["rejected", "quiet", "column", "real", "split", "cusum", "restarts", "enormous"])
 def test_the_words_of_the_verdict_are_all_there(case: str) -> None:
     found, text = CASES[case](), check(written(case)).text
-    for line in str(describe_verdict(found.verdict, found.tests, found.sets)).split("\n"):
+    for line in str(describe_verdict(found.verdict, found.tests, found.sets, found.timeline)).split("\n"):
         for sentence in re.split(r"(?<=\.) (?=[A-Z])", re.sub(r"^(Means|Does not mean|Guarantee): .", "", line)):
             assert superscripts(sentence) in text
 
@@ -330,9 +346,9 @@ def test_the_figures_are_those_of_the_result(case: str) -> None:
     assert key["peak evidence, weighted" if found.column_tests else "peak evidence"] == format_evidence(max(0.0, peak))
     assert key["p-value of this test"] == format_evidence(-max(0.0, peak))
     if found.split is None:
-        assert key["examples"] == f"{found.n:,}"
+        assert key["rows"] == f"{found.n:,}"
     else:
-        assert (key["examples, train"], key["examples, test"]) == ("240", "160")
+        assert (key["rows, reference"], key["rows, current"]) == ("240", "160")
     if not found.column_tests:
         assert key["peak evidence"] == format_evidence(found.log10_max)
         assert key["final evidence"] == format_evidence(found.log10_martingale)
@@ -344,11 +360,11 @@ def test_a_change_is_described_with_its_interval() -> None:
     assert change is not None
     assert change.low is not None
     text = check(written("column")).text
-    assert f"after {change.low:,} to {change.high:,} examples" in text
-    assert f"alarm at example {found.rejected_at:,}" in text
-    assert f"lowest before the alarm, after {found.changepoint:,} examples" in text
-    assert f"Before the change: examples 1 to {found.changepoint:,}" in text
-    assert f"rise started after {rejected().changepoint:,} examples" in check(written("rejected")).text
+    assert f"after row {change.low:,} to {change.high:,}" in text
+    assert f"alarm at row {found.rejected_at:,}" in text
+    assert f"lowest before the alarm, after {found.changepoint:,} rows" in text
+    assert f"Before the change: rows 1 to {found.changepoint:,}" in text
+    assert f"rise started after {rejected().changepoint:,} rows" in check(written("rejected")).text
 
 
 def test_features_are_listed_by_evidence() -> None:
@@ -361,7 +377,7 @@ def test_features_are_listed_by_evidence() -> None:
         shown = re.sub(r"<sup>(.*?)</sup>", r"^\1", row)
         assert f"<bdi>{feature.name}</bdi>" in row
         assert f'<td class="num">{format_evidence(feature.log10_max)}</td>' in shown
-        assert (f"at example {feature.rejected_at}" in row) == feature.flagged
+        assert (f"at row {feature.rejected_at}" in row) == feature.flagged
         assert feature.difference.replace("->", "→") in re.sub(r"</?bdi>", "", row)
     widths = [float(width) for width in re.findall(r'<b style="width:([\d.]+)%"', written("rejected"))]
     assert widths == sorted(widths, reverse=True)
@@ -391,7 +407,7 @@ def test_extreme_examples_are_listed_with_their_labels() -> None:
 
 def test_a_lost_capital_is_described_and_drawn() -> None:
     text = check(written("bankrupt")).text
-    assert "The capital was lost at example 61 and is 0 from there on." in text
+    assert "The capital was lost at row 61 and is 0 from there on." in text
     assert "<dt>final evidence</dt><dd>0</dd>" in written("bankrupt")
 
 
@@ -405,7 +421,14 @@ def test_an_alarm_without_a_level_draws_none() -> None:
 
 def test_the_reproduction_gives_the_same_result() -> None:
     X = moved()
-    given = {"data": X, "exchangeable": ex, "bets": bets, "measures": measures, "train": X[:240], "test": X[240:]}
+    given = {
+        "data": X,
+        "exchangeable": ex,
+        "bets": bets,
+        "measures": measures,
+        "reference": X[:240],
+        "current": X[240:],
+    }
     found = [
         ex.test(X, measure=measures.NearestDistance(3), bet=bets.Power(0.9), alpha=0.02, seed=5, scale="deviation"),
         ex.test(X),
@@ -423,33 +446,89 @@ def test_the_reproduction_gives_the_same_result() -> None:
     assert "bets.Kernel(...)" in unknown
 
 
+def test_the_reproduction_has_what_is_not_the_default(tmp_path: Path) -> None:
+    place = tmp_path / "my data.csv"
+    np.savetxt(place, moved(), delimiter=",", header="a,b,c", comments="")
+    asked: list[tuple[dict[str, Any], str | None]] = [
+        ({}, ""),
+        ({"drop": "b", "columns": "none", "max_rows": 90}, " --drop b --columns none --max-rows 90"),
+        ({"features": ["a", "b"], "order": "c", "missing": "drop"}, " --order c --features a,b --missing drop"),
+        ({"measure": measures.NearestDistance(3), "bet": bets.Power(0.5)},
+         " --measure nearest-distance --neighbours 3 --bet power --epsilon 0.5"),
+        ({"alarm": alarms.Cusum(500), "on_alarm": "restart"}, " --alarm cusum --period 500.0 --on-alarm restart"),
+        ({"label": ["u", "v"] * 200}, None),
+    ]  # fmt: skip
+    for options, expected in asked:
+        command = None if expected is None else f"exchangeable test 'my data.csv'{expected}"
+        assert reproduction(ex.test(place, **options)) == command
+    called = reproduction(ex.test(moved(), ["u", "v"] * 200, alarm=alarms.Ville(0.05), keep=["x1"]))
+    assert called == "exchangeable.test(data, label=label, keep=['x1'], alarm=alarms.Ville(0.05))"
+
+
+def test_times_and_columns_of_a_table_are_shown() -> None:
+    found, page = dated(), check(written("dated"))
+    assert found.rejected_at is not None
+    when = found.timeline.format(found.rejected_at)
+    assert f"alarm at row {found.rejected_at:,} ({when})" in page.text
+    assert "when, 1 January 2024, 06:00 to 10 April 2024, 00:00" in page.text
+    read = written("dated").split("How columns were read")[1].split("</table>")[0]
+    assert re.findall(r"<bdi>(.*?)</bdi></th><td>(.*?)</td>", read) == [
+        ("when", "time"),
+        ("a", "numbers"),
+        ("b", "numbers"),
+        ("hole", "numbers"),
+        ("year", "set aside: sorted"),
+        ("hole is missing", "added: whether a value is missing"),
+    ]
+    chart = charts.evidence_chart(found)
+    assert re.findall(r">(Feb|Mar|Apr)<", chart) == ["Feb", "Mar", "Apr"]
+    assert "How columns were read" not in check(written("quiet")).titles
+
+
+def test_differences_of_two_tables_are_shown_first() -> None:
+    X = dict(zip("abc", moved().T, strict=True))
+    late = {name: column[240:] for name, column in X.items() if name != "c"}
+    found = ex.compare({name: column[:240] for name, column in X.items()}, late)
+    for text in (report.document(found, found.explain()), report.result_card(found)):
+        shown = Page(text).text
+        assert shown.index("Columns: current lacks 'c', which reference has.") < shown.index("Evidence against")
+
+
 # ------------------------------------------------------------------------------------------------------- hostile, huge
 
 
 def hostile() -> tuple[Result, Explanation]:
-    """A hundred thousand examples, a thousand features, and names that nobody should have."""
+    """A hundred thousand rows, a thousand features, and names that nobody should have."""
     n = 100_000
     names = [f"{NASTY[i % len(NASTY)]}{i}" for i in range(1000)]
     log_value = np.cumsum(rng().normal(0.001, 1.0, n))
-    X = np.arange(float(n))[:, np.newaxis]
-    y: list[object] = [f"{NASTY[i % len(NASTY)]}" for i in range(n)]
-    groups = [TableColumn(name, 0, 1, i >= 30) for i, name in enumerate(names)]
-    table = Table(X, y, names, NASTY[0] + NASTY[2] + NASTY[5], groups, NASTY[1])
-    uniform = rng().random(n)
-    tests = [
-        ColumnTest(name, "numbers", 0.0005, uniform, log_value[::-1] * (0.1 + i % 7))
-        for i, name in enumerate(names[:50])
-    ]
+    x = np.arange(float(n))
+    table = Table(
+        [TableColumn(name, x) for name in names],
+        [f"{NASTY[i % len(NASTY)]}" for i in range(n)],
+        NASTY[0] + NASTY[2] + NASTY[5],
+        NASTY[1],
+        times=np.datetime64("2024-01-01") + np.arange(n).astype("timedelta64[m]"),
+        time_name=NASTY[2],
+        rows=np.arange(n) + 7,
+        notes=tuple(f"column {name} is odd" for name in names[:40]),
+        treatments={name: f"set aside: {name}" for name in names},
+    )
+    tests = [ColumnTest(name, "numbers", 0.0005, log_value[::-1] * (0.1 + i % 7)) for i, name in enumerate(names[:50])]
     monitor = ex.Monitor(measures.Value(), bets.SimpleMixture())
-    parts = Parts(measures.Value(), bets.SimpleMixture())
-    found = Result(table, X, X[:, 0], a_path(log_value), monitor, parts, column_tests=tests)
+    parts = Parts(measures.Value(), bets.SimpleMixture(), bets.SimpleMixture())
+    asked: dict[str, Any] = {"how": Preparation(NASTY[1], drop=NASTY), "settings": Settings()}
+    asked |= {"weight": 0.5, "column_tests": tests, "differences": [f"current lacks {name}" for name in names]}
+    found = Result(table, Sample(x), a_path(log_value), monitor, parts, **asked)
     features = [
         FeatureEvidence(name, "categories", 900.0 - i / 2, 0.0, True, i + 1, i, f"share of {name}: 1 % -> 2 %")
         for i, name in enumerate(names)
     ]
     shift = Shift(Evidence(found.path.p, log_value, 5), Evidence(found.path.p, log_value[::-1], None), 0.01, 0)
-    odd = [ExtremeExample(i + 1, 1e-9) for i in range(5)]
-    return found, Explanation(Change(50, 40, 60_000, 0.95), features, shift, odd, odd, 0.01, 1e5, n)
+    odd = [ExtremeRow(i + 1, 1e-9) for i in range(5)]
+    return found, Explanation(
+        Change(50, 40, 60_000, 0.95), features, shift, odd, odd, 0.01, 1e5, n, timeline=found.timeline
+    )
 
 
 def test_hostile_names_and_huge_tables_are_escaped_and_cut() -> None:
@@ -493,7 +572,7 @@ def test_thousands_of_alarms_stay_small() -> None:
     found = result_of(path, ex.Monitor(measures.Value(), bets.SimpleMixture(), on_alarm="restart"))
     assert len(found.verdict.alarms) == 6000
     text = check(report.document(found, quiet().explain())).text
-    assert "6,000 alarms, the first at example 10" in text
+    assert "6,000 alarms, the first at row 10" in text
     assert f"lowest before each alarm, the first {charts.MAX_CHANGEPOINTS}" in text
     check(report.result_card(found), CARD)
 
@@ -506,7 +585,7 @@ def test_thinning_keeps_every_extreme(seed: int) -> None:
     x[-1] += 1.0
     y = np.cumsum(draw.normal(size=n))
     y[draw.random(n) < 0.01] = -math.inf
-    kept_x, kept_y = charts.thin(x, y, columns)
+    kept_x, kept_y = plots.thin(x, y, columns)
     assert (np.diff(kept_x) >= 0).all()
     assert set(zip(kept_x, kept_y, strict=True)) <= set(zip(x, y, strict=True))
     assert (kept_x[0], kept_y[0], kept_x[-1], kept_y[-1]) == (x[0], y[0], x[-1], y[-1])
@@ -640,7 +719,7 @@ def test_the_command_line_writes_a_report(run: Run, table: Path, tmp_path: Path)
     assert done.code == 1
     text = (tmp_path / "out.html").read_text("utf-8")
     page = check(text)
-    assert "moved table.csv: 400 examples, 3 features" in page.text
+    assert "moved table.csv: 400 rows, 3 features" in page.text
     command = re.findall(r"<pre>(exchangeable test .*?)</pre>", text)[0].replace("&#39;", "'")
     assert run(*shlex.split(command)[1:]).out == plain.out
 

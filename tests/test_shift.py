@@ -228,6 +228,21 @@ def test_a_model_scores_the_features_as_they_were_given() -> None:
     assert contracts.same_bits(found.concept.p, shift_test(X[:, 0], y, measure=Value(), seed=4).concept.p)
 
 
+def test_sorted_columns_are_set_aside_if_they_are_sorted_within_a_class() -> None:
+    """Labels that drift can sort a column with few values in each class; that must not decide what is tested."""
+    y = np.repeat(np.arange(12), 20)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"kind": y, "stage": 10.0 * y, "year": np.arange(240), "x": rng.normal(size=240)})
+    found = ex.shift_test(frame, "kind", categorical="kind")
+    assert [column.name for column in found.table.columns] == ["stage", "x"]
+    assert found.table.treatments["year"] == "set aside: sorted"
+    assert found.guarantee.endswith(
+        "at most 0.01, plus at most 6e-7 for each column that was checked for being sorted."
+    )
+    assert [column.name for column in ex.test(frame, "kind", categorical="kind").table.columns] == ["x"]
+    assert ex.shift_test(rng.normal(size=(60, 1)), y[:60]).guarantee.endswith("is at most 0.01.")
+
+
 def test_long_tables_are_thinned() -> None:
     X, y = stream(7, 400, label=True)
     found = ex.shift_test(X, y, max_rows=300)

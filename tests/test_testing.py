@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -30,11 +31,9 @@ def test_it_fails_on_drift_with_the_verdicts_words() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_exchangeable(DRIFT)
     said = str(caught.value)
-    assert said.startswith(
-        "REJECTED at level 1 %: the order of these examples matters.\nThe alarm was raised at example "
-    )
+    assert said.startswith("REJECTED at level 1 %: the order of these rows matters.\nThe alarm was raised at row ")
     *sentences, tested = said.split("\n")
-    assert tested == "Tested: the data: 300 examples, 2 features."
+    assert tested == "Tested: the data: 300 rows, 2 features."
     assert str(ex.test(DRIFT)).split("\n")[1:] == sentences
 
 
@@ -62,8 +61,14 @@ def test_arguments_are_passed_on() -> None:
 def test_what_cannot_be_tested_is_no_failure() -> None:
     with pytest.raises(ValueError, match="alpha"):
         assert_exchangeable(QUIET, alpha=2.0)
-    with pytest.raises(ValueError, match=r"nan|missing|finite"):
-        assert_exchangeable(np.where(QUIET > 2.0, np.nan, QUIET))
+    with pytest.raises(ValueError, match="values are missing in 'x0'"):
+        assert_exchangeable(np.where(QUIET > 2.0, np.nan, QUIET), missing="error")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'aplha'"):
+        assert_exchangeable(QUIET, aplha=0.05)  # type: ignore[call-arg]
+
+
+def test_it_has_the_signature_of_the_test() -> None:
+    assert inspect.signature(assert_exchangeable) == inspect.signature(ex.test)
 
 
 SUITE = """
@@ -84,8 +89,7 @@ def test_as_pytest_shows_it(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1, done.stdout
     assert "1 failed, 1 passed" in done.stdout
-    assert "E       AssertionError: REJECTED at level 1 %: the order of these examples matters." in done.stdout
-    assert "Note: column 'x0' increases in every row, like a row number." in done.stdout
+    assert "E       AssertionError: REJECTED at level 1 %: the order of these rows matters." in done.stdout
     assert "FAILED test_data.py::test_drift - AssertionError: REJECTED at level" in done.stdout
     assert ">       assert_exchangeable(np.arange(100.0))" in done.stdout
     assert "testing.py" not in done.stdout  # the place that is pointed at is the user's

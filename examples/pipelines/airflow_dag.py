@@ -9,7 +9,7 @@ def compare(reference: str, current: str) -> None:
     import exchangeable as ex
 
     result = ex.compare(reference, current, label="y")
-    if result.rejected:
+    if result.rejected or not result.same_columns:
         raise AirflowFailException(str(result))  # no retries: the same data gives the same verdict
 
 

@@ -16,7 +16,8 @@ class ExpectBatchToBePoolable(BatchExpectation):
 
     def _validate(self, metrics, runtime_configuration=None, execution_engine=None):
         result = ex.compare(self.reference, execution_engine.get_domain_records({}), label=self.label)
-        return {"success": not result.rejected, "result": {"observed_value": str(result)}}
+        success = result.same_columns and not result.rejected
+        return {"success": success, "result": {"observed_value": str(result)}}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import exchangeable as ex
 @task
 def compare(reference: str, current: str) -> None:
     result = ex.compare(reference, current, label="y")
-    if result.rejected:
+    if result.rejected or not result.same_columns:
         raise RuntimeError(str(result))
 
 

@@ -6,6 +6,7 @@ from exchangeable.testing import assert_exchangeable
 
 def test_batch_can_be_pooled():
     result = ex.compare("train.csv", "batch.csv", label="y")
+    assert result.same_columns, str(result)
     assert not result.rejected, str(result)
 
 

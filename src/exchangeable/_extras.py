@@ -6,13 +6,17 @@ an import has failed or ``check`` is called.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import NamedTuple
 
-_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^]]*])?\s*([^;]*?)\s*;\s*extra\s*==\s*['\"]([\w-]+)['\"]")
+_REQUIREMENT = re.compile(
+    r"([\w.-]+)(?:\[[^]]*])?\s*([^;]*?)\s*;\s*(?:\(?python_version\s*<\s*['\"]([\d.]+)['\"]\)?\s+and\s+)?"
+    r"extra\s*==\s*['\"]([\w-]+)['\"]"
+)
 _BOUND = re.compile(r"(>=|<)\s*([0-9.]+)")
 
 
@@ -84,7 +88,11 @@ def requirements(extra: str) -> list[Requirement]:
     except PackageNotFoundError:  # not installed: the source folder is on the path
         return []
     matches = [match.groups() for line in lines if (match := _REQUIREMENT.fullmatch(line))]
-    return [_parse(name, bounds) for name, bounds, owner in matches if owner == extra]
+    return [
+        _parse(name, bounds)
+        for name, bounds, python, owner in matches
+        if owner == extra and (python is None or _before(platform.python_version(), python))
+    ]
 
 
 def _parse(name: str, text: str) -> Requirement:

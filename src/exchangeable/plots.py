@@ -53,16 +53,22 @@ def growth(
     'examples seen'
     """
     ax = ax or axes()
-    moments = None if times is None else positions(times)
+    longest = max((len(np.asarray(log_value)) for log_value in paths.values()), default=0)
+    x = np.arange(start + longest + 1, dtype=np.float64) if times is None else positions(times)
     for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
         values = np.concatenate([[(initial or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / LN10
-        x = start + np.arange(len(values)) if moments is None else moments[start : start + len(values)]
-        ax.plot(*thin(x, values, PIXELS), label=name, color=colour, linewidth=1.6)
+        ax.plot(*thin(x[start : start + len(values)], values, PIXELS), label=name, color=colour, linewidth=1.6)
     for i, changepoint in enumerate(changepoints):
         name = "_" if i else "estimated change point"  # one entry of the legend for all
-        x = changepoint if moments is None else moments[changepoint]
-        ax.axvline(x, color="#888888", linewidth=0.8, linestyle=":", zorder=0, label=name)
-    if moments is not None:
+        ax.axvline(
+            changepoint if times is None else float(x[changepoint]),
+            color="#888888",
+            linewidth=0.8,
+            linestyle=":",
+            zorder=0,
+            label=name,
+        )
+    if times is not None:
         _dates(ax)
     _thresholds(ax, thresholds)
     _decades(ax)
@@ -76,7 +82,7 @@ def positions(times: ArrayLike) -> Floats:
     """Return where the times are on an axis of dates, in days, after 0, 1, ... examples."""
     from matplotlib.dates import date2num
 
-    days = np.asarray(date2num(np.asarray(times)), np.float64)
+    days = np.asarray(date2num(np.asarray(times)), np.float64)  # type: ignore[no-untyped-call]
     return np.concatenate([days[:1], days])
 
 
@@ -101,10 +107,10 @@ def _dates(ax: Axes) -> None:
     """Label the x-axis with dates, or with times of day if the axis is short."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator(minticks=4, maxticks=8)
+    locator = AutoDateLocator(minticks=4, maxticks=8)  # type: ignore[no-untyped-call]
     ax.xaxis_date()
     ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 def _thresholds(ax: Axes, thresholds: Sequence[float]) -> None:

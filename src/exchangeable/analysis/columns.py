@@ -33,7 +33,6 @@ from exchangeable.validation import format_value
 
 FULL_ROWS = "full rows"
 COLUMN_SHARE = 0.5  # of alpha, for all columns together, if they are tested one by one
-SORTED_CLAUSE = ", plus at most 6e-7 for each column that was checked for being sorted"  # to alpha: 2 / 10!
 MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
 NEAR_MINIMUM = 0.2  # in logs: a capital within a fifth of its minimum
 CHUNK = 2**16  # values that are ranked at a time: the p-values of a long column would need as much memory as the column

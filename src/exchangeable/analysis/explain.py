@@ -160,7 +160,9 @@ def _shift_record(shift: Shift) -> dict[str, Any]:
     return record
 
 
-def explain(result: Result, confidence: float, features: Sequence[str] | None, progress: Progress) -> Explanation:
+def explain(
+    result: Result, confidence: float, features: Sequence[str] | None, progress: Progress | None
+) -> Explanation:
     """Explain a result: test each column, forwards and backwards, and the table once more, backwards."""
     confidence = check_interval("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     alpha = result.alpha if result.alpha is not None else Ville().alpha
@@ -196,7 +198,7 @@ def _extreme(result: Result, i: int) -> ExtremeRow:
 # --------------------------------------------------------------------------------------------------------- change point
 
 
-def _change(result: Result, confidence: float, progress: Progress) -> Change | None:
+def _change(result: Result, confidence: float, progress: Progress | None) -> Change | None:
     """Estimate the change point and its interval.
 
     A change after t rows is refuted if the rows up to t, forwards, or those after t, backwards, give evidence
@@ -216,7 +218,7 @@ def _change(result: Result, confidence: float, progress: Progress) -> Change | N
     return Change(high - int(capital[::-1].argmin()), low, high, confidence)
 
 
-def _backward_tests(result: Result, progress: Progress) -> list[ColumnTest]:
+def _backward_tests(result: Result, progress: Progress | None) -> list[ColumnTest]:
     """Run the same tests on the table read from its end."""
     measure, bet, column_bet = result.fresh_parts()
     X, y, rows = result.sample

@@ -10,22 +10,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots
-from exchangeable.analysis.columns import FULL_ROWS, SORTED_CLAUSE, ColumnTest, combine, log_evidence
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, combine, log_evidence
 from exchangeable.analysis.frame import to_frame
+from exchangeable.analysis.notes import data_notes, note_thinning
 from exchangeable.analysis.sample import Sample, Split
 from exchangeable.analysis.settings import Parts, Settings
 from exchangeable.analysis.text import (
-    data_notes,
     describe_differences,
     describe_table,
     describe_verdict,
     dump_json,
     figure_title,
     format_name,
-    note_thinning,
 )
 from exchangeable.analysis.timeline import Timeline
-from exchangeable.analysis.verdict import Verdict, summarise
+from exchangeable.analysis.verdict import COMPARE_GUARANTEE, SORTED_CLAUSE, TEST_GUARANTEE, Verdict, summarise
 from exchangeable.martingale import LN10, amount
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Path
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from exchangeable.data.table import Table
 
 MAX_PLOTTED_COLUMNS = 4  # in a figure
-COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
-TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}{}."
 
 
 class Result:
@@ -363,7 +360,7 @@ class Result:
             raise ValueError(f"features must be a list of columns that were tested, got {format_value(features)}")
         key = (repr(confidence), None if features is None else tuple(map(str, features)))
         if key not in self._explanations:
-            self._explanations[key] = explain(self, confidence, features, progress or _ignore_progress)
+            self._explanations[key] = explain(self, confidence, features, progress)
         return self._explanations[key]
 
     def to_dict(self) -> dict[str, Any]:
@@ -401,7 +398,3 @@ class Result:
         from exchangeable.analysis.report import result_card
 
         return result_card(self)
-
-
-def _ignore_progress(task: str, done: int, total: int) -> None:
-    """Ignore reports of progress."""

@@ -204,7 +204,7 @@ def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress:
     weight, tests = _test_columns(table, settings, parts, seed, start, progress)
     monitor = Monitor(used.measure, used.bet, settings.used_alarm, seed=seed, start=start)
     names = ("reference", "current") if start == n_reference else ("current", "reference")
-    split = Split(*names, table.rows[start:])
+    split = Split(*names, np.asarray(table.rows)[start:])  # row numbers of each set
     return Result(
         table, sample, path, monitor, parts, weight=weight, column_tests=tests, scale=scale, how=how,
         settings=settings, start=start, split=split, differences=pair.differences,

@@ -1,4 +1,4 @@
-"""Text about tests: sentences on tables, verdicts and explanations, and notes about the data."""
+"""Text about tests: sentences on tables, verdicts and explanations."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exchangeable.analysis.columns import MAX_AUTO_COLUMNS, SORTED_CLAUSE, ColumnTest
-from exchangeable.analysis.sample import Sample
+from exchangeable.analysis.columns import ColumnTest
 from exchangeable.analysis.timeline import Timeline
-from exchangeable.analysis.verdict import Verdict
-from exchangeable.data.design import WIDE, widest
-from exchangeable.data.table import Table, constant
+from exchangeable.analysis.verdict import SORTED_CLAUSE, Verdict
+from exchangeable.data.table import Table
 
 if TYPE_CHECKING:
     from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
-    from exchangeable.analysis.settings import Settings
 
 FEW_ROWS = 30  # with fewer rows, evidence of 100 is hardly possible
 MAX_NAME = 60  # characters of a column name
+MAX_DIFFERENCE = 300  # characters of a sentence on how two tables differ
+LISTED_DIFFERENCES = 20
 LISTED_ALARMS = 10  # alarms or columns that a sentence lists
-LISTED_COLUMNS = 5  # columns that a note lists
-SMALL_CLASS = 5  # if a typical class has fewer rows, the label may well be a number
 
 SHIFTS: Mapping[str, str] = MappingProxyType(
     {
@@ -70,10 +67,10 @@ def format_evidence(log10: float) -> str:
     return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
 
 
-def format_name(name: str) -> str:
+def format_name(name: str, limit: int = MAX_NAME) -> str:
     """Format a user's name for a sentence: control characters are escaped, and at most 60 characters are shown."""
     text = name if name.isprintable() else repr(name)[1:-1]
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 3] + "..."
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def dump_json(record: dict[str, Any]) -> str:
@@ -98,10 +95,11 @@ def _percent(share: float) -> str:
 
 
 def _list_rows(numbers: Sequence[int], timeline: Timeline) -> str:
-    return timeline.list_rows(numbers[:LISTED_ALARMS]) + _more(numbers, LISTED_ALARMS)
+    return timeline.list_rows(numbers[:LISTED_ALARMS]) + more(numbers, LISTED_ALARMS)
 
 
-def _more(items: Sequence[object], limit: int) -> str:
+def more(items: Sequence[object], limit: int) -> str:
+    """Return the end of a list that has more items than are listed; empty if it has not."""
     return f" and {len(items) - limit:,} more" if len(items) > limit else ""
 
 
@@ -120,7 +118,8 @@ def describe_table(table: Table) -> str:
 
 def describe_differences(differences: Sequence[str]) -> str:
     """Describe in one line how the columns of two tables differ."""
-    return f"Columns: {'; '.join(differences)}."
+    listed = [format_name(difference, MAX_DIFFERENCE) for difference in differences[:LISTED_DIFFERENCES]]
+    return f"Columns: {'; '.join(listed)}{more(differences, LISTED_DIFFERENCES)}."
 
 
 def figure_title(name: str) -> str:
@@ -131,45 +130,6 @@ def figure_title(name: str) -> str:
 def describe_measure(measure: str) -> str:
     """Describe what a measure compares and what it can miss; empty for a measure that is not part of this package."""
     return MEASURES.get(measure, "")
-
-
-def data_notes(table: Table, scale: str, columns_tested: bool = True, asked: str = "none") -> Iterator[str]:
-    """Yield notes on data that is valid but often a mistake, such as constant columns, and on scaling.
-
-    ``scale`` is the scaling that was used, and ``asked`` the one that was asked for.
-    """
-    if isinstance(table.y, list) and len(table.y) >= FEW_ROWS and SMALL_CLASS * len(set(table.y)) > len(table.y):
-        yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
-    fixed = [format_name(column.name) for column in table.columns if constant(column.values)]
-    if fixed:
-        names = ", ".join(map(repr, fixed[:LISTED_COLUMNS])) + _more(fixed, LISTED_COLUMNS)
-        yield (
-            f"column {names} is constant, so it was not tested"
-            if len(fixed) == 1
-            else f"columns {names} are constant, so they were not tested"
-        )
-    if not columns_tested and len(table.columns) + table.sorted_aside + (table.y is not None) > MAX_AUTO_COLUMNS:
-        yield (
-            f"there are more than {MAX_AUTO_COLUMNS} columns, so they were not tested one by one "
-            "(columns 'each' tests them all)"
-        )
-    dominant = None if (asked, scale) == ("auto", "none") else widest(table)
-    if dominant is not None:
-        remedy = "so numeric columns were divided by their standard deviation over the entire table"
-        if scale == "none":
-            remedy = "and dominates all distances; scale by deviation, or drop it"
-        yield f"column {format_name(dominant)!r} varies more than {WIDE:g} times as much as a typical one, {remedy}"
-
-
-def note_thinning(sample: Sample, n: int, columns_tested: bool, settings: Settings | None) -> Iterator[str]:
-    """Yield a note if nearest neighbours use only some of the n rows."""
-    if sample.rows is None:
-        return
-    used, reason = len(sample.rows), "the features of more rows would need too much memory"
-    if settings is not None and used >= settings.max_rows:
-        reason = "the time of nearest neighbours grows with the square of the rows; max_rows changes the limit"
-    columns = "; columns were tested on all rows" if columns_tested else ""
-    yield f"full rows were tested on {used:,} of {n:,} rows, chosen at random by the seed ({reason}){columns}"
 
 
 # ------------------------------------------------------------------------------------------------------------- verdicts
@@ -307,7 +267,7 @@ def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFor
     ranked = sorted(columns, key=lambda test: -test.log10_max)
     rejecting = [test for test in ranked if test.log_peak >= math.log(threshold)]
     listed = [f"{name(test.name)} {format_evidence(test.log10_max)}" for test in rejecting[:LISTED_ALARMS]]
-    peaks = ", ".join(listed) + _more(rejecting, LISTED_ALARMS)
+    peaks = ", ".join(listed) + more(rejecting, LISTED_ALARMS)
     if not rejecting:
         peaks = f"at most {format_evidence(ranked[0].log10_max)} ({name(ranked[0].name)})"
     count = f"{len(columns):,} column{'s' if len(columns) > 1 else ''} tested one by one"
@@ -384,7 +344,7 @@ def _list_columns(explanation: Explanation) -> Iterator[str]:
     for i, feature in enumerate(flagged[:LISTED_ALARMS], 1):
         yield f"  {i}. {_describe_feature(feature, explanation)}"
     if len(flagged) > LISTED_ALARMS:
-        yield f" {_more(flagged, LISTED_ALARMS)}"
+        yield f" {more(flagged, LISTED_ALARMS)}"
     rest = [feature for feature in explanation.features if not feature.flagged][:3]
     if rest and len(explanation.features) > 1:
         peaks = ", ".join(

@@ -10,6 +10,10 @@ from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path
 
+COMPARE_GUARANTEE = "If the two sets are a random split of one, the probability of a rejection is at most {:g}."
+TEST_GUARANTEE = "On exchangeable data the probability that one test of this table rejects is at most {:g}{}."
+SORTED_CLAUSE = ", plus at most 6e-7 for each column that was checked for being sorted"  # 2 / 10!: see `columns`
+
 
 class Method(NamedTuple):
     """The parts of a monitor by name, with their parameters; None for a parameter that a part does not have."""

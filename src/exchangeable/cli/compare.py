@@ -66,14 +66,12 @@ def compare(
     output.check()
     if reference == current == "-":
         raise CommandError("only one of the two tables can be standard input", USAGE)
-    options = MonitorOptions(measure, neighbours, bet, epsilon, alpha=alpha, seed=seed).arguments()
+    options = MonitorOptions(measure, neighbours, bet, epsilon, alpha=alpha, seed=seed)
+    arguments = options.arguments() | {"columns": columns.value, "scale": scale.value, "max_rows": max_rows}
+    chosen = table.arguments()
     with usage_errors(), progress_bars() as progress:
-        needed = {name: value for name, value in table.needed().items() if name == "columns"}
-        tables = [reading.read(file, progress, **needed) for file in (reference, current)]
-        result = ex.compare(
-            *tables, **table.arguments(), **options, columns=columns.value, scale=scale.value, max_rows=max_rows,
-            progress=progress,
-        )  # fmt: skip
+        first, second = (reading.read(file, chosen, progress) for file in (reference, current))
+        result = ex.compare(first, second, **chosen, **arguments, progress=progress)
     output.write(result)
     if result.rejected:
         raise RejectedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,12 +53,11 @@ def shift(
     """
     check_plot(plot)
     MonitorOptions(alpha=alpha, seed=seed).build()  # rejects invalid options before the file is read
+    arguments: dict[str, Any] = {"alpha": alpha, "seed": seed, "scale": scale.value, "max_rows": max_rows}
+    chosen = table.arguments() | {"order": order}
     with usage_errors(), progress_bars() as progress:
-        contents = reading.read(file, progress, **table.needed(order))
-        result = ex.shift_test(
-            contents, **table.arguments(), order=order, alpha=alpha, seed=seed, scale=scale.value, max_rows=max_rows,
-            progress=progress,
-        )  # fmt: skip
+        contents = reading.read(file, chosen, progress)
+        result = ex.shift_test(contents, **chosen, **arguments, progress=progress)
     print_notes(result.notes)
     if plot is not None:
         save_plot(result.plot(), plot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
@@ -55,14 +55,6 @@ class ColumnOptions(NamedTuple):
         words = {"missing": self.missing.value, "invalid": self.invalid.value}
         return {"label": self.label, "features": features, **lists, **words}
 
-    def needed(self, order: str | None = None) -> dict[str, Any]:
-        """Return which columns of the file have to be read."""
-        chosen = self.arguments()
-        if chosen["features"] is None:
-            return {"drop": chosen["drop"]}
-        named = [self.label, order, *chosen["features"], *chosen["keep"], *chosen["categorical"]]
-        return {"columns": [name for name in dict.fromkeys(named) if name is not None]}
-
 
 class FileOptions(NamedTuple):
     """How a text file is read; None is detected."""
@@ -72,12 +64,14 @@ class FileOptions(NamedTuple):
     header: Header = None
     encoding: Encoding = None
 
-    def read(self, file: str, progress: Progress, **needed: Any) -> FileContents:
-        """Read the needed columns of a file."""
+    def read(self, file: str, columns: Mapping[str, Any], progress: Progress) -> FileContents:
+        """Read the columns of a file that are needed with these arguments of `exchangeable.test`."""
         from exchangeable.data.files import read_file
+        from exchangeable.data.schema import Preparation
 
         delimiter = "\t" if self.delimiter in ("tab", r"\t") else self.delimiter
-        return read_file(file, **(self._asdict() | {"delimiter": delimiter}), **needed, progress=progress)
+        how, needed = self._replace(delimiter=delimiter), Preparation(**columns).checked().selection()
+        return read_file(file, **how._asdict(), **needed, progress=progress)
 
 
 class ResultOptions(NamedTuple):

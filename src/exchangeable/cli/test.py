@@ -61,13 +61,12 @@ def test(
     """
     output.check()
     options = MonitorOptions(measure, neighbours, bet, epsilon, alarm, alpha, period, on_alarm, seed)
-    arguments = options.arguments() | table.arguments() | {"columns": columns.value, "scale": scale.value}
+    arguments = options.arguments() | {"columns": columns.value, "scale": scale.value, "max_rows": max_rows}
+    chosen = table.arguments() | {"order": order}
     with warnings.catch_warnings(), usage_errors(), progress_bars() as progress:
         warnings.simplefilter("ignore", BetWarning)  # it has been reported above
-        contents = reading.read(file, progress, **table.needed(order))
-        result = ex.test(
-            contents, **arguments, order=order, on_alarm=on_alarm.value, max_rows=max_rows, progress=progress
-        )
+        contents = reading.read(file, chosen, progress)
+        result = ex.test(contents, **chosen, **arguments, on_alarm=on_alarm.value, progress=progress)
     output.write(result)
     if result.rejected:
         raise RejectedError

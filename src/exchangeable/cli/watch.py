@@ -37,6 +37,7 @@ from exchangeable.cli.output import print_notes, silence_stdout
 from exchangeable.cli.scores import ONE_NUMBER, read_reference, score_measure
 
 if TYPE_CHECKING:
+    from exchangeable.data.events.delimited import Labels
     from exchangeable.monitor import Monitor
     from exchangeable.watch import OutputOptions, Reader, StateFile
 
@@ -45,7 +46,7 @@ ROW_MEASURES = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
 WatchMeasure = StrEnum("WatchMeasure", {name: name for name in (*ONE_NUMBER, *ROW_MEASURES)})  # type: ignore[misc]
 DEFAULT_MEASURE = WatchMeasure("value")
 BINS = 1024
-LABELS = {  # the kind of labels that a measure needs, if any
+LABELS: dict[str, Labels] = {  # the kind of labels that a measure needs, if any
     "nearest-neighbour": "classes",
     "nearest-residual": "numbers",
     "conditional-nearest-neighbour": "classes",

@@ -82,7 +82,7 @@ def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
             raise DataError(_describe(error, encoding, content.tell(), lines)) from None
         if b"\0" in text:
             line = lines + text[: text.index(b"\0")].count(b"\n")
-            rule = "this is not a text file, or its encoding must be named, such as encoding='utf-16'"
+            rule = "this is not a text file, or its encoding must be given, such as utf-16"
             raise DataError(f"line {line}: there is a NUL character; {rule}")
         lines += text.count(b"\n")
         yield text
@@ -92,7 +92,7 @@ def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
 
 def _describe(error: UnicodeError, encoding: str, position: int, lines: int) -> str:
     """Say where the text cannot be decoded. The input of the decoder ends at this position."""
-    rule = "this is not text, or its encoding must be named, such as encoding='latin-1'"
+    rule = "this is not text, or its encoding must be given, such as latin-1"
     if not isinstance(error, UnicodeDecodeError):
         return f"the text is not {encoding}; {rule}"
     offset = max(0, position - len(error.object) + error.start)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from exchangeable._extras import needed
 from exchangeable.data.delimited import Options, check_distinct, read_delimited
-from exchangeable.data.errors import ColumnError, DataError, check_known
+from exchangeable.data.errors import DataError, check_known, naming
 from exchangeable.data.opening import open_source, source_name
 from exchangeable.validation import printable
 
@@ -130,9 +130,8 @@ class _Chooser:
 def _prefix_errors(name: str) -> Iterator[None]:
     """Start every error message with the name of the file."""
     try:
-        yield
-    except (DataError, ColumnError) as error:
-        raise type(error)(f"{name}: {error}") from None
+        with naming(name):
+            yield
     except MemoryError:
         raise DataError(f"{name}: the table does not fit in memory") from None
     except OSError as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.data import sparse
-from exchangeable.data.errors import DataError
+from exchangeable.data.errors import UNNAMED, DataError
 from exchangeable.data.values import Column, read_series, read_values
 from exchangeable.validation import format_value
 
@@ -23,24 +24,30 @@ class Frame(NamedTuple):
     read: Callable[[str, bool], Column]  # name, and whether it is declared categorical
     rows: int
     library: str = "polars"
-    name: str = "the data"
+    name: str = UNNAMED
     notes: tuple[str, ...] = ()
     index: Any = None  # of a pandas frame
-    unused: Set[str] = frozenset()  # columns of a sparse matrix without an entry
+    unused: Set[str] = frozenset()  # columns that were not read: of a file, or of a sparse matrix without an entry
     select: Callable[[Sequence[str]], Any] | None = None  # some columns, in the form in which the user passed them
 
 
-def open_frame(data: Any, *, name: str = "the data", beside: Any = None) -> Frame:
+def open_frame(
+    data: Any, *, name: str = UNNAMED, beside: Any = None, selection: Mapping[str, Any] = MappingProxyType({})
+) -> Frame:
     """Return data as a `Frame`.
 
     ``beside`` is the data with which this will be compared: columns of a sparse matrix that are empty here may be
-    needed there.
+    needed there. ``selection`` is which columns of a file are read.
 
     >>> open_frame({"a": [1.0, 2.0], "b": ["u", "v"]}).names
     ['a', 'b']
     """
+    if isinstance(data, (str, PurePath)) or (hasattr(data, "read") and not hasattr(data, "columns")):
+        from exchangeable.data.files import read_file
+
+        data = read_file(data, **selection)
     frame = _open(data, beside)
-    frame = frame._replace(name=name) if frame.name == Frame._field_defaults["name"] else frame
+    frame = frame._replace(name=name) if frame.name == UNNAMED else frame
     if twice := [column for column, count in Counter(frame.names).items() if count > 1]:
         raise DataError(f"{name} must have distinct column names, got {format_value(twice[0])} twice")
     if not frame.names:
@@ -59,12 +66,8 @@ def take_rows(data: Any, rows: NDArray[np.intp]) -> Any:
 
 
 def _open(data: Any, beside: Any) -> Frame:
-    if isinstance(data, (str, PurePath)) or (hasattr(data, "read") and not hasattr(data, "columns")):
-        from exchangeable.data.files import read_file
-
-        data = read_file(data)
     if hasattr(data, "frame") and hasattr(data, "notes"):  # contents of a file
-        return _open(data.frame, beside)._replace(name=data.name, notes=tuple(data.notes))
+        return _open(data.frame, beside)._replace(name=data.name, notes=tuple(data.notes), unused=data.unused)
     if sparse.is_sparse(data):
         return _sparse(data, beside)
     if isinstance(data, list) and data and isinstance(data[0], Mapping):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.data.errors import DataError, check_known, list_names
+from exchangeable.data.errors import DataError, check_known, list_names, naming
 from exchangeable.data.frames import Frame, open_frame
 from exchangeable.data.labels import LabelKind
 from exchangeable.data.roles import assign_roles
@@ -47,8 +47,8 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     how = how.checked()
     pair = how.label if isinstance(how.label, (tuple, list)) and len(how.label) == 2 else (how.label, how.label)
     frames = [
-        open_frame(reference, name="reference", beside=current),
-        open_frame(current, name="current", beside=reference),
+        open_frame(reference, name="reference", beside=current, selection=how.selection()),
+        open_frame(current, name="current", beside=reference, selection=how.selection()),
     ]
     shared, differences = _shared_columns(frames, how)
     readings = []
@@ -59,8 +59,8 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
             keep=_within(how.keep, frame),
             categorical=_within(how.categorical, frame),
         )
-        reading = read_columns(frame, part, shared)
-        readings.append(leave_out(reading, how, least=1))
+        with naming(frame.name):
+            readings.append(leave_out(read_columns(frame, part, shared), how, least=1))
     first, second = readings
     kinds, joined = _join(first.features, second.features)
     differences += kinds
@@ -75,7 +75,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
 
 
 def _within(names: Sequence[str], frame: Frame) -> tuple[str, ...]:
-    return tuple(name for name in names if name in frame.names)
+    return tuple(name for name in names if name in frame.names or name in frame.unused)
 
 
 def _shared_columns(frames: Sequence[Frame], how: Preparation) -> tuple[list[str], list[str]]:

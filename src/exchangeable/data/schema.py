@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from exchangeable.data.canonical import table_seed
 from exchangeable.data.encode import encode, missing_indicators, missing_notes
-from exchangeable.data.errors import ColumnError, DataError, check_known
+from exchangeable.data.errors import ColumnError, DataError, check_known, naming
 from exchangeable.data.frames import Frame, open_frame, take_rows
 from exchangeable.data.labels import LabelKind, convert_labels, read_labels
-from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted
+from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted, is_year
 from exchangeable.data.table import Table, TableColumn, constant
+from exchangeable.data.times import UNIT
 from exchangeable.data.values import Column, read_series
 from exchangeable.pvalues import thetas
 from exchangeable.validation import format_value
@@ -59,6 +60,13 @@ class Preparation(NamedTuple):
             categorical=_names("categorical", self.categorical),
         )
 
+    def selection(self) -> dict[str, Any]:
+        """Return the columns of a file that are needed, as arguments of `exchangeable.data.files.read_file`."""
+        if self.features is None:
+            return {"drop": self.drop}
+        named = (label_name(self), self.order, *self.features, *self.keep, *self.categorical)
+        return {"columns": [name for name in named if name is not None]}
+
 
 class Prepared(NamedTuple):
     """A table, and functions that return the features as the user passed them, for a model that scores them."""
@@ -90,8 +98,15 @@ class Reading(NamedTuple):
         return self._replace(features=features, label=label, order=order, rows=self.rows[rows])
 
 
-def prepare(data: Any, how: Preparation, *, labels: LabelKind | None = None, seed: int | None = None) -> Prepared:
-    """Prepare a table for a test of its order. O(n d), and O(n log n) to sort.
+def prepare(
+    data: Any,
+    how: Preparation,
+    *,
+    labels: LabelKind | None = None,
+    within_classes: bool = False,
+    seed: int | None = None,
+) -> Prepared:
+    """Prepare a table for a test of its order, or of the order within classes. O(n d), and O(n log n) to sort.
 
     ``labels`` is the kind of labels that the measure needs, if any. Rows with equal values of ``how.order`` are put
     into a random order, by the seed.
@@ -100,11 +115,14 @@ def prepare(data: Any, how: Preparation, *, labels: LabelKind | None = None, see
     >>> [(column.name, column.values.tolist()) for column in table.columns]
     [('size', [1.0, 2.0, 3.0]), ('coat', [1.0, 0.0, 1.0]), ('size is missing', [0.0, 1.0, 0.0])]
     """
-    frame, how = open_frame(data), how.checked()
-    reading = leave_out(read_columns(frame, how), how)
+    how = how.checked()
+    frame = open_frame(data, selection=how.selection())
+    with naming(frame.name):
+        reading = leave_out(read_columns(frame, how), how)
     if reading.order is not None:
         reading = _sort(reading, how, seed)
-    roles = assign_roles(reading.features, how.keep, ordered=True)
+    classes = reading.label.values if within_classes and reading.label is not None else None
+    roles = assign_roles(reading.features, how.keep, ordered=True, classes=classes)
     table = build_table(reading, roles, how, labels, frame.name)
     table = _with_times(table, [*_index_times(frame, reading.rows), *_times(reading, roles)], reading.order)
     return Prepared(table, frame.library, [partial(select_native, frame, how, reading.rows)], frame.index)
@@ -134,7 +152,7 @@ def read_columns(frame: Frame, how: Preparation, shared: Sequence[str] | None = 
     names = frame.names if shared is None else shared
     names = [name for name in (names if how.features is None else how.features) if name not in left_out]
     if not names:
-        raise DataError(f"{frame.name} must have a column to test besides the label and what is left out, got none")
+        raise DataError("the data must have a column to test besides the label and what is left out, got none")
     features = [frame.read(name, name in how.categorical) for name in names]
     target = None if label is None else frame.read(label, label in how.categorical)
     if how.label is not None and label is None:
@@ -167,6 +185,8 @@ def _check_roles(frame: Frame, how: Preparation, label: str | None) -> None:
     for first, second in (*conflicts, ("order", "label"), ("order", "keep"), ("label", "keep")):
         if both := set(uses[first]) & set(uses[second]):
             raise ColumnError(f"column {format_value(min(both))} is named by {first} and {second}; choose one")
+    for option in ("label", "order", "features"):  # these are read
+        check_known(option, uses[option], frame.names)
 
 
 # ----------------------------------------------------------------------------------------------------------- which rows
@@ -302,8 +322,17 @@ def _index_times(frame: Frame, rows: NDArray[np.intp]) -> list[Column]:
 
 
 def _times(reading: Reading, roles: Roles) -> list[Column]:
-    order = [reading.order] if reading.order is not None and reading.order.kind == "times" else []
-    return order or roles.times
+    """Return the columns of times; if there are none, years by which the rows are sorted."""
+    if roles.times:
+        return roles.times
+    columns = [reading.order] if reading.order is not None else []
+    columns += [column for column in reading.features if roles.aside.get(column.name) == SORTED]
+    return [_years_as_times(column) for column in columns if is_year(column)]
+
+
+def _years_as_times(column: Column) -> Column:
+    years = np.where(column.missing, np.nan, column.values - 1970.0).astype("datetime64[Y]")
+    return Column(column.name, "times", years.astype(UNIT))
 
 
 def _with_times(table: Table, columns: Sequence[Column], order: Column | None) -> Table:
@@ -331,7 +360,8 @@ def _ascending(column: Column) -> bool:
 def select_native(frame: Frame, how: Preparation, rows: NDArray[np.intp]) -> Any:
     """Return all features that are not left out, in the form in which the user passed them."""
     unused = {*how.drop, label_name(how), how.order}
-    names = [name for name in (frame.names if how.features is None else how.features) if name not in unused]
+    known = [*frame.names, *frame.unused] if how.features is None else how.features
+    names = [name for name in known if name not in unused]
     if frame.select is None:
         columns = [frame.read(name, False).values for name in names]
         native = np.column_stack([np.asarray(values) for values in columns])

@@ -59,8 +59,8 @@ def project(matrix: Any) -> NDArray[np.float64]:
 
 
 def select(data: Any, names: Sequence[str]) -> Any:
-    """Return the matrix with these columns only; all of it if it was projected."""
-    positions = [int(name[1:]) for name in names if name[0] == "x"]
+    """Return the matrix with these columns only, in its own order; all of it if it was projected."""
+    positions = sorted(int(name[1:]) for name in names if name[0] == "x")
     return data.tocsr()[:, positions] if positions else data
 
 

@@ -8,4 +8,5 @@ import exchangeable as ex
 def model(dbt, session):
     dbt.config(materialized="table")
     result = ex.compare(dbt.ref("train").df(), dbt.ref("batch").df(), label="y")
-    return pd.DataFrame([{"rejected": result.rejected, "verdict": str(result)}])
+    poolable = result.same_columns and not result.rejected
+    return pd.DataFrame([{"poolable": poolable, "verdict": str(result)}])

@@ -1,1 +1,1 @@
-select verdict from {{ ref('batch_check') }} where rejected
+select verdict from {{ ref('batch_check') }} where not poolable

@@ -98,6 +98,7 @@ def _changed(options: Preparation | Settings) -> dict[str, Any]:
 
 
 def _equal(value: Any, default: Any) -> bool:
+    value = tuple(value) if isinstance(value, list) else value
     return isinstance(value, (str, int, float, tuple)) and bool(value == default)
 
 
@@ -118,8 +119,10 @@ def _call(result: Result, chosen: dict[str, Any]) -> str:
 def _command(result: Result, chosen: dict[str, Any]) -> str | None:
     """Return the command; None if the command line cannot express an option."""
     verdict = result.verdict
+    if not isinstance(chosen.get("label", ""), str):
+        return None  # a sequence
     replaced: dict[str, dict[str, Any]] = {
-        "measure": {"measure": verdict.measure, "neighbours": verdict.neighbours},
+        "measure": {"measure": verdict.measure, "neighbours": verdict.neighbours if verdict.neighbours != 1 else None},
         "bet": {"bet": verdict.bet, "epsilon": verdict.epsilon},
         "alarm": {"alarm": verdict.alarm, "alpha": verdict.alpha, "period": verdict.period},
     }

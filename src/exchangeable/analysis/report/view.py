@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +13,7 @@ from exchangeable.analysis.columns import FULL_ROWS
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
+from exchangeable.analysis.report.tables import MAX_FEATURES, extremes, feature_row, schema, width
 from exchangeable.analysis.text import (
     FEW_ROWS,
     SHIFTS,
@@ -31,13 +31,11 @@ from exchangeable.martingale import LN10
 from exchangeable.protocols import Floats
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
+    from exchangeable.analysis.explain import Change, Explanation
     from exchangeable.analysis.result import Result
     from exchangeable.shift import Shift
 
-MAX_FEATURES = 50  # rows of the table of features
 MAX_NOTES = 20
-MAX_DIFFERENCES = 2000  # characters
 MIN_PERIOD = 20  # p-values of a histogram
 BEFORE_AFTER = ("before", "after")
 
@@ -66,11 +64,11 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "shift": _shift(explanation.shift, result.timeline),
         "p_values": _p_values(result),
         "bet": _bet(result),
-        "extremes": _extremes(explanation, result),
+        "extremes": extremes(explanation, result),
         "smallest_p": describe_smallest_p(explanation.n),
         "method": method_facts(result),
         "reproduction": reproduction(result),
-        "schema": _schema(result),
+        "schema": schema(result),
         "interpretation": _interpretation(result),
         "notes": [_capitalise(clip(note, MAX_SENTENCE)) for note in result.notes[:MAX_NOTES]],
         "more_notes": max(0, len(result.notes) - MAX_NOTES),
@@ -100,7 +98,7 @@ def explanation_view(explanation: Explanation) -> dict[str, Any]:
     return {
         "changes": _changes(explanation, None),
         "shift": None if shift is None else SHIFTS[shift.verdict],
-        "extremes": _extremes(explanation, None),
+        "extremes": extremes(explanation, None),
     }
 
 
@@ -112,7 +110,7 @@ def _verdict_text(result: Result) -> VerdictText:
 
 
 def _differences(result: Result) -> str:
-    return clip(describe_differences(result.schema_differences), MAX_DIFFERENCES) if result.schema_differences else ""
+    return describe_differences(result.schema_differences) if result.schema_differences else ""
 
 
 def key_figures(result: Result) -> list[tuple[str, str]]:
@@ -210,17 +208,6 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------------------- changes
 
 
-class FeatureRow(NamedTuple):
-    """A row of the table of features; widths are in percent of the bar."""
-
-    feature: FeatureEvidence
-    kind: str
-    evidence: str
-    flag: str
-    width: str
-    difference: str
-
-
 def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
     features, level = explanation.features, math.log10(explanation.level)
     widest = max([level, *(feature.log10_max for feature in features)])
@@ -236,38 +223,12 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
         "title": title,
         "sentences": [_capitalise(text) for text in [*sentences, describe_columns(explanation)] if text],
         "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
-        "rows": [_feature_row(feature, widest, explanation) for feature in features[:MAX_FEATURES]],
-        "level": _width(level, widest),
+        "rows": [feature_row(feature, widest, explanation) for feature in features[:MAX_FEATURES]],
+        "level": width(level, widest),
         "more": max(0, len(features) - MAX_FEATURES),
         "guarantee": explanation.guarantee,
         "restarts": result is not None and result.verdict.on_alarm == "restart",
     }
-
-
-def _feature_row(feature: FeatureEvidence, widest: float, explanation: Explanation) -> FeatureRow:
-    at = feature.rejected_at
-    where = "" if at is None or explanation.compared else f"at row {at:,}{explanation.timeline.describe(at)}"
-    return FeatureRow(
-        feature,
-        "" if feature.kind in ("numbers", feature.name) else feature.kind,
-        format_evidence(feature.log10_max),
-        (where or "yes") if feature.flagged else "",
-        _width(feature.log10_max, widest),
-        _difference(feature.difference),
-    )
-
-
-def _difference(text: str) -> str:
-    """Mark the name of a category in the text, since right-to-left names could reorder the numbers."""
-    share = re.fullmatch(r"share of (.*): (\S+ %) -> (\S+ %)", text, re.DOTALL)
-    if share is None:
-        return clip(text, MAX_SENTENCE).replace(" -> ", " → ")
-    name, before, after = share.groups()
-    return f"share of {isolate(name)}: {before} → {after}"
-
-
-def _width(log10: float, widest: float) -> str:
-    return f"{100.0 * min(1.0, log10 / widest) if widest > 0.0 else 0.0:.1f}%"
 
 
 def _shift(shift: Shift | None, timeline: Timeline) -> dict[str, Any] | None:
@@ -357,46 +318,6 @@ def _bet(result: Result) -> dict[str, Any]:
         "learnt": len(charts.learnt_p_values(result)),
         "chart": charts.betting_chart(result),
     }
-
-
-# --------------------------------------------------------------------------------------------- extreme rows, columns
-
-
-def _extremes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
-    split, timeline = (None if result is None else result.split), explanation.timeline
-    groups = (("strangest", explanation.smallest_p), ("most typical", explanation.largest_p))
-    row_of = "of the data" if timeline.rows is not None else None if split is None else f"of {split.second}"
-    return {
-        "row_of": row_of,
-        "timed": timeline.times is not None,
-        "labelled": result is not None and result.table.y is not None,
-        "rows": [
-            _extreme_row(title if i == 0 else "", row, timeline, result)
-            for title, rows in groups
-            for i, row in enumerate(rows)
-        ],
-    }
-
-
-def _extreme_row(title: str, row: ExtremeRow, timeline: Timeline, result: Result | None) -> dict[str, Any]:
-    number, label = None, ""
-    if timeline.rows is not None:
-        number = int(timeline.rows[row.n - 1])
-    if result is not None and result.split is not None:
-        number = int(result.split.rows[row.n - result.start - 1])
-    if result is not None and result.table.y is not None:
-        value = result.table.y[row.n - 1]
-        label = f"{value:.6g}" if isinstance(value, float) else str(value)
-    p = f"{row.p:{'.4g' if row.p < 0.5 else '.6g'}}"
-    return {"title": title, "n": row.n, "p": p, "row": number, "time": timeline.format(row.n), "label": label}
-
-
-def _schema(result: Result) -> dict[str, Any] | None:
-    """Return how columns were read; None if all of them are plain numbers."""
-    treatments = list(result.schema.items())
-    if all(treatment == "numbers" for _, treatment in treatments):
-        return None
-    return {"rows": treatments[:MAX_FEATURES], "more": max(0, len(treatments) - MAX_FEATURES)}
 
 
 def _percent(share: float) -> str:

