@@ -523,11 +523,11 @@ def test_cp1252_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_not_text(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(encoding, "BLOCK", block)
     mixed = "name,x\nJosé,1\n".encode() + "José,2\n".encode("latin-1")
-    place = "the text is not utf-8 (byte 0xe9 at offset 18, line 3); this is not text, or its encoding must be named"
+    place = "the text is not utf-8 (byte 0xe9 at offset 18, line 3); this is not text, or its encoding must be given"
     assert place in fault(mixed)
     assert "not utf-8 (byte 0x89 at offset 0, line 1)" in fault(b"\x89PNG\r\n\x1a\n" + bytes(50))
     assert "line 2: there is a NUL character; this is not a text file" in fault(b"a,b\n1,\0\n")
-    assert "encoding='utf-16'" in fault("a,b\n1,2\n".encode("utf-16-le"))
+    assert "such as utf-16" in fault("a,b\n1,2\n".encode("utf-16-le"))
     assert "the text is not utf-16 (byte" in fault("a,b\n1,2\n".encode("utf-16") + b"\xd8")
     assert "the text is not ascii (byte 0xc3 at offset 4" in fault("a,b\nä,2\n", encoding="ascii")
 
@@ -584,7 +584,7 @@ def test_faults_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ('a,b\n1,2\n"3,4\n', "line 3: a quotation mark must be closed, and doubled within quotes"),
         ('a,b\n1,"2"3\n', "line 2: a quotation mark must be closed"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'; the names must differ"),
-        ("a,,b\n1,2,3\n", "column 2 has no name; name it in the header"),
+        ("a,,b\n1,2,3\n", "column 2 has no name; give it one in the header"),
         ("\x1b[31m,\x1b[31m\n1,2\n", r"two columns are named '\x1b[31m'"),
     ],
 )
