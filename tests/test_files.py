@@ -179,6 +179,8 @@ def workbook(path: Path, cells: list[list[Any]]) -> Path:
     def cell(value: Any) -> str:
         if isinstance(value, str):
             return f"<c t='inlineStr'><is><t>{value}</t></is></c>"
+        if isinstance(value, ArithmeticError):
+            return "<c t='e'><f>1/0</f><v>#DIV/0!</v></c>"
         return "<c/>" if value is None else f"<c><f>1+1</f><v>{value}</v></c>"
 
     with zipfile.ZipFile(path, "w") as archive:
@@ -191,7 +193,9 @@ def workbook(path: Path, cells: list[list[Any]]) -> Path:
 
 def test_excel(tmp_path: Path) -> None:
     pytest.importorskip("fastexcel")
-    path = workbook(tmp_path / "t.xlsx", [["n", "s", ""], [1.5, "u", None], [None, "NA", None], [3, "v", None]])
+    path = workbook(
+        tmp_path / "t.xlsx", [["n", "s", ""], [1.5, "u", None], [ArithmeticError(), "NA", None], [3, "v", None]]
+    )
     found = read_file(path)
     assert found.frame.to_dict(as_series=False) == {"n": [1.5, None, 3], "s": ["u", None, "v"]}
     assert found.notes == ("left out 1 empty column without a name", "read 'one', the first of 2 sheets")

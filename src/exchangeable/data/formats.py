@@ -9,7 +9,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from exchangeable._extras import needed
 from exchangeable.data.delimited import Choose, check_distinct, drop_unnamed, name_columns
 from exchangeable.data.encoding import find_encoding, text_blocks
 from exchangeable.data.errors import DataError, list_names
-from exchangeable.data.opening import OpenFile, copy_limited
+from exchangeable.data.opening import OpenFile, copy_limited, damaged
 from exchangeable.data.text_columns import parse_other, parse_plain
 from exchangeable.validation import format_value
 
@@ -29,17 +29,8 @@ if TYPE_CHECKING:
 Contents = tuple["pl.DataFrame", list[str]]
 
 
-@contextmanager
-def _readable(kind: str) -> Iterator[None]:
-    """Turn the errors of damaged files into a DataError; Polars raises many types, and panics are no Exception."""
-    try:
-        yield
-    except (DataError, ImportError, MemoryError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DataError(f"this cannot be read as {kind}: it is truncated, damaged or of another type") from None
+def _readable(kind: str) -> AbstractContextManager[None]:
+    return damaged(f"this cannot be read as {kind}: it is truncated, damaged or of another type")
 
 
 def _retyped(columns: list[pl.Series]) -> Contents:
@@ -211,9 +202,8 @@ def _load_array(content: IO[bytes], name: str) -> NDArray[Any]:
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
     shape, _, dtype = read(content)
     if dtype.hasobject:
-        raise DataError(
-            f"the array {format_value(name)} holds Python objects, which only pickle could load".replace(" ''", "")
-        )
+        which = f"the array {format_value(name)}" if name else "the array"
+        raise DataError(f"{which} holds Python objects, which only pickle could load")
     if math.prod(shape) * dtype.itemsize != size - content.tell() or min(shape, default=0) < 0:
         raise ValueError
     content.seek(0)
