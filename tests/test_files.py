@@ -12,6 +12,7 @@ import logging
 import lzma
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -360,6 +361,23 @@ def test_headers(text: str, names: list[str] | None) -> None:
     assert ("no header: the columns are named '1', '2', ..." in str(found.notes)) == (names is None)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# made by hand\na,b\n1,2\n3,4\n", {"a": [1, 3], "b": [2, 4]}),
+        ('Report, "2020"\n\nby me\na,b,c\n1,2,3\n', {"a": [1], "b": [2], "c": [3]}),
+        ("178,13,wine\n9,8,7,6,5\n6,7,8,9,10\n", {str(i + 1): [9 - i, i + 6] for i in range(5)}),
+    ],
+)
+def test_lines_above_the_table(text: str, expected: dict[str, list[Any]]) -> None:
+    found = contents(text)
+    assert found.frame.to_dict(as_series=False) == expected
+    assert re.fullmatch(
+        r"left out the first (line|2 lines), with another number of fields than the rest", found.notes[-1]
+    )
+    assert "expected" in fault(text, header=True)
+
+
 def test_one_column_and_prose(tmp_path: Path) -> None:
     assert columns("x\nu v\nw\n") == {"x": ["u v", "w"]}
     lines = ["Hello, world", "a", "b, c, d", "e"]
@@ -584,7 +602,8 @@ def test_faults_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("1,2\n3\n", "line 2: expected 2 fields as in the first row, got 1"),
         ("a,b\n1,2\n" + "3,4\n" * 5000 + "5\n6,7,8\n", "line 5,003: expected 2 fields as in the header, got 1"),
         ('a,b\n1,"2\n\n"\n3\n', "line 5: expected 2 fields"),
-        ("# made by hand\na,b\n1,2\n3,4\n", "and lines above the header must be removed"),
+        ("a,b\n1,2,3,4\n", "line 2: expected 2 fields as in the header, got 4"),
+        ("a,b\n1,2\n3\n4,5\n6,7\n", "line 3: expected 2 fields as in the header, got 1"),
         ('a,b\n1,2\n"3,4\n', "line 3: a quotation mark must be closed, and doubled within quotes"),
         ('a,b\n1,"2"3\n', "line 2: a quotation mark must be closed"),
         ("a,b,a\n1,2,3\n", "two columns are named 'a'; the names must differ"),
