@@ -239,7 +239,7 @@ def test_a_single_column_beside_sorted_ones() -> None:
     assert "plus" not in plain.guarantee
     assert beside.frame()["log10_evidence"].to_list()[-1] == beside.log_evidence[-1] / LN10
     assert beside.to_dict()["log10_evidence"] == (plain.path.log_value.max() + math.log(2 / 3)) / LN10
-    assert "The weight is 66.67 %." in _page(beside)
+    assert "This test has 66.67 % of the significance level." in _page(beside)
     asked: list[dict[str, Any]] = [{"columns": "none"}, {"measure": measures.Value()}, {"alarm": alarms.Cusum()}]
     for options in asked:
         assert ex.test({"x": x, "year": np.arange(300)}, **options).tests[0].weight == 1.0
