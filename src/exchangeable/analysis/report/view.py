@@ -166,8 +166,8 @@ def _evidence_notes(result: Result) -> list[str]:
         )
     elif result.tests[0].weight != 1.0:
         notes.append(
-            f"This test has {_percent(result.tests[0].weight)} of the significance level.{unspent} The chart shows the capital "
-            "times this weight."
+            f"This test has {_percent(result.tests[0].weight)} of the significance level.{unspent} The chart shows the "
+            "capital times this weight."
         )
     bankrupt = np.isneginf(result.path.log_value)
     if bankrupt.any():
