@@ -232,12 +232,14 @@ def test_a_single_column_beside_sorted_ones() -> None:
     level = math.log(100.0 / beside.tests[0].weight)
     assert beside.rejected_at == int((plain.path.log_value >= level).argmax()) + 1 >= (plain.rejected_at or 0)
     assert math.isclose(float(beside.p_value), float(plain.p_value) / beside.tests[0].weight)
+    assert beside.changepoint == beside.tests[0].rise_start(beside.rejected_at or 0)
+    assert f"The evidence started to rise after row {beside.changepoint}" in str(beside)
     assert "the alarm level is 150." in str(beside)
     assert "of evidence of 150 would be at most 1 %, plus at most 6e-7 for each column" in str(beside)
     assert "plus" not in plain.guarantee
     assert beside.frame()["log10_evidence"].to_list()[-1] == beside.log_evidence[-1] / LN10
     assert beside.to_dict()["log10_evidence"] == (plain.path.log_value.max() + math.log(2 / 3)) / LN10
-    assert "The weight is 66.67 %." in _page(beside)
+    assert "This test has 66.67 % of the significance level." in _page(beside)
     asked: list[dict[str, Any]] = [{"columns": "none"}, {"measure": measures.Value()}, {"alarm": alarms.Cusum()}]
     for options in asked:
         assert ex.test({"x": x, "year": np.arange(300)}, **options).tests[0].weight == 1.0
@@ -291,11 +293,11 @@ def day(n: int) -> dt.date:
 
 
 def test_times_are_formatted() -> None:
-    assert format_time(np.datetime64("2024-03-14"), False) == "14 March 2024"
-    assert format_time(np.datetime64("2024-03-14T09:05:07", "ns"), True) == "14 March 2024, 09:05:07"
-    assert format_time(np.datetime64("2024-03-14"), True) == "14 March 2024, 00:00"
-    assert format_time(np.datetime64("NaT"), True) == ""
-    assert format_time(np.datetime64(10**6, "Y"), False).startswith("10019")
+    assert format_time(np.datetime64("2024-03-14"), "D") == "14 March 2024"
+    assert format_time(np.datetime64("2024-03-14T09:05:07", "ns"), "auto") == "14 March 2024, 09:05:07"
+    assert format_time(np.datetime64("2024-03-14"), "auto") == "14 March 2024, 00:00"
+    assert format_time(np.datetime64("NaT"), "auto") == ""
+    assert format_time(np.datetime64(10**6, "Y"), "Y").startswith("10019")
     timeline = Timeline(np.array(["2024-03-14T09:00", "NaT"], "datetime64[us]"), np.array([7, 9]))
     assert timeline.describe(1) == " (row 7 of the data, 14 March 2024, 09:00)"
     assert timeline.describe(2, "more") == " (row 9 of the data, more)"
@@ -307,6 +309,8 @@ def test_times_are_formatted() -> None:
     )
     for wrong in (["2024-01-01"] * 2, ["2024-01-02", "2024-01-01"], ["2024-01-01", "20000-01-01"]):
         assert Timeline(np.array(wrong, "datetime64[us]")).axis is None
+    years = Timeline(np.array(["1871", "1872"], "datetime64[us]"))
+    assert (years.describe(2), years.iso(2), years.unit) == (" (1872)", "1872", "Y")
     assert (Timeline().describe(3), Timeline().iso(3), Timeline().axis) == ("", None, None)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.analysis.columns import FULL_ROWS
+from exchangeable.analysis.columns import FULL_ROWS, is_weighted
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
@@ -120,7 +120,7 @@ def key_figures(result: Result) -> list[tuple[str, str]]:
     peak = result.log10_evidence
     since = ", since the last restart" if verdict.on_alarm == "restart" and verdict.alarms else ""
     figures = [
-        ("peak evidence, weighted" if result.tests[0].weight != 1.0 else "peak evidence", format_evidence(peak)),
+        ("peak evidence, weighted" if is_weighted(result.tests) else "peak evidence", format_evidence(peak)),
         (f"final evidence{since}", format_evidence(float(result.log_evidence[-1]) / LN10)),
     ]
     if verdict.threshold is not None:
@@ -166,7 +166,8 @@ def _evidence_notes(result: Result) -> list[str]:
         )
     elif result.tests[0].weight != 1.0:
         notes.append(
-            f"The weight is {_percent(result.tests[0].weight)}.{unspent} The chart shows the capital times it."
+            f"This test has {_percent(result.tests[0].weight)} of the significance level.{unspent} The chart shows the "
+            "capital times this weight."
         )
     bankrupt = np.isneginf(result.path.log_value)
     if bankrupt.any():
@@ -196,7 +197,7 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
     elif len(verdict.changepoints) > 1:
         entries.append(("change", "lowest before each alarm"))
     elif verdict.changepoints:
-        what = "rise started" if result.column_tests else "lowest before the alarm,"
+        what = "rise started" if is_weighted(result.tests) else "lowest before the alarm,"
         before = verdict.changepoints[0]
         entries.append(("change", f"{what} after {before:,} rows{timeline.describe(before) if before else ''}"))
     if change is not None and change.low is not None and change.high is not None:
