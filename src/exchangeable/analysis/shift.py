@@ -162,8 +162,8 @@ def shift_test(
     notes = [*table.notes, *data_notes(table, scale)]
     if rows is not None:
         notes.append(
-            f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest neighbours "
-            "grows with the square of the rows; max_rows changes the limit)"
+            f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest "
+            "neighbours grows with the square of the rows; max_rows changes the limit)"
         )
         table = table.take(rows)
     options: dict[str, Any] = {"bet": bet, "alpha": alpha, "seed": seed, "progress": progress}
