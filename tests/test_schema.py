@@ -332,8 +332,32 @@ def test_sorted_columns_are_set_aside_with_ten_different_values() -> None:
         assert (read.treatments["year"], read.sorted_aside) == ("set aside: sorted", 1)
     few = {"a": noise[:-1], "year": np.arange(MIN_SORTED - 1)}
     assert treatments(few)["year"] == "numbers"
-    letters = {"a": noise, "letter": list("abcdefghij")}
+    letters = {"a": np.tile(noise, 2), "letter": list("aabbccddeeffgghhiijj")}
     assert treatments(letters)["letter"] == "set aside: sorted"
+
+
+def test_years_that_are_sorted_are_the_time_axis() -> None:
+    read = table({"a": RNG.normal(size=N), "year": [*range(1990, 1989 + N), None]})
+    assert read.treatments["year"] == "set aside: sorted"
+    assert read.times is not None
+    assert (read.time_name, read.times[0]) == ("year", np.datetime64("1990-01-01"))
+    assert np.isnat(read.times[-1])
+    few = {"a": RNG.normal(size=N), "year": np.repeat([2023, 2024], N // 2)}
+    assert treatments(few)["year"] == "set aside: sorted"  # by chance with probability 2 / binomial(40, 20)
+    assert treatments(few | {"year": RNG.permutation(few["year"])})["year"] == "numbers"
+    assert treatments({"a": [1.0, 3.0, 2.0], "year": [2023, 2023, 2024]})["year"] == "numbers"  # may well be chance
+    assert treatments(few | {"years": few["year"] - 2000})["years"] == "numbers"
+
+
+def test_parts_of_dates_are_set_aside_beside_a_date() -> None:
+    data = {"a": RNG.normal(size=N), "month": RNG.integers(1, 13, N), "dep_hour": RNG.integers(0, 24, N)}
+    assert treatments(data)["month"] == "numbers"
+    for date in ({"year": RNG.choice([2023, 2024], N)}, {"date": ["2024-01-31"] * N}):
+        found = treatments(data | date | {"day": RNG.choice(["Sun", "Mon"], N)})
+        assert (found["month"], found["dep_hour"]) == ("set aside: part of a date",) * 2
+        assert found["day"] == "categories"
+        assert treatments(data | date | {"month": data["month"] * 2})["month"] == "numbers"
+        assert treatments(data | date, keep="month")["month"] == "numbers"
 
 
 def test_keep_insists() -> None:
@@ -378,6 +402,8 @@ def test_text_with_many_values_is_set_aside() -> None:
         return {"a": RNG.normal(size=n), "text": [f"{i % different} words" for i in RNG.permutation(n)]}
 
     assert treatments(many(9, 10))["text"] == "categories"
+    assert treatments(many(8, 8))["text"] == "set aside: text"  # no value twice
+    assert treatments(many(4, 4))["text"] == "categories"
     assert treatments(many(20, 40))["text"] == "categories"
     assert treatments(many(21, 40))["text"] == "set aside: text"
     assert treatments(many(MAX_CATEGORIES, 3 * MAX_CATEGORIES))["text"] == "categories"

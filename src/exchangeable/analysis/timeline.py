@@ -41,10 +41,10 @@ class Timeline:
         return times if times is not None and bool((times[1:] >= times[:-1]).all()) and not np.isnat(times[0]) else None
 
     @cached_property
-    def has_clock(self) -> bool:
-        """Whether some time is not midnight."""
-        times = self.times
-        return times is not None and bool((times != times.astype("datetime64[D]"))[~np.isnat(times)].any())
+    def unit(self) -> str:
+        """The largest unit that holds all times: "Y", "M" or "D"; "auto" for times of the day."""
+        times = np.zeros(0, "datetime64[D]") if self.times is None else self.times[~np.isnat(self.times)]
+        return next((unit for unit in "YMD" if (times == times.astype(f"datetime64[{unit}]")).all()), "auto")
 
     def describe(self, n: int, *more: str) -> str:
         """Return a parenthesis with the number of row ``n`` in the data, its time, and more; empty without any."""
@@ -54,28 +54,28 @@ class Timeline:
 
     def format(self, n: int) -> str:
         """Return the time of row ``n`` as text; empty if it is unknown."""
-        return "" if self.times is None else format_time(self.times[max(n, 1) - 1], self.has_clock)
+        return "" if self.times is None else format_time(self.times[max(n, 1) - 1], self.unit)
 
     def iso(self, n: int | None) -> str | None:
         """Return the time of row ``n`` as ISO 8601; None if it is unknown."""
         if n is None or self.times is None or np.isnat(time := self.times[max(n, 1) - 1]):
             return None
-        return str(np.datetime_as_string(time, unit="auto" if self.has_clock else "D"))
+        return str(np.datetime_as_string(time, unit=self.unit))
 
     def list_rows(self, numbers: Sequence[int]) -> str:
         """List row numbers with their times."""
         return ", ".join(f"{number:,}{self.describe(number)}" for number in numbers)
 
 
-def format_time(time: np.datetime64, clock: bool) -> str:
-    """Format a date, with the time of day if ``clock``.
+def format_time(time: np.datetime64, unit: str) -> str:
+    """Format a year, a month, a day, or a day with the time.
 
-    >>> format_time(np.datetime64("2024-03-14T09:30"), True)
-    '14 March 2024, 09:30'
+    >>> format_time(np.datetime64("2024-03-14T09:30"), "auto"), format_time(np.datetime64("2024-03-14"), "M")
+    ('14 March 2024, 09:30', 'March 2024')
     """
     moment = time.astype("datetime64[us]").item()
     if not isinstance(moment, dt.datetime):  # missing, or beyond the years that Python knows
         return "" if np.isnat(time) else str(time)
-    seconds = ":%S" if moment.second else ""
-    day = f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}"
-    return f"{day}, {moment.strftime(f'%H:%M{seconds}')}" if clock else day
+    month = f"{MONTHS[moment.month - 1]} {moment.year}"
+    clock = moment.strftime(f"%H:%M{':%S' if moment.second else ''}")
+    return {"Y": str(moment.year), "M": month, "D": f"{moment.day} {month}"}.get(unit, f"{moment.day} {month}, {clock}")

@@ -7,6 +7,7 @@ looks at the order sets sorted columns aside. Ten different values or more are s
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -15,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exchangeable.data.errors import list_names
+from exchangeable.data.times import YEARS
 from exchangeable.data.values import Column
 
 MAX_CATEGORIES = 1000  # of one column
 MIN_SORTED = 10  # different values of a sorted column, so that it is not sorted by chance
 MIN_IDENTIFIERS = 20  # values, all of them different: fewer may well be a coincidence
+MIN_NAMES = 5  # different values of text, if no value occurs twice
 DISTINCT = 0.9  # of the values of an identifier
 SORTED = "sorted"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -27,10 +30,19 @@ _IDENTIFIER = re.compile(r"ids?|identifier|uuid|guid|key|index|idx|rows?|rowid|r
 _INDEX = re.compile(
     r"|Unnamed: [0-9]+|__index_level_[0-9]+__|rownames|level_0"
 )  # an index that was saved with the data
+_PARTS = {
+    **dict.fromkeys(("month", "mnth"), (1, 12)),
+    **dict.fromkeys(("quarter", "qtr"), (1, 4)),
+    "week": (1, 53),
+    "day": (1, 31),
+    **dict.fromkeys(("hour", "hr"), (0, 24)),
+    "minute": (0, 59),
+}  # of a date: the last word of the name, and the range of the values
 _REASONS: Mapping[str, tuple[str, str, str]] = {  # the verb for one column and for several, and what follows it
     "row index": ("looks", "look", "like a saved row index"),
     "identifiers": ("holds", "hold", "a different value in nearly every row, like identifiers"),
     "text": ("holds", "hold", "text with too many different values for categories"),
+    "part of a date": ("is", "are", "part of a date"),
     "nested values": ("holds", "hold", "lists or other values that cannot be compared"),
     "no values": ("has", "have", "no values"),
     SORTED: ("is", "are", "sorted, which shows how the rows are arranged, not that something changed"),
@@ -67,6 +79,9 @@ def assign_roles(
     times = [column for column in columns if column.kind == "times" and column.name not in keep]
     others = [column for column in columns if column.kind != "times" or column.name in keep]
     reasons = {column.name: _reason(column, ordered, classes, column.name in keep) for column in others}
+    if times or any(is_year(column) for column in others):
+        parts = [column.name for column in others if _is_part_of_date(column) and column.name not in keep]
+        reasons.update(dict.fromkeys(parts, "part of a date"))
     spared: set[str | None] = {None}
     if None not in reasons.values():  # nothing else is left
         spared |= {SORTED} if SORTED in reasons.values() else {"identifiers", "row index"}
@@ -84,14 +99,55 @@ def _reason(column: Column, ordered: bool, classes: Sequence[Any] | None, kept: 
     distinct = len(set(present)) if isinstance(present, list) else len(np.unique(present))
     if _INDEX.fullmatch(column.name) and distinct >= DISTINCT * len(present):
         return "row index"
-    if ordered and distinct >= MIN_SORTED and is_sorted(present):
-        distinct = distinct if classes is None else _distinct_within(column, classes)
-        if distinct >= MIN_SORTED:
-            return SORTED
-    if isinstance(present, list):
-        many = distinct > MAX_CATEGORIES or (distinct >= MIN_SORTED and 2 * distinct > len(present))
-        return "text" if many else None
-    return "identifiers" if distinct >= DISTINCT * len(present) and _like_identifiers(column.name, present) else None
+    if isinstance(present, list) and _is_free_text(distinct, len(present)):
+        return "text"
+    if ordered and _is_arranged(column, present, distinct, classes):
+        return SORTED
+    identifiers = distinct >= DISTINCT * len(present) and _like_identifiers(column.name, present)
+    return "identifiers" if identifiers else None
+
+
+def _is_free_text(distinct: int, n: int) -> bool:
+    """Return whether text has too many different values for categories: names, codes, sentences."""
+    return distinct > MAX_CATEGORIES or (distinct >= MIN_SORTED and 2 * distinct > n) or distinct == n >= MIN_NAMES
+
+
+def _is_arranged(column: Column, present: Any, distinct: int, classes: Sequence[Any] | None) -> bool:
+    """Return whether values are sorted, and there are so many different ones that this is no coincidence.
+
+    Years may be fewer, if they are repeated: sorted by chance, the values have probability 2 / (n! / prod_i n_i!).
+    """
+    if distinct < 2 or not is_sorted(present):
+        return False
+    if classes is not None:
+        return _distinct_within(column, classes) >= MIN_SORTED
+    if distinct >= MIN_SORTED or not is_year(column):
+        return distinct >= MIN_SORTED
+    counts = np.unique(present, return_counts=True)[1].tolist()
+    log_orders = math.lgamma(len(present) + 1) - sum(math.lgamma(count + 1) for count in counts)
+    return log_orders >= math.lgamma(MIN_SORTED + 1)
+
+
+def is_year(column: Column) -> bool:
+    """Return whether a column of numbers holds years, according to its name and its values."""
+    if column.kind != "numbers" or _last_word(column.name) not in ("year", "years", "yr"):
+        return False
+    present = _present(column)
+    return bool((present == np.floor(present)).all() and present.min() >= YEARS[0] and present.max() <= YEARS[1])
+
+
+def _is_part_of_date(column: Column) -> bool:
+    """Return whether a column of numbers is the month, the hour, ... of a date, by its name and its values."""
+    low, high = _PARTS.get(_last_word(column.name), (1, 0))
+    if column.kind != "numbers" or low > high:
+        return False
+    present = _present(column)
+    return bool((present == np.floor(present)).all() and present.min() >= low and present.max() <= high)
+
+
+def _last_word(name: str) -> str:
+    words = _WORDS.findall(name)
+    return words[-1].lower() if words else ""
 
 
 def _distinct_within(column: Column, classes: Sequence[Any]) -> int:
@@ -108,8 +164,7 @@ def _like_identifiers(name: str, values: Any) -> bool:
 
     The values alone do not tell: populations, votes and ranks are distinct integers too.
     """
-    words = _WORDS.findall(name)
-    named = bool(words) and _IDENTIFIER.fullmatch(words[-1].lower()) is not None
+    named = _IDENTIFIER.fullmatch(_last_word(name)) is not None
     return named and len(values) >= MIN_IDENTIFIERS and bool((values == np.floor(values)).all())
 
 

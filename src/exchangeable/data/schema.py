@@ -19,8 +19,9 @@ from exchangeable.data.encode import encode, missing_indicators, missing_notes
 from exchangeable.data.errors import ColumnError, DataError, check_known, naming
 from exchangeable.data.frames import Frame, open_frame, take_rows
 from exchangeable.data.labels import LabelKind, convert_labels, read_labels
-from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted
+from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted, is_year
 from exchangeable.data.table import Table, TableColumn, constant
+from exchangeable.data.times import UNIT
 from exchangeable.data.values import Column, read_series
 from exchangeable.pvalues import thetas
 from exchangeable.validation import format_value
@@ -321,8 +322,17 @@ def _index_times(frame: Frame, rows: NDArray[np.intp]) -> list[Column]:
 
 
 def _times(reading: Reading, roles: Roles) -> list[Column]:
-    order = [reading.order] if reading.order is not None and reading.order.kind == "times" else []
-    return order or roles.times
+    """Return the columns of times; if there are none, years by which the rows are sorted."""
+    if roles.times:
+        return roles.times
+    columns = [reading.order] if reading.order is not None else []
+    columns += [column for column in reading.features if roles.aside.get(column.name) == SORTED]
+    return [_years_as_times(column) for column in columns if is_year(column)]
+
+
+def _years_as_times(column: Column) -> Column:
+    years = np.where(column.missing, np.nan, column.values - 1970.0).astype("datetime64[Y]")
+    return Column(column.name, "times", years.astype(UNIT))
 
 
 def _with_times(table: Table, columns: Sequence[Column], order: Column | None) -> Table:
