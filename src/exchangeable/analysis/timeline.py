@@ -15,6 +15,7 @@ MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
+FIRST_YEAR, LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # that matplotlib can draw
 
 
 class Timeline:
@@ -36,9 +37,11 @@ class Timeline:
 
     @cached_property
     def axis(self) -> Times | None:
-        """The times, if they can be the axis of a chart: sorted, and none is missing."""
+        """The times, if they can be the axis of a chart: in ascending order, not all equal, and none is missing."""
         times = self.times
-        return times if times is not None and bool((times[1:] >= times[:-1]).all()) and not np.isnat(times[0]) else None
+        if times is None or not (FIRST_YEAR <= times[0] < times[-1] < LAST_YEAR):  # false if one of them is missing
+            return None
+        return times if bool((times[1:] >= times[:-1]).all()) else None
 
     @cached_property
     def unit(self) -> str:

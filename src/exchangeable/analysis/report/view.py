@@ -50,6 +50,7 @@ class Chart(NamedTuple):
 
 def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
     """Return the data of the report. O(n)."""
+    p = charts.strongest_p_values(result)
     return {
         "result": result,
         "table": describe_table(result.table),
@@ -62,8 +63,8 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "evidence_notes": _evidence_notes(result),
         "changes": _changes(explanation, result),
         "shift": _shift(explanation.shift, result.timeline),
-        "p_values": _p_values(result),
-        "bet": _bet(result),
+        "p_values": _p_values(result, p),
+        "bet": _bet(result, p),
         "extremes": extremes(explanation, result),
         "smallest_p": describe_smallest_p(explanation.n),
         "method": method_facts(result),
@@ -254,9 +255,9 @@ def _shift(shift: Shift | None, timeline: Timeline) -> dict[str, Any] | None:
 # ------------------------------------------------------------------------------------------------- p-values and the bet
 
 
-def periods(result: Result) -> dict[str, Floats]:
+def periods(result: Result, p: Floats) -> dict[str, Floats]:
     """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
-    path, verdict, p = result.path, result.verdict, charts.strongest_p_values(result)
+    path, verdict = result.path, result.verdict
     if result.split is not None or len(path.n) < FEW_ROWS:
         cuts = [0, len(path.n)]
     elif not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
@@ -268,8 +269,8 @@ def periods(result: Result) -> dict[str, Floats]:
     return {f"rows {first + a:,} to {first + b - 1:,}": p[a:b][~np.isnan(p[a:b])] for a, b in pairwise(cuts)}
 
 
-def _p_values(result: Result) -> dict[str, Any]:
-    parts = periods(result)
+def _p_values(result: Result, p: Floats) -> dict[str, Any]:
+    parts = periods(result, p)
     titles = _period_titles(result, parts)
     pictures = charts.p_value_charts(parts)
     return {
@@ -312,11 +313,11 @@ def _subject(result: Result) -> str:
     return FULL_ROWS if test is result.tests[0] else f"column {clip(test.name)}"
 
 
-def _bet(result: Result) -> dict[str, Any]:
+def _bet(result: Result, p: Floats) -> dict[str, Any]:
     return {
         "subject": _subject(result),
-        "learnt": len(charts.learnt_p_values(result)),
-        "chart": charts.betting_chart(result),
+        "learnt": len(charts.learnt_p_values(result, p)),
+        "chart": charts.betting_chart(result, p),
     }
 
 
