@@ -210,7 +210,7 @@ def drop_unnamed(columns: dict[int, pl.Series], names: Sequence[str]) -> list[st
     unnamed = [i for i in columns if not names[i]]
     for i in unnamed:
         if columns.pop(i).count():
-            raise DataError(f"column {i + 1} has no name; name it in the header, or use header=False")
+            raise DataError(f"column {i + 1} has no name; give it one in the header")
     return [f"left out {len(unnamed)} empty column{'s' * (len(unnamed) > 1)} without a name"] if unnamed else []
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,7 @@ def too_long(line: int) -> str:
 
 def _written_again(blocks: Iterator[bytes], dialect: Dialect, line: int) -> Iterator[bytes]:
     """Parse by `csv.reader`, slower, and write again what has quotation marks within fields, or blanks around them."""
-    form = {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
+    form: dict[str, Any] = {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
     reader = csv.reader(_lines(blocks, dialect, line), **form, skipinitialspace=dialect.blanks, strict=True)
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, **form, lineterminator="\n")
