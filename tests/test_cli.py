@@ -423,7 +423,7 @@ def test_changepoints_are_upright_lines() -> None:
         (["test", "d.csv", "--label", "kind", "--measure", "nearest-residual"], 3, "label 'kind' must hold numbers"),
         (["test", "d.csv", "--label", "kid", "--measure", "nearest-distance"], 2, "did you mean 'kind'?"),
         (["test", "d.csv", "--measure", "conditional-nearest-distance"], 2, "label must be given for the measure"),
-        (["test", "d.csv", "--measure", "value"], 2, "must be given one column of numbers"),
+        (["test", "d.csv", "--measure", "value"], 2, "one column of numbers, got 5 ('a', 'b', 'c', 'kind')"),
         (["test", "d.csv", "--measure", "value", "--label", "kind"], 2, "must be given one column of numbers"),
         (["test", "d.csv", "--label", "kind", "--neighbours", "2"], 2, "got it with the default measure"),
         (["test", "d.csv", "--measure", "value", "--neighbours", "2"], 2, "--neighbours applies only to the measures"),

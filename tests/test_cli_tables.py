@@ -277,11 +277,24 @@ def test_new_categories_are_only_reported(run: Run, tmp_path: Path) -> None:
     assert done.out.splitlines()[1] == "Columns: column 'kind': 'w' occurs in current only."
 
 
-def test_a_label_must_be_in_both(run: Run, tmp_path: Path) -> None:
-    files = pair(tmp_path, batch().drop(columns="kind"))
-    done = run("compare", *files, "--label", "kind")
+@pytest.mark.parametrize(
+    ("words", "clue"),
+    [
+        (["--label", "kind"], "new.csv: label must name columns of the data, got 'kind'"),
+        (["--features", "a,kind"], "new.csv: features must name columns of the data, got 'kind'"),
+        (["--drop", "a,nothing"], "drop must name columns of the data, got 'nothing'"),
+        (["--label", "a", "--drop", "a"], "old.csv: column 'a' is named by drop and label; choose one"),
+    ],
+)
+def test_columns_that_one_table_lacks(run: Run, tmp_path: Path, words: list[str], clue: str) -> None:
+    done = run("compare", *pair(tmp_path, batch().drop(columns="kind")), *words)
     assert (done.code, done.out) == (2, "")
-    assert "'kind'" in done.err
+    assert done.err.startswith(f"exchangeable: {clue}")
+
+
+def test_an_order_is_no_reason_for_a_note_about_times(run: Run, file: Path) -> None:
+    assert "are not sorted" in run("test", file).err
+    assert "are not sorted" not in run("test", file, "--order", "when").err + run("test", file, "--order", "a").err
 
 
 # ------------------------------------------------------------------ bad input
@@ -308,6 +321,10 @@ BAD = {
     "nul.csv": b"a,b\n" + ROWS + b"1,\x00\n" + ROWS,
     "infinite.csv": b"a,b\n" + ROWS + b"inf,2\n" + ROWS,
     "text.csv": b"a,b\n" + ROWS * 20 + b"12x,2\n" + ROWS * 20,
+    "formula.csv": b"a,b\n" + ROWS + b"=SUM(A1:A40),2\n",
+    "twice.csv": b"a,a\n" + ROWS,
+    "unnamed.csv": b"a,\n" + ROWS,
+    "mixed.csv": b"a,b\n1,\xc3\xa9\n2,\xe9\n" + ROWS,
     "no.parquet": b"PAR1 no PAR1",
     "no.feather": b"ARROW1 no",
     "no.json": b"[{",

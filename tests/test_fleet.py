@@ -29,7 +29,6 @@ import naive
 from conftest import Run
 from contracts import settled
 from exchangeable import alarms
-from exchangeable.data import files as tables
 from exchangeable.fleet import adjusted, e_bh
 
 Floats = NDArray[np.float64]
@@ -530,15 +529,20 @@ def test_command_reads_every_type_of_file(run: Run, tmp_path: Path) -> None:
     assert len(outputs) == 1
 
 
-def test_parquet_types(tmp_path: Path) -> None:
+def test_command_reads_types_of_columns(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
-    for values in (pa.array([2**60, -(2**60)]), pa.array([1.5, -math.inf]), pa.array([3, 4], pa.decimal128(5, 2))):
+    for values in (pa.array([2**60, -(2**60)]), pa.array([9.5, -math.inf]), pa.array([8, 0], pa.decimal128(5, 2))):
         pyarrow.parquet.write_table(pa.table({"stream": [7, 8], "log_value": values}), path)
-        assert tables.read_fleet(path) == {7: float(values[0].as_py()), 8: float(values[1].as_py())}
-    for wrong in (["1", "2"], [True, False], [None, 1.0], [math.nan, 1.0], [math.inf, 0.0], [[1], [2]]):
+        rejected = json.loads(run("f.parquet", "--format", "json").out)["rejected"]
+        assert rejected == [{"stream": 7, "log10_martingale": float(values[0].as_py()) / math.log(10.0)}]
+    for wrong in (["1", "x"], [True, False], [None, 1.0], [math.nan, 1.0], [math.inf, 0.0], [[1], [2]]):
         pyarrow.parquet.write_table(pa.table({"stream": [7, 8], "log_value": wrong}), path)
-        with pytest.raises(tables.TableError, match=r"^f\.parquet: "):
-            tables.read_fleet(path)
+        done = run("f.parquet")
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("exchangeable: f.parquet: ")
+        assert "column 'log_value'" in done.err
+    pyarrow.parquet.write_table(pa.table({"stream": [[7], [8]], "log_value": [1.0, 2.0]}), path)
+    assert "column 'stream' must hold names" in run("f.parquet").err
 
 
 @pytest.mark.parametrize(
@@ -553,7 +557,7 @@ def test_parquet_types(tmp_path: Path) -> None:
             "streams must be an integer from 3, the number of streams given, to 2**53, got 2",
         ),
         (FLEET, ["--stream", "steam"], 2, "did you mean 'stream'?"),
-        (FLEET, ["--log-value", "value"], 2, "--log-value 'value' is not a column"),
+        (FLEET, ["--log-value", "value"], 2, "--log-value must name columns of the data, got 'value'"),
         (FLEET, ["--log-value", "log_value", "--log10-value", "log_value"], 2, "got both"),
         (FLEET, ["--stream", "log_value"], 2, "use two columns"),
         (FLEET.replace("log_value", "value"), [], 2, "got neither"),
@@ -561,15 +565,15 @@ def test_parquet_types(tmp_path: Path) -> None:
         ("stream,log_value\n", [], 3, "no data rows"),
         ("", [], 3, "empty"),
         ("stream,log_value,log_value\na,1,1\n", [], 3, "two columns"),
-        (FLEET + "pump,8\n", [], 3, "data row 4: stream 'pump' occurs twice"),
-        (FLEET + "gate,\n", [], 3, "data row 4, column 'log_value'"),
-        (FLEET + "gate,nan\n", [], 3, "data row 4, column 'log_value'"),
-        (FLEET + "gate,inf\n", [], 3, "data row 4, column 'log_value'"),
-        (FLEET + "gate,high\n", [], 3, "data row 4, column 'log_value': 'high'"),
-        (FLEET + "gate,0x10\n", [], 3, "data row 4, column 'log_value'"),
-        (FLEET + " ,1\n", [], 3, "data row 4, column 'stream'"),
-        (FLEET + "gate,1,2\n", [], 3, "data row 4"),
-        ("stream,log10_martingale\na,1e308\n", [], 3, "data row 1"),
+        (FLEET + "pump,8\n", [], 3, "row 4: stream 'pump' occurs twice"),
+        (FLEET + "gate,\n", [], 3, "row 4, column 'log_value'"),
+        (FLEET + "gate,nan\n", [], 3, "row 4, column 'log_value'"),
+        (FLEET + "gate,inf\n", [], 3, "row 4, column 'log_value'"),
+        (FLEET + "gate,high\n", [], 3, "row 4, column 'log_value': 'high'"),
+        (FLEET + "gate,0x10\n", [], 3, "row 4, column 'log_value'"),
+        (FLEET + " ,1\n", [], 3, "row 4, column 'stream'"),
+        (FLEET + "gate,1,2\n", [], 3, "line 5: expected 2 fields"),
+        ("stream,log10_martingale\na,1e308\n", [], 3, "row 1"),
     ],
 )
 def test_command_refuses(run: Run, text: str, words: list[str], code: int, clue: str) -> None:
@@ -581,7 +585,7 @@ def test_command_refuses(run: Run, text: str, words: list[str], code: int, clue:
 
 def test_command_refuses_other_files(run: Run, tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.zeros((2, 2)))
-    assert (run("f.npz").code, run("missing.csv").code, run("f.docx").code) == (2, 3, 2)
+    assert (run("f.npz").code, run("missing.csv").code, run("f.docx").code) == (2, 3, 3)
 
 
 def test_command_quotes_names(run: Run) -> None:

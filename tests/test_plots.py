@@ -38,7 +38,7 @@ def test_times_on_the_axis() -> None:
 
     times = np.datetime64("2024-02-28") + np.arange(4)
     ax = plots.growth({"a": [1.0, 2.0, 3.0, 4.0], "b": [1.0]}, times=times, changepoints=[2], thresholds=())
-    days = [[f"{num2date(x):%m-%d}" for x in np.asarray(line.get_xdata())] for line in ax.get_lines()[:3]]
+    days = [[f"{date:%m-%d}" for date in num2date(line.get_xdata())] for line in ax.get_lines()[:3]]  # type: ignore[no-untyped-call]
     assert days == [["02-28", "02-28", "02-29", "03-01", "03-02"], ["02-28", "02-28"], ["02-29", "02-29"]]
     ax.figure.canvas.draw()
     assert any("Mar" in tick.get_text() for tick in ax.get_xticklabels())

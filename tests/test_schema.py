@@ -308,15 +308,14 @@ def test_order_sorts_by_a_column() -> None:
 
 def test_rows_with_equal_times_are_put_into_random_order_by_the_seed() -> None:
     data = {"a": np.arange(200.0) % 7, "t": [1] * 200}
-    orders = [prepare(data, Preparation(order="t"), seed=seed).table.rows for seed in (1, 1, 2)]
-    assert all(order is not None for order in orders)
+    orders: Any = [prepare(data, Preparation(order="t"), seed=seed).table.rows for seed in (1, 1, 2)]
     np.testing.assert_array_equal(orders[0], orders[1])
     assert not np.array_equal(orders[0], orders[2])
     assert not np.array_equal(orders[0], np.arange(1, 201))
 
 
 def test_times_that_are_not_sorted_are_noted() -> None:
-    data = {"a": [1.0, 2.0, 3.0], "day": ["2024-01-03", "2024-01-01", "2024-01-02"]}
+    data: dict[str, list[Any]] = {"a": [1.0, 2.0, 3.0], "day": ["2024-01-03", "2024-01-01", "2024-01-02"]}
     assert "the times in 'day' are not sorted" in table(data).notes[-1]
     assert "descending" in table(data | {"day": sorted(data["day"], reverse=True)}).notes[-1]
     assert table(data | {"day": sorted(data["day"])}).notes == ()

@@ -90,6 +90,11 @@ def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
     return evidence
 
 
+def is_weighted(tests: Sequence[ColumnTest]) -> bool:
+    """Return whether the evidence is not just the capital of one martingale."""
+    return any(test.weight != 1.0 for test in tests)
+
+
 def combine(path: Path, tests: Sequence[ColumnTest], alarm: Alarm) -> Path:
     """Replace the alarm of full rows by that of all tests, and the change point by that of the test that raised it."""
     raised = alarm.extend(log_evidence(tests))  # type: ignore[attr-defined]

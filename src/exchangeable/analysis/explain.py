@@ -220,7 +220,7 @@ def _change(result: Result, confidence: float, progress: Progress | None) -> Cha
 
 def _backward_tests(result: Result, progress: Progress | None) -> list[ColumnTest]:
     """Run the same tests on the table read from its end."""
-    measure, bet, column_bet = result.fresh_parts()
+    measure, bet, _ = result.fresh_parts()
     X, y, rows = result.sample
     p = PValues(measure, seed=result.seed, stream=BACKWARDS).extend(X[::-1], None if y is None else y[::-1])
     log_value = Martingale(bet).extend(p)
@@ -230,7 +230,9 @@ def _backward_tests(result: Result, progress: Progress | None) -> list[ColumnTes
     if not result.column_tests:
         return [full_rows]
     columns, weight = select_columns(result.table), result.column_tests[0].weight
-    tests = run_column_tests(columns, column_bet, weight=weight, seed=result.seed, backwards=True, progress=progress)
+    tests = run_column_tests(
+        columns, result.parts.column_bet, weight=weight, seed=result.seed, backwards=True, progress=progress
+    )
     return [full_rows, *tests]
 
 

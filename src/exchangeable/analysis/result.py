@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots
-from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, combine, log_evidence
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, combine, is_weighted, log_evidence
 from exchangeable.analysis.frame import to_frame
 from exchangeable.analysis.notes import data_notes, note_thinning
 from exchangeable.analysis.sample import Sample, Split
@@ -81,7 +81,7 @@ class Result:
         self.sample = sample  # the input of the measure
         self.column_tests: list[ColumnTest] = list(column_tests)  # of the verdict
         self.tests: list[ColumnTest] = [ColumnTest(FULL_ROWS, "rows", weight, path.log_value), *column_tests]
-        self.path: Path = path if weight == 1.0 else combine(path, self.tests, monitor.alarm)
+        self.path: Path = combine(path, self.tests, monitor.alarm) if is_weighted(self.tests) else path
         self.monitor = monitor
         self.parts = parts
         self.start = start  # rows before the first bet
@@ -119,8 +119,8 @@ class Result:
     def changepoint(self) -> int | None:
         """A quick estimate of how many rows came before the change; ``explain().change`` has an interval.
 
-        It is where the capital was lowest before the alarm, as in `Monitor`. If columns were tested one by one, it is
-        where the rise of the martingale that raised the alarm started.
+        It is where the capital was lowest before the alarm, as in `Monitor`. If martingales share alpha, it is where
+        the rise of the one that raised the alarm started.
         """
         return self.verdict.changepoint
 
@@ -300,7 +300,6 @@ class Result:
     def _path_columns(self) -> dict[str, Any]:
         rows = self.timeline.rows if self.split is None else self.split.rows
         times = self.timeline.times
-        weighted = len(self.tests) > 1 or self.tests[0].weight != 1.0
         return {
             **({} if rows is None else {"row": rows}),
             **({} if times is None else {"time": times}),
@@ -308,7 +307,7 @@ class Result:
             "p": self.path.p,
             "log10_martingale": self.path.log_value / LN10,
             "alarm": self.path.alarm,
-            **({"log10_evidence": self.log_evidence / LN10} if weighted else {}),
+            **({"log10_evidence": self.log_evidence / LN10} if is_weighted(self.tests) else {}),
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:

@@ -25,6 +25,7 @@ from exchangeable.analysis.settings import DEFAULT_ALPHA, MAX_ROWS, Parts, Setti
 from exchangeable.bets import Idle
 from exchangeable.data.canonical import table_seed
 from exchangeable.data.design import design_matrix, resolve_scale
+from exchangeable.data.errors import list_names
 from exchangeable.data.labels import LabelKind
 from exchangeable.data.pair import PreparedPair, prepare_pair
 from exchangeable.data.schema import Preparation, Prepared, prepare
@@ -291,8 +292,8 @@ def choose_measure(
         return measure, None
     varying = [column for column in table.columns if not constant(column.values)] or table.columns
     if len(varying) != 1 or varying[0].categorical:
-        width = len(table.features)
-        raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {width}")
+        width, names = len(table.features), list_names([column.name for column in varying])
+        raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {width} ({names})")
     return measure, varying[0].values
 
 

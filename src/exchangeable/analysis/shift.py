@@ -97,8 +97,11 @@ class ShiftResult(Shift):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the growth of both martingales."""
-        paths = {"labels": self.label.log_value, "examples given their labels": self.concept.log_value}
-        return plots.growth(paths, thresholds=(1.0 / self.alpha,), title=figure_title(self.table.name), ax=ax)
+        paths = {"labels": self.label.log_value, "rows given their labels": self.concept.log_value}
+        title, times = figure_title(self.table.name), self.timeline.axis
+        ax = plots.growth(paths, thresholds=(1.0 / self.alpha,), title=title, times=times, ax=ax)
+        ax.set_xlabel("rows seen" if times is None else "time")
+        return ax
 
 
 def shift_test(
@@ -162,8 +165,8 @@ def shift_test(
     notes = [*table.notes, *data_notes(table, scale)]
     if rows is not None:
         notes.append(
-            f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest neighbours "
-            "grows with the square of the rows; max_rows changes the limit)"
+            f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest "
+            "neighbours grows with the square of the rows; max_rows changes the limit)"
         )
         table = table.take(rows)
     options: dict[str, Any] = {"bet": bet, "alpha": alpha, "seed": seed, "progress": progress}

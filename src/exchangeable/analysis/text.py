@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exchangeable.analysis.columns import ColumnTest
+from exchangeable.analysis.columns import ColumnTest, is_weighted
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import SORTED_CLAUSE, Verdict
 from exchangeable.data.table import Table
@@ -234,7 +234,7 @@ def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest], timeline: Ti
     at, before = verdict.rejected_at or 0, verdict.changepoint or 0
     raised = f"The alarm was raised at row {at:,} of {verdict.n:,}{timeline.describe(at)}."
     where = f"after row {before:,}{timeline.describe(before)}" if before else "at the very start"
-    if len(tests) > 1:
+    if is_weighted(tests):
         return (
             f"{raised} The evidence started to rise {where}: the change occurred around there (a quick estimate, "
             "without a guarantee)."

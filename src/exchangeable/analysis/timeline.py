@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +16,8 @@ MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
+Unit = Literal["Y", "M", "D", "auto"]
+FIRST_YEAR, LAST_YEAR = np.datetime64("0002"), np.datetime64("9998")  # that matplotlib can draw
 
 
 class Timeline:
@@ -36,15 +39,18 @@ class Timeline:
 
     @cached_property
     def axis(self) -> Times | None:
-        """The times, if they can be the axis of a chart: sorted, and none is missing."""
+        """The times, if they can be the axis of a chart: in ascending order, not all equal, and none is missing."""
         times = self.times
-        return times if times is not None and bool((times[1:] >= times[:-1]).all()) and not np.isnat(times[0]) else None
+        if times is None or not (FIRST_YEAR <= times[0] < times[-1] < LAST_YEAR):  # false if one of them is missing
+            return None
+        return times if bool((times[1:] >= times[:-1]).all()) else None
 
     @cached_property
-    def unit(self) -> str:
+    def unit(self) -> Unit:
         """The largest unit that holds all times: "Y", "M" or "D"; "auto" for times of the day."""
         times = np.zeros(0, "datetime64[D]") if self.times is None else self.times[~np.isnat(self.times)]
-        return next((unit for unit in "YMD" if (times == times.astype(f"datetime64[{unit}]")).all()), "auto")
+        units: tuple[Unit, ...] = ("Y", "M", "D")
+        return next((unit for unit in units if (times == times.astype(f"datetime64[{unit}]")).all()), "auto")
 
     def describe(self, n: int, *more: str) -> str:
         """Return a parenthesis with the number of row ``n`` in the data, its time, and more; empty without any."""
@@ -67,7 +73,7 @@ class Timeline:
         return ", ".join(f"{number:,}{self.describe(number)}" for number in numbers)
 
 
-def format_time(time: np.datetime64, unit: str) -> str:
+def format_time(time: np.datetime64, unit: Unit) -> str:
     """Format a year, a month, a day, or a day with the time.
 
     >>> format_time(np.datetime64("2024-03-14T09:30"), "auto"), format_time(np.datetime64("2024-03-14"), "M")

@@ -14,7 +14,7 @@ from exchangeable.analysis.text import format_evidence
 from exchangeable.cli.errors import RejectedError, usage_errors
 from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import write
-from exchangeable.data.errors import ColumnError, DataError, check_known, list_names
+from exchangeable.data.errors import ColumnError, DataError, check_known, list_names, naming
 from exchangeable.martingale import LN10
 from exchangeable.validation import format_value, printable
 
@@ -56,10 +56,8 @@ def fleet(
     with usage_errors():
         ex.fleet.e_bh([0.0], alpha)  # rejects an invalid alpha before the file is read
     contents = read_file(file)
-    try:
+    with naming(contents.name):
         values = _log_values(contents.frame, stream, log_value, log10_value)
-    except (ColumnError, DataError) as error:
-        raise type(error)(f"{contents.name}: {error}") from None
     with usage_errors():
         discoveries = ex.fleet.e_bh(values, alpha, streams=streams)
     if format is Format.json:
@@ -72,12 +70,16 @@ def fleet(
 
 def _log_values(frame: pl.DataFrame, stream: str, log_value: str | None, log10_value: str | None) -> dict[Any, float]:
     """Return the natural log of the value of each stream, by its name; -inf is allowed."""
+    import polars as pl
+
     column, unit = _choose_values(frame.columns, log_value, log10_value)
     check_known("--stream", [stream], frame.columns)
     if column == stream:
         raise ColumnError(f"column {format_value(stream)} holds both names and values; use two columns")
     names, cells = frame[stream], frame[column]
-    if not (cells.dtype.is_numeric() or cells.dtype == str):
+    if names.dtype.is_nested():
+        raise DataError(f"column {format_value(stream)} must hold names, got type {names.dtype}")
+    if not (cells.dtype.is_numeric() or cells.dtype == pl.String):
         raise DataError(f"column {format_value(column)} must hold numbers, got type {cells.dtype}")
     values = unit * cells.cast(float, strict=False)
     for row in (~(values < math.inf)).fill_null(True).arg_true().head(1):

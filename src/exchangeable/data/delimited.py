@@ -184,7 +184,9 @@ def _find_decimal(source: _Source, columns: Sequence[pl.Series]) -> str:
     import polars as pl
 
     dialect = source.dialect
-    rows = sample_rows(source.sample, dialect.delimiter, dialect.quote, dialect.blanks)[dialect.header :]
+    rows = sample_rows(source.sample, dialect.delimiter, dialect.quote, dialect.blanks)[
+        dialect.above + dialect.header :
+    ]
     sampled = [
         pl.Series([cell for cell in cells if cell.strip() not in MISSING], dtype=pl.String)
         for cells in zip(*rows, strict=False)
@@ -210,7 +212,7 @@ def drop_unnamed(columns: dict[int, pl.Series], names: Sequence[str]) -> list[st
     unnamed = [i for i in columns if not names[i]]
     for i in unnamed:
         if columns.pop(i).count():
-            raise DataError(f"column {i + 1} has no name; name it in the header, or use header=False")
+            raise DataError(f"column {i + 1} has no name; give it one in the header")
     return [f"left out {len(unnamed)} empty column{'s' * (len(unnamed) > 1)} without a name"] if unnamed else []
 
 
@@ -228,4 +230,8 @@ def _describe(source: _Source, options: Options, decimal: str) -> list[str]:
         found.append(f"encoding {source.encoding}")
     if options.header is None and not dialect.header:
         found.append("no header: the columns are named '1', '2', ...")
-    return [f"read with {', '.join(found)}"] if found else []
+    notes = [f"read with {', '.join(found)}"] if found else []
+    if dialect.above:
+        lines = f"the first {dialect.above} lines" if dialect.above > 1 else "the first line"
+        notes.append(f"left out {lines}, with another number of fields than the rest")
+    return notes

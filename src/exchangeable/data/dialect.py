@@ -31,13 +31,14 @@ class Dialect(NamedTuple):
     quote: str = '"'
     header: bool = True
     blanks: bool = False  # blanks before a field are not part of it
+    above: int = 0  # lines above the table, which are left out
 
 
 def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header: bool | None = None) -> Dialect:
     """Find the dialect of a sample of complete rows; `delimiter` and `header` are used if they are given.
 
     >>> find_dialect("a;b\\n1,5;2\\n", ".csv")
-    Dialect(names=['a', 'b'], delimiter=';', quote='"', header=True, blanks=False)
+    Dialect(names=['a', 'b'], delimiter=';', quote='"', header=True, blanks=False, above=0)
     """
     quote = "'" if '"' not in sample and _single_quoted(sample) else '"'
     delimiter = delimiter or _find_delimiter(sample, suffix, quote)
@@ -45,13 +46,15 @@ def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header:
     rows = sample_rows(sample, delimiter, quote, blanks)
     if not rows:
         raise DataError("the file is empty")
-    first, below = rows[0], rows[1:]
+    above = _lines_above(rows) if header is None else 0
+    first, below = rows[above], rows[above + 1 :]
     header = _has_header(first, below) if header is None else header
-    if not header:
-        return Dialect([str(i + 1) for i in range(len(first))], delimiter, quote, header, blanks)
-    if len(below) and all(len(row) == len(first) + 1 for row in below):
-        first = _complete_names(first, below)
-    return Dialect([name.strip() for name in first], delimiter, quote, header, blanks)
+    names = [name.strip() for name in _complete_names(first, below)] if header else _numbered(len(first))
+    return Dialect(names, delimiter, quote, header, blanks, above)
+
+
+def _numbered(width: int) -> list[str]:
+    return [str(i + 1) for i in range(width)]
 
 
 def csv_line(line: str, delimiter: str) -> str:
@@ -155,11 +158,21 @@ def _is_year(cells: Sequence[str]) -> bool:
     return all(re.fullmatch(r" *(1[89]|2[01])[0-9]{2} *", cell) for cell in cells if _is_value(cell))
 
 
-def _complete_names(first: list[str], below: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names if every row has one more field than the header, which may be a line above the header, too.
+def _lines_above(rows: Sequence[list[str]]) -> int:
+    """Return the number of lines above the table: they have another number of fields than all rows below."""
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    above = next(i for i, row in enumerate(rows) if len(row) == width)
+    regular = width > 1 and len(rows) > above + 1 and all(len(row) == width for row in rows[above:])
+    return above if regular and not (above == 1 and len(_complete_names(rows[0], rows[1:])) == width) else 0
 
-    A delimiter ends every row, or R wrote the table: it writes no name above the names of the rows.
+
+def _complete_names(first: list[str], below: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names, with an empty one if every row has one more field than the header.
+
+    Either a delimiter ends every row, or R wrote the table: it writes no name above the names of the rows.
     """
+    if not below or any(len(row) != len(first) + 1 for row in below):
+        return first
     if not any(row[-1].strip() for row in below):
         return [*first, ""]
     by_r = len(first) > 1 < len(below) and not _names_above_values(below[0], below[1:])

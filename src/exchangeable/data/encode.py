@@ -74,7 +74,7 @@ def missing_notes(columns: Sequence[Column]) -> list[str]:
     if not named:
         return []
     listed = ", ".join(named[:10]) + (f" and {len(named) - 10:,} more" if len(named) > 10 else "")
-    return [
-        f"values are missing in {listed}: missing numbers were replaced by the median, and where they are missing is "
-        "tested as a column of its own; a missing category is a category"
-    ]
+    kinds = {column.kind in ("text", "booleans") for column in columns if counts[column.name]}
+    numbers = ["numbers were replaced by the median, and whether they are missing is tested as a column of its own"]
+    done = "; ".join(numbers * (False in kinds) + ["a missing category is a category"] * (True in kinds))
+    return [f"values are missing in {listed}: {done}"]

@@ -98,7 +98,11 @@ def read_file(
         options = Options(delimiter, decimal, header, encoding).check()
         choose = _Chooser(columns, drop)
         with open_source(source) as file:
-            report = (lambda done: progress(f"reading {name}", done, file.size)) if progress else (lambda _: None)
+
+            def report(done: int, size: int = file.size) -> None:
+                if progress is not None:
+                    progress(f"reading {name}", done, size)
+
             if file.format == "delimited":
                 frame, notes = read_delimited(file, choose, options, report)
             else:

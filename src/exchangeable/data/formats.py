@@ -9,7 +9,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from exchangeable._extras import needed
 from exchangeable.data.delimited import Choose, check_distinct, drop_unnamed, name_columns
 from exchangeable.data.encoding import find_encoding, text_blocks
 from exchangeable.data.errors import DataError, list_names
-from exchangeable.data.opening import OpenFile, copy_limited
+from exchangeable.data.opening import OpenFile, copy_limited, damaged
 from exchangeable.data.text_columns import parse_other, parse_plain
 from exchangeable.validation import format_value
 
@@ -29,17 +29,8 @@ if TYPE_CHECKING:
 Contents = tuple["pl.DataFrame", list[str]]
 
 
-@contextmanager
-def _readable(kind: str) -> Iterator[None]:
-    """Turn the errors of damaged files into a DataError; Polars raises many types, and panics are no Exception."""
-    try:
-        yield
-    except (DataError, ImportError, MemoryError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DataError(f"this cannot be read as {kind}: it is truncated, damaged or of another type") from None
+def _readable(kind: str) -> AbstractContextManager[None]:
+    return damaged(f"this cannot be read as {kind}: it is truncated, damaged or of another type")
 
 
 def _retyped(columns: list[pl.Series]) -> Contents:
@@ -134,14 +125,12 @@ def _records(records: Iterable[Any]) -> dict[str, list[Any]]:
 
 def _json_columns(data: Any) -> dict[str, list[Any]]:
     """Return the columns of an object of lists, or of objects with the same keys, as pandas writes them."""
-    columns = data if isinstance(data, dict) and data else {"": None}
-    if all(
-        isinstance(column, dict) and list(column) == list(next(iter(columns.values()))) for column in columns.values()
-    ):
-        columns = {name: list(column.values()) for name, column in columns.items()}
-    if not all(isinstance(column, list) for column in columns.values()) or len({*map(len, columns.values())}) > 1:
+    columns = list(data.values()) if isinstance(data, dict) else []
+    if columns and all(isinstance(column, dict) and list(column) == list(columns[0]) for column in columns):
+        columns = [list(column.values()) for column in columns]
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns) or not columns:
         raise DataError("JSON must be a list of records, or an object of columns: lists of the same length")
-    return columns
+    return dict(zip(data, columns, strict=True))
 
 
 def _frame(columns: dict[str, list[Any]], choose: Choose) -> Contents:
@@ -213,9 +202,8 @@ def _load_array(content: IO[bytes], name: str) -> NDArray[Any]:
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
     shape, _, dtype = read(content)
     if dtype.hasobject:
-        raise DataError(
-            f"the array {format_value(name)} holds Python objects, which only pickle could load".replace(" ''", "")
-        )
+        which = f"the array {format_value(name)}" if name else "the array"
+        raise DataError(f"{which} holds Python objects, which only pickle could load")
     if math.prod(shape) * dtype.itemsize != size - content.tell() or min(shape, default=0) < 0:
         raise ValueError
     content.seek(0)
@@ -251,9 +239,9 @@ def _array_series(name: str, values: NDArray[Any]) -> pl.Series:
             return pl.Series(name, texts, pl.String)
         except ValueError:  # half a surrogate pair, for example
             raise DataError(f"column {format_value(name)} holds text that is not Unicode") from None
-    with np.errstate(over="ignore"):
-        native = values.astype({"f": np.float64, "M": "datetime64[us]"}.get(kind, values.dtype.newbyteorder("=")))
-    return pl.Series(name, np.ascontiguousarray(native))
+    native: Any = {"f": "f8", "M": "datetime64[us]"}.get(kind) or values.dtype.newbyteorder("=")
+    with np.errstate(over="ignore"):  # a long double may become infinite
+        return pl.Series(name, np.ascontiguousarray(values.astype(native)))
 
 
 # -------------------------------------------------------------------------------------------------------------- Excel

@@ -15,7 +15,6 @@ import stat
 import sys
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -53,7 +52,6 @@ _STARTS = {  # how files start
     "excel": rb"\xd0\xcf\x11\xe0",
     "json": rb"(?:\xef\xbb\xbf)?\s*[\[{]",
 }
-_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile)
 
 
 class OpenFile(NamedTuple):
@@ -94,7 +92,7 @@ def open_source(source: Any) -> Iterator[OpenFile]:
                 break
             if kind not in ("gzip", "zstd", "bzip2", "xz", "zip"):
                 break
-            with _damaged(f"the {kind} data is truncated or damaged"):
+            with damaged(f"the {kind} data is truncated, damaged or encrypted"):
                 content, path, note = _decompress(content, kind, path, stack)
             notes += note
         size = content.seek(0, os.SEEK_END)
@@ -119,6 +117,19 @@ def copy_limited(source: IO[bytes], compressed: int, stack: ExitStack) -> IO[byt
             )
         copy.write(block)
     return copy
+
+
+@contextmanager
+def damaged(message: str) -> Iterator[None]:
+    """Turn what a library raises for damaged data into a DataError. Many types occur, and panics are no Exception."""
+    try:
+        yield
+    except BaseException as error:
+        ours = type(error).__module__.startswith("exchangeable")
+        of_system = isinstance(error, (ImportError, MemoryError, KeyboardInterrupt, SystemExit))
+        if ours or of_system or getattr(error, "errno", None) is not None:  # errno: an error of the disk
+            raise
+        raise DataError(message) from None
 
 
 def _temporary() -> IO[bytes]:
@@ -169,7 +180,7 @@ def _find_format(content: IO[bytes]) -> str:
 
 def _zip_format(content: IO[bytes]) -> str | None:
     """Return "excel" or "npz" if a ZIP archive is one, otherwise None."""
-    with _damaged("the zip data is truncated or damaged"):
+    with damaged("the zip data is truncated or damaged"):
         names = zipfile.ZipFile(content).namelist()
     if "[Content_Types].xml" in names or "content.xml" in names:
         return "excel"
@@ -211,22 +222,3 @@ def _choose_member(names: list[str]) -> tuple[str, list[str]]:
         listed = f" ({list_names(chosen or files)})" if files else ""
         raise DataError(f"a ZIP archive must hold one table, got {len(chosen)}{listed}; extract it, and name the file")
     return chosen[0], [f"read {format_value(chosen[0])}, one of {len(files)} files in the archive"] * (len(files) > 1)
-
-
-@contextmanager
-def _damaged(message: str) -> Iterator[None]:
-    """Turn the errors of damaged data into a DataError. An OSError with a number is one of the disk."""
-    try:
-        yield
-    except (DataError, ImportError):
-        raise
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise DataError(message) from None
-    except (*_DAMAGED, ValueError, ArithmeticError, KeyError, RuntimeError, NotImplementedError):
-        raise DataError(f"{message}, or encrypted") from None
-    except Exception as error:
-        if type(error).__name__ != "ZstdError":
-            raise
-        raise DataError(message) from None

@@ -90,7 +90,8 @@ def _shared_columns(frames: Sequence[Frame], how: Preparation) -> tuple[list[str
         names = [name for name in other.names if name not in lacking.names and name not in how.drop]
         names = [name for name in names if how.features is None or name in how.features]
         if label in names:
-            check_known("label", [str(label)], lacking.names)
+            with naming(lacking.name):
+                check_known("label", [str(label)], lacking.names)
         if names:
             differences.append(f"{lacking.name} lacks {list_names(names)}, which {other.name} has")
     shared = [name for name in first.names if name in second.names]

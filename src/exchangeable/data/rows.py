@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +38,13 @@ class _Layout(NamedTuple):
 
 def chunks(blocks: Iterable[bytes], dialect: Dialect) -> Iterator[Chunk]:
     """Yield the rows below the header, without blank lines. O(size), in memory of a few blocks."""
-    header, width = dialect.header, len(dialect.names)
+    above, width = dialect.above + dialect.header, len(dialect.names)  # above: rows that are not data
     for line, text, layout in _complete_rows(blocks, dialect):
         starts = np.concatenate([[0], layout.ends[:-1] + 1])
         left_out = layout.ends == starts
-        if header and not left_out.all():
-            left_out[np.argmin(left_out)], header = True, False
+        not_data = np.flatnonzero(~left_out)[:above]
+        left_out[not_data] = True
+        above -= len(not_data)
         for i in np.flatnonzero((layout.delimiters != width - 1) & ~left_out):
             if text[starts[i] : layout.ends[i]].strip():
                 raise DataError(_ragged(line + text.count(b"\n", 0, starts[i]), dialect, int(layout.delimiters[i]) + 1))
@@ -54,7 +55,7 @@ def chunks(blocks: Iterable[bytes], dialect: Dialect) -> Iterator[Chunk]:
 def _ragged(line: int, dialect: Dialect, found: int) -> str:
     as_in = "in the header" if dialect.header else "in the first row"
     fields = f"expected {len(dialect.names):,} field{'s' * (len(dialect.names) > 1)} as {as_in}, got {found:,}"
-    return f"line {line:,}: {fields}; every row must have the same number, and lines above the header must be removed"
+    return f"line {line:,}: {fields}; every row must have the same number"
 
 
 def _leave_out(text: bytes, starts: NDArray[np.intp], ends: NDArray[np.intp], left_out: NDArray[np.bool_]) -> Chunk:
@@ -131,7 +132,7 @@ def too_long(line: int) -> str:
 
 def _written_again(blocks: Iterator[bytes], dialect: Dialect, line: int) -> Iterator[bytes]:
     """Parse by `csv.reader`, slower, and write again what has quotation marks within fields, or blanks around them."""
-    form = {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
+    form: dict[str, Any] = {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
     reader = csv.reader(_lines(blocks, dialect, line), **form, skipinitialspace=dialect.blanks, strict=True)
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, **form, lineterminator="\n")

@@ -343,7 +343,7 @@ def _with_times(table: Table, columns: Sequence[Column], order: Column | None) -
         return table
     chosen = next((column for column in columns if _ascending(column)), columns[0])
     notes: tuple[str, ...] = ()
-    if not _ascending(chosen):
+    if order is None and not _ascending(chosen):
         arranged = "in descending order" if is_sorted(chosen.values[~chosen.missing]) else "not sorted"
         notes = (
             f"the times in {format_value(chosen.name)} are {arranged}, and the rows were tested in the order of the "

@@ -123,11 +123,12 @@ def p_value_charts(periods: Mapping[str, Floats]) -> list[str]:
         return [to_svg(ax, f"Histogram of the p-values of {name}") for name, ax in zip(periods, charts, strict=True)]
 
 
-def betting_chart(result: Result) -> str:
-    """Draw the final betting function over the p-values that it has learnt from."""
-    p = learnt_p_values(result)
+def betting_chart(result: Result, p: Floats) -> str:
+    """Draw the final betting function of the strongest test over those of its p-values that it has learnt from."""
+    learnt = learnt_p_values(result, p)
     with _style():
-        ax = plots.betting({result.bet: _final_bet(result)}, p=p if len(p) else None, ax=plots.axes(12, 3.4))
+        shown = learnt if len(learnt) else None
+        ax = plots.betting({result.bet: _final_bet(result, p)}, p=shown, ax=plots.axes(12, 3.4))
         curve, no_bet = ax.get_lines()
         x, f = (np.asarray(values) for values in curve.get_data())
         no_bet.set_zorder(2.0)
@@ -151,20 +152,19 @@ def strongest_p_values(result: Result) -> Floats:
     return np.concatenate(list(column_p_values(column, result.seed, start=result.start)))
 
 
-def learnt_p_values(result: Result) -> Floats:
-    """Return the p-values of the strongest test since the start, or since the last restart."""
-    p = strongest_p_values(result)
+def learnt_p_values(result: Result, p: Floats) -> Floats:
+    """Return those of the p-values that came since the start, or since the last restart."""
     if result.verdict.on_alarm == "restart" and result.verdict.alarms:
         p = p[result.path.n > result.verdict.alarms[-1]]
     return p[~np.isnan(p)]
 
 
-def _final_bet(result: Result) -> Bet:
-    """Return the bet of the strongest test after the last row."""
+def _final_bet(result: Result, p: Floats) -> Bet:
+    """Return the bet of the strongest test after the last row, given its p-values."""
     if result.strongest is result.tests[0]:
         return result.monitor.martingale.bet
     martingale = Martingale(result.fresh_parts().column_bet)
-    martingale.extend(strongest_p_values(result))
+    martingale.extend(p)
     return martingale.bet
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.analysis.columns import FULL_ROWS
+from exchangeable.analysis.columns import FULL_ROWS, is_weighted
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
@@ -50,6 +50,7 @@ class Chart(NamedTuple):
 
 def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
     """Return the data of the report. O(n)."""
+    p = charts.strongest_p_values(result)
     return {
         "result": result,
         "table": describe_table(result.table),
@@ -62,8 +63,8 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
         "evidence_notes": _evidence_notes(result),
         "changes": _changes(explanation, result),
         "shift": _shift(explanation.shift, result.timeline),
-        "p_values": _p_values(result),
-        "bet": _bet(result),
+        "p_values": _p_values(result, p),
+        "bet": _bet(result, p),
         "extremes": extremes(explanation, result),
         "smallest_p": describe_smallest_p(explanation.n),
         "method": method_facts(result),
@@ -119,7 +120,7 @@ def key_figures(result: Result) -> list[tuple[str, str]]:
     peak = result.log10_evidence
     since = ", since the last restart" if verdict.on_alarm == "restart" and verdict.alarms else ""
     figures = [
-        ("peak evidence, weighted" if result.tests[0].weight != 1.0 else "peak evidence", format_evidence(peak)),
+        ("peak evidence, weighted" if is_weighted(result.tests) else "peak evidence", format_evidence(peak)),
         (f"final evidence{since}", format_evidence(float(result.log_evidence[-1]) / LN10)),
     ]
     if verdict.threshold is not None:
@@ -165,7 +166,8 @@ def _evidence_notes(result: Result) -> list[str]:
         )
     elif result.tests[0].weight != 1.0:
         notes.append(
-            f"The weight is {_percent(result.tests[0].weight)}.{unspent} The chart shows the capital times it."
+            f"This test has {_percent(result.tests[0].weight)} of the significance level.{unspent} The chart shows the "
+            "capital times this weight."
         )
     bankrupt = np.isneginf(result.path.log_value)
     if bankrupt.any():
@@ -195,7 +197,7 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
     elif len(verdict.changepoints) > 1:
         entries.append(("change", "lowest before each alarm"))
     elif verdict.changepoints:
-        what = "rise started" if result.column_tests else "lowest before the alarm,"
+        what = "rise started" if is_weighted(result.tests) else "lowest before the alarm,"
         before = verdict.changepoints[0]
         entries.append(("change", f"{what} after {before:,} rows{timeline.describe(before) if before else ''}"))
     if change is not None and change.low is not None and change.high is not None:
@@ -254,9 +256,9 @@ def _shift(shift: Shift | None, timeline: Timeline) -> dict[str, Any] | None:
 # ------------------------------------------------------------------------------------------------- p-values and the bet
 
 
-def periods(result: Result) -> dict[str, Floats]:
+def periods(result: Result, p: Floats) -> dict[str, Floats]:
     """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
-    path, verdict, p = result.path, result.verdict, charts.strongest_p_values(result)
+    path, verdict = result.path, result.verdict
     if result.split is not None or len(path.n) < FEW_ROWS:
         cuts = [0, len(path.n)]
     elif not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
@@ -268,8 +270,8 @@ def periods(result: Result) -> dict[str, Floats]:
     return {f"rows {first + a:,} to {first + b - 1:,}": p[a:b][~np.isnan(p[a:b])] for a, b in pairwise(cuts)}
 
 
-def _p_values(result: Result) -> dict[str, Any]:
-    parts = periods(result)
+def _p_values(result: Result, p: Floats) -> dict[str, Any]:
+    parts = periods(result, p)
     titles = _period_titles(result, parts)
     pictures = charts.p_value_charts(parts)
     return {
@@ -312,11 +314,11 @@ def _subject(result: Result) -> str:
     return FULL_ROWS if test is result.tests[0] else f"column {clip(test.name)}"
 
 
-def _bet(result: Result) -> dict[str, Any]:
+def _bet(result: Result, p: Floats) -> dict[str, Any]:
     return {
         "subject": _subject(result),
-        "learnt": len(charts.learnt_p_values(result)),
-        "chart": charts.betting_chart(result),
+        "learnt": len(charts.learnt_p_values(result, p)),
+        "chart": charts.betting_chart(result, p),
     }
 
 
