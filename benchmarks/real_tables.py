@@ -31,17 +31,16 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {  # by distribution; the first part o
     "plotnine": ("plotnine/data/*.csv",),
 }
 SHOWN = 4  # names of columns in a cell
-HEAD = """| file | rows × columns | verdict | alarm at row | most evidence | not tested | exit code |
+HEAD = """| file | rows × columns | verdict | alarm at row (time) | most evidence | not tested | exit code |
 |---|---:|---|---|---|---|---:|
 """
-INTRODUCTION = """What `exchangeable test FILE` says of the tables that ship with Python packages: every table file in the folders below, as it
-is, without options. Nothing was left out, and each line was looked at.
+INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file in the folders that
+`benchmarks/real_tables.py` lists, as it is, without options. No file was left out.
 
-A rejection means that the order of the rows matters. Most of these files are sorted: by time, by class, by country, by
-patient. Then the test should reject, and random splits of such a file are a mistake only if new data come in the same
-order. *Most evidence* names the column (or full rows) with the highest evidence, which on data in random order exceeds
-10^2 with a probability of at most 1 %. *Not tested* lists times, constant columns and columns that were set aside: row
-numbers, identifiers, text with a different value in most rows, and sorted columns. `--keep` tests them.
+A rejection means that the order of the rows matters. Most of these files are sorted: by time, by class, by country or
+by patient. *Most evidence* names the test with the most evidence: a column, or full rows. In a table in random order,
+the probability of a rejection is at most 1 %. *Not tested* lists times and the columns that were set aside: row
+numbers, identifiers, text with a different value in most rows, and sorted columns; `--keep` tests them.
 """
 
 
@@ -75,7 +74,8 @@ def run(path: Path) -> Outcome:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode in (0, 1) and done.stdout:
         return Outcome(path, done.returncode, json.loads(done.stdout), "")
-    return Outcome(path, done.returncode, {}, " ".join(done.stderr.split()))
+    message = done.stderr.removeprefix("exchangeable: ").removeprefix(f"{path.name}: ")
+    return Outcome(path, done.returncode, {}, " ".join(message.split()))
 
 
 def line(outcome: Outcome) -> str:
@@ -107,7 +107,8 @@ def _alarm(result: Mapping[str, Any]) -> str:
 def _strongest(result: Mapping[str, Any]) -> str:
     if not result["rejected"]:
         return f"10^{result['log10_evidence']:.1f}"
-    return f"{result['rejected_by'][0]}, 10^{result['log10_evidence']:.1f}"
+    name = result["rejected_by"][0]
+    return f"{name if name == 'full rows' else _list([name])}, 10^{result['log10_evidence']:.1f}"
 
 
 def _not_tested(result: Mapping[str, Any]) -> str:
@@ -115,13 +116,13 @@ def _not_tested(result: Mapping[str, Any]) -> str:
     reasons: dict[str, list[str]] = {}
     for name, treatment in result["schema"].items():
         if treatment not in ("numbers", "categories") and not treatment.startswith("added"):
-            reasons.setdefault(treatment.removeprefix("set aside: "), []).append(name or "(no name)")
+            reasons.setdefault(treatment.removeprefix("set aside: "), []).append(name)
     return "; ".join(f"{reason}: {_list(names)}" for reason, names in reasons.items())
 
 
 def _list(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return ", ".join(f"`{name}`" for name in names[:SHOWN]) + more
 
 
 def document(outcomes: Mapping[str, list[Outcome]]) -> str:
@@ -131,7 +132,7 @@ def document(outcomes: Mapping[str, list[Outcome]]) -> str:
     parts = [
         heading("Real tables", "make tables", ["exchangeable", "numpy", "polars"]),
         INTRODUCTION,
-        f"**{decided} of {len(every)} files ({decided / len(every):.0%}) get a verdict without an option.**\n",
+        f"**{decided} of {len(every)} files ({decided / len(every):.1%}) get a verdict without an option.**\n",
     ]
     for name, group in outcomes.items():
         parts.append(f"## {name} {version(name)}\n\n{HEAD}{''.join(map(line, group))}")
