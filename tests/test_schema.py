@@ -215,9 +215,11 @@ def test_all_cells_that_cannot_be_used_are_listed() -> None:
 
 
 def test_few_numbers_and_words_are_categories() -> None:
-    read = table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"]})
+    read = table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"] * 2})
     assert read.columns[0].categories == ("4", "6", "8", "rotary")
     assert read.notes == ("column 'cylinders': the values are categories, since some are no numbers, such as 'rotary'",)
+    with pytest.raises(DataError, match="'rotary' in row 28"):
+        table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"]})
 
 
 def test_text_with_some_numbers_stays_text() -> None:
