@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,26 +21,13 @@ import exchangeable as ex
 from conftest import Done, Run
 from exchangeable.cli.table_options import split_names
 from exchangeable.data.errors import ColumnError
+from real_tables import installed
 
 pytest.importorskip("polars")
 
-PACKAGES = {"sklearn": "datasets/data", "river": "datasets", "statsmodels": "datasets", "vega_datasets": "_data"}
-SUFFIXES = (".csv", ".csv.gz", ".csv.zip", ".json", ".tsv")
 LARGEST = 200_000  # bytes; the tests have to be quick
 MAX_ROWS = 400
-
-
-def bundled() -> Iterator[Path]:
-    """Yield the tables that come with the packages that are installed."""
-    for package, folder in PACKAGES.items():
-        spec = importlib.util.find_spec(package)
-        if spec is not None and spec.submodule_search_locations:
-            for path in sorted(Path(spec.submodule_search_locations[0], folder).rglob("*")):
-                if path.name.endswith(SUFFIXES) and path.stat().st_size <= LARGEST:
-                    yield path
-
-
-FILES = list(bundled())
+FILES = [path for paths in installed().values() for path in paths if path.stat().st_size <= LARGEST]
 
 
 def outcome(file: Path, **arguments: Any) -> ex.Result | ValueError:

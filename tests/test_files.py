@@ -298,6 +298,7 @@ def test_an_array_with_less_data_than_its_header_promises(tmp_path: Path, shape:
         ("a;b\n1,0;x\n2,5;\n", ("read with delimiter ';', decimal comma",)),
         ("a,b,\n1,x,\n2.5,,\n", ("left out 1 empty column without a name",)),
         ("a,b\n1,x,\n2.5,,\n", ("left out 1 empty column without a name",)),
+        ("a,b,\n1,x\n2.5,\n", ()),
     ],
 )
 def test_one_table_in_many_dialects(text: str, note: tuple[str, ...]) -> None:

@@ -206,12 +206,20 @@ def test_rows_without_a_label_are_left_out_and_counted() -> None:
 
 
 def test_all_cells_that_cannot_be_used_are_listed() -> None:
-    data = {"a": ["1"] * 19 + ["?"], "b": [math.inf, *[1.0] * 18, 1e200], "c": [1.0, 2.0] * 10}
+    data = {"a": [*map(str, range(19)), "?"], "b": [math.inf, *[1.0] * 18, 1e200], "c": [1.0, 2.0] * 10}
     with pytest.raises(DataError) as caught:
         table(data)
     assert "'a' (1: '?' in row 20); 'b' (2: 'inf' in row 1, '1e+200' in row 20)" in str(caught.value)
     assert values(data, invalid="missing")["b is missing"] == ["yes", *["no"] * 18, "yes"]
     assert values(data, drop=["a", "b"]) == {"c": [1.0, 2.0] * 10}
+
+
+def test_few_numbers_and_words_are_categories() -> None:
+    read = table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"] * 2})
+    assert read.columns[0].categories == ("4", "6", "8", "rotary")
+    assert read.notes == ("column 'cylinders': the values are categories, since some are no numbers, such as 'rotary'",)
+    with pytest.raises(DataError, match="'rotary' in row 28"):
+        table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"]})
 
 
 def test_text_with_some_numbers_stays_text() -> None:
@@ -234,6 +242,8 @@ def test_text_with_some_numbers_stays_text() -> None:
         (["Jan 31 2024", "Feb 1 2024"], "2024-01-31"),
         (["31-Jan-24", "01-Feb-24"], "2024-01-31"),
         (["2024-01", "2024-02"], "2024-01-01"),
+        (["1024-01-31", "2024-02-01"], "1024-01-31"),
+        (["2024 Jan", "2024 Feb"], "2024-01-01"),
         (["Jan-31-2024", "Feb-1-2024"], "2024-01-31"),
         (["2024Q2", "2024 Q3", "2024-Q4"], "2024-04-01"),
         (["2024-01-31", "2024-2-1"], "2024-01-31"),

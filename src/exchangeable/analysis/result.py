@@ -25,7 +25,9 @@ from exchangeable.analysis.text import (
 )
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import COMPARE_GUARANTEE, SORTED_CLAUSE, TEST_GUARANTEE, Verdict, summarise
+from exchangeable.data.table import constant
 from exchangeable.martingale import LN10, amount
+from exchangeable.measures import Value
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Path
 from exchangeable.validation import format_value
@@ -79,11 +81,11 @@ class Result:
     ) -> None:
         self.table = table
         self.sample = sample  # the input of the measure
+        self.parts = parts
         self.column_tests: list[ColumnTest] = list(column_tests)  # of the verdict
-        self.tests: list[ColumnTest] = [ColumnTest(FULL_ROWS, "rows", weight, path.log_value), *column_tests]
+        self.tests: list[ColumnTest] = [ColumnTest(self._rows_name(), "rows", weight, path.log_value), *column_tests]
         self.path: Path = combine(path, self.tests, monitor.alarm) if is_weighted(self.tests) else path
         self.monitor = monitor
-        self.parts = parts
         self.start = start  # rows before the first bet
         self.split = split
         self.schema_differences: list[str] = list(differences)
@@ -96,6 +98,11 @@ class Result:
             self.verdict = self.verdict._replace(n=table.n, changepoint=None, changepoints=[])
         self._library, self._index = library, index
         self._explanations: dict[Any, Explanation] = {}
+
+    def _rows_name(self) -> str:
+        """Return the name of the test of full rows: that of the column, if it ranks a single one."""
+        varying = [column.name for column in self.table.columns if not constant(column.values)]
+        return varying[0] if isinstance(self.parts.measure, Value) and len(varying) == 1 else FULL_ROWS
 
     def _state_guarantee(self, alpha: float) -> str:
         if self.split is not None:
@@ -188,7 +195,7 @@ class Result:
     def rejected_by(self) -> list[str]:
         """The tests that reject on their own, the most evidence first: "full rows", or names of columns."""
         if self.alpha is None:
-            return [FULL_ROWS] * self.rejected
+            return [self.tests[0].name] * self.rejected
         level = -math.log(self.alpha)
         rejecting = [test for test in self.tests if test.log_peak >= level]
         return [test.name for test in sorted(rejecting, key=lambda test: -test.log_peak)]

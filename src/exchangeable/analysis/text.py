@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exchangeable.analysis.columns import ColumnTest, is_weighted
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, is_weighted
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import SORTED_CLAUSE, Verdict
 from exchangeable.data.table import Table
@@ -250,15 +250,17 @@ def _describe_evidence(verdict: Verdict, tests: Sequence[ColumnTest], what: str,
         return f"Evidence against a random {what}: {_describe_tests(verdict.threshold, tests, name)}."
     since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
     level = "" if verdict.threshold is None else f"; the alarm level is {_alarm_level(verdict, tests)}"
+    column = f" ({name(tests[0].name)})" if tests and tests[0].name != FULL_ROWS else ""
     return (
-        f"Evidence against a random {what}: peak {format_evidence(verdict.log10_max)}, "
+        f"Evidence against a random {what}{column}: peak {format_evidence(verdict.log10_max)}, "
         f"at the end {format_evidence(verdict.log10_martingale)}{since}{level}."
     )
 
 
 def _alarm_level(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
     """Return the capital on full rows that raises the alarm."""
-    return f"{(verdict.threshold or 0.0) / (tests[0].weight if tests else 1.0):,.6g}"
+    level = (verdict.threshold or 0.0) / (tests[0].weight if tests else 1.0)
+    return f"{level:,.0f}" if level >= 100.0 else f"{level:.4g}"
 
 
 def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFormat) -> str:

@@ -167,10 +167,12 @@ def _lines_above(rows: Sequence[list[str]]) -> int:
 
 
 def _complete_names(first: list[str], below: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names, with an empty one if every row has one more field than the header.
+    """Return the names, one for each field of the rows, if the header has one field more or less than all of them.
 
-    Either a delimiter ends every row, or R wrote the table: it writes no name above the names of the rows.
+    A delimiter ends the header alone, or all other rows; or R wrote the table, without a name above the row names.
     """
+    if below and not first[-1].strip() and all(len(row) == len(first) - 1 for row in below):
+        return first[:-1]
     if not below or any(len(row) != len(first) + 1 for row in below):
         return first
     if not any(row[-1].strip() for row in below):

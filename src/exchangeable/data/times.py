@@ -15,11 +15,11 @@ from exchangeable.data.table import Times
 
 UNIT = "datetime64[us]"
 SAMPLE = 100  # different texts on which a format is tried before it is tried on all
-YEARS = (1500, 2200)  # text such as 1234-12 is not a date
+YEARS = (1500, 2200)  # numbers beyond are no years, and text such as 1234-12 is no month
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y"),
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y"),
-    *("%B %d, %Y", "%a %b %d %Y", "%b-%d-%Y", "%b %Y", "%B %Y", "%b-%Y", "%Y-%m", "%Y/%m", "%Y-%b"),
+    *("%B %d, %Y", "%a %b %d %Y", "%b-%d-%Y", "%b %Y", "%Y %b", "%B %Y", "%b-%Y", "%Y-%m", "%Y/%m", "%Y-%b"),
 )
 _CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 _LIKE_DATE = re.compile(r"[0-9]{1,4}[-/. Q]|Q[1-4]|[A-Z][a-z]{2,8}[- ][0-9]|[A-Z][a-z]{2} [A-Z][a-z]{2} [0-9]")
@@ -129,8 +129,8 @@ def _parse_quarter(text: str) -> datetime:
 def _parse(texts: Sequence[str], parse: Callable[[str], datetime]) -> list[datetime] | None:
     try:
         times = [parse(text) for text in texts]
-    except ValueError:
+        times = [time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None) for time in times]
+    except (ValueError, OverflowError):
         return None
-    if not all(YEARS[0] <= time.year <= YEARS[1] for time in times):
-        return None
-    return [time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None) for time in times]
+    months = all(time.day == 1 for time in times)
+    return None if months and not all(YEARS[0] <= time.year <= YEARS[1] for time in times) else times

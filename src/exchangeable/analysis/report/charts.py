@@ -14,7 +14,7 @@ import numpy as np
 
 from exchangeable import plots
 from exchangeable._extras import needed
-from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, column_p_values, select_columns
+from exchangeable.analysis.columns import ColumnTest, column_p_values, select_columns
 from exchangeable.analysis.report.svg import ALARM, BAND, GRID, INK, LINE, LINES, MUTED, to_svg
 from exchangeable.data.table import Times
 from exchangeable.martingale import LN10, Martingale
@@ -146,7 +146,7 @@ def betting_chart(result: Result, p: Floats) -> str:
 def strongest_p_values(result: Result) -> Floats:
     """Return the p-values of the strongest test, one for each row; NaN where there is none."""
     name, kind = result.strongest[:2]
-    if name == FULL_ROWS and kind == "rows":
+    if kind == "rows":
         return result.path.p
     column = next(one.column for one in select_columns(result.table) if (one.column.name, one.kind) == (name, kind))
     return np.concatenate(list(column_p_values(column, result.seed, start=result.start)))
