@@ -575,3 +575,9 @@ def test_two_sets_may_swap() -> None:
     first, second = ex.compare(X[:40], X[40:]), ex.compare(X[40:], X[:40])
     assert (first.seed, first.p_value) == (second.seed, second.p_value)
     assert (first.path.log_value == second.path.log_value).all()
+
+
+def test_full_rows_and_a_single_column_have_different_names() -> None:
+    result = ex.test(np.repeat([0.0, 1.0], 100), columns="each")
+    assert result.rejected_by == ["full rows", "x0"]
+    assert ex.test(np.repeat([0.0, 1.0], 100)).rejected_by == ["x0"]
