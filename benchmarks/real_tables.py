@@ -34,8 +34,8 @@ SHOWN = 4  # names of columns in a cell
 HEAD = """| file | rows × columns | verdict | alarm at row (time) | most evidence | not tested | exit code |
 |---|---:|---|---|---|---|---:|
 """
-INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file in the folders that
-`benchmarks/real_tables.py` lists, as it is, without options. No file was left out.
+INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file
+in the folders that `benchmarks/real_tables.py` lists, as it is, without options. No file was left out.
 
 A rejection means that the order of the rows matters. Most of these files are sorted: by time, by class, by country or
 by patient. *Most evidence* names the test with the most evidence: a column, or full rows. In a table in random order,
