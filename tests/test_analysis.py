@@ -568,3 +568,16 @@ def test_a_split_does_not_see_the_order_within_the_sets() -> None:
     odd, even = x[::2], x[1::2]  # each sorted, and alike
     assert ex.test(odd).rejected
     assert not ex.compare(odd, even).rejected
+
+
+def test_two_sets_may_swap() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    first, second = ex.compare(X[:40], X[40:]), ex.compare(X[40:], X[:40])
+    assert (first.seed, first.p_value) == (second.seed, second.p_value)
+    assert (first.path.log_value == second.path.log_value).all()
+
+
+def test_full_rows_and_a_single_column_have_different_names() -> None:
+    result = ex.test(np.repeat([0.0, 1.0], 100), columns="each")
+    assert result.rejected_by == ["full rows", "x0"]
+    assert ex.test(np.repeat([0.0, 1.0], 100)).rejected_by == ["x0"]

@@ -260,6 +260,7 @@ def test_without_metadata_the_extra_is_named_all_the_same(monkeypatch: pytest.Mo
 
 
 SAID = {
+    "arrow": ("pyarrow", "from exchangeable.keyed import keys\nkeys.validate(['a'])", "many streams at once"),
     "cli": ("msgspec", "from exchangeable.watch import Reader\nReader().read([b'{\"x\": 1}'], 1)", "lines of JSON"),
     "client": ("httpx2", "import exchangeable.client", "the client"),
     "files": ("polars", "import exchangeable as ex\nex.read('t.csv')", "reading files"),

@@ -144,6 +144,24 @@ def test_values_of_python_are_read(cells: list[Any], expected: list[Any]) -> Non
     assert values(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))["a"] == expected
 
 
+def test_categories_that_look_like_numbers_stay_categories() -> None:
+    codes = pd.Categorical([3, 1, 1, None] * 5)
+    assert values(pd.DataFrame({"c": codes}))["c"] == ["3", "1", "1", "(missing)"] * 5
+    enum = pl.Series(["3", "1"] * 5, dtype=pl.Enum(["1", "3"]))
+    assert values(pl.DataFrame({"c": enum}))["c"] == ["3", "1"] * 5
+
+
+@pytest.mark.parametrize("gap", [0, 3])
+def test_periods_are_times_wherever_one_is_missing(gap: int) -> None:
+    weeks = pd.Series(pd.period_range("2020-01-06", periods=6, freq="W"))
+    weeks[gap] = pd.NaT
+    assert treatments(pd.DataFrame({"week": weeks, "x": [1, 2, 1, 1, 2, 1]})) == {"week": "time", "x": "numbers"}
+
+
+def test_integers_beyond_floats_may_stand_among_text() -> None:
+    assert set(values({"a": ["u", 10**400, 2**53 + 1] * 5})["a"]) == {"u", str(10**400), str(2**53 + 1)}
+
+
 def test_arrays_of_objects_and_structured_arrays() -> None:
     assert values(np.array([["a", 1], ["b", 2]], object)) == {"x0": ["a", "b"], "x1": [1.0, 2.0]}
     structured = np.array([("a", 1.0), ("b", 2.0)], [("name", "U1"), ("size", float)])
@@ -176,6 +194,11 @@ def test_columns_that_are_missing_together_share_an_indicator() -> None:
     ]
 
 
+def test_the_name_of_an_indicator_does_not_depend_on_the_order_of_columns() -> None:
+    holes = {"b": [1.0, None, 3.0], "a": [4.0, None, 5.0]}
+    assert list(values(holes))[-1] == list(values(dict(reversed(holes.items()))))[-1] == "a (and 1 more) is missing"
+
+
 def test_a_column_may_already_have_the_name_of_an_indicator() -> None:
     assert list(values({"a": [1.0, None], "a is missing": [3.0, 4.0]})) == ["a", "a is missing", "a is missing'"]
 
@@ -192,6 +215,20 @@ def test_missing_values_are_an_error_on_request() -> None:
     message = "values are missing in 'a' \\(1, first in row 2\\); 'b' \\(1, first in row 3\\)"
     with pytest.raises(DataError, match=message):
         table({"a": [1.0, None, 3.0], "b": ["u", "v", None], "c": [1.0, 2.0, 3.0]}, missing="error")
+
+
+def test_rows_of_missing_values_are_those_of_the_data() -> None:
+    with pytest.raises(DataError, match="'a' \\(1, first in row 3\\)"):
+        table({"a": [1.0, 2.0, None, 4.0], "y": [None, "u", "v", "u"]}, label="y", missing="error")
+
+
+def test_two_sets_leave_out_rows_by_the_same_columns() -> None:
+    """The column is too varied for categories in the second set alone, but not in both together."""
+    coat = [f"coat {i % 12}" for i in range(200)]
+    first, second = {"coat": [None, *coat], "x": [*range(201)]}, {"coat": [None, *coat[:12]], "x": [*range(13)]}
+    pair = prepare_pair(first, second, Preparation(missing="drop"))
+    assert (pair.start, pair.prepared.table.n) == (200, 212)
+    assert {column.name: column.categorical for column in pair.prepared.table.columns} == {"coat": True, "x": False}
 
 
 def test_rows_without_a_label_are_left_out_and_counted() -> None:
@@ -314,6 +351,11 @@ def test_order_sorts_by_a_column() -> None:
     assert read.rows.tolist() == [2, 4, 1]
     assert read.time_name == "day"
     assert read.notes == ("1 row without a value to sort by was left out",)
+
+
+def test_a_column_without_values_cannot_sort() -> None:
+    with pytest.raises(DataError, match="order must name a column of times, numbers or text, got 'when'"):
+        table({"when": [None] * 4, "x": [1.0, 2.0, 3.0, 4.0]}, order="when")
 
 
 def test_rows_with_equal_times_are_put_into_random_order_by_the_seed() -> None:

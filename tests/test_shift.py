@@ -398,3 +398,8 @@ def test_p_values_take_their_stream() -> None:
     assert contracts.same_bits(from_ranks(columns, seed=8, stream=5), expected)
     twin = copy.deepcopy(singly)
     assert twin.update(0.0) == singly.update(0.0)
+
+
+def test_labels_that_cannot_be_compared_are_named_beside_a_sorted_column() -> None:
+    with pytest.raises(ValueError, match="label 'y' must hold classes or numbers"):
+        ex.shift_test({"y": [[1]] * 20, "x": [*range(20)]}, "y")

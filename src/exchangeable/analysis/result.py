@@ -102,7 +102,8 @@ class Result:
     def _rows_name(self) -> str:
         """Return the name of the test of full rows: that of the column, if it ranks a single one."""
         varying = [column.name for column in self.table.columns if not constant(column.values)]
-        return varying[0] if isinstance(self.parts.measure, Value) and len(varying) == 1 else FULL_ROWS
+        single = isinstance(self.parts.measure, Value) and len(varying) == 1 and not self.column_tests
+        return varying[0] if single else FULL_ROWS
 
     def _state_guarantee(self, alpha: float) -> str:
         if self.split is not None:

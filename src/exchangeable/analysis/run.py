@@ -185,7 +185,7 @@ def _test(prepared: Prepared, how: Preparation, settings: Settings, progress: Pr
 
 def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress: Progress | None) -> Result:
     prepared, n_reference, pooled = pair.prepared, pair.start, pair.prepared.table
-    seed = table_seed(pooled) if settings.seed is None else settings.seed
+    seed = _pair_seed(pooled, n_reference) if settings.seed is None else settings.seed
     scale = resolve_scale(pooled, settings.scale)
     measure, values = choose_measure(prepared, settings.measure, n_reference)
     order, start = _shuffle(n_reference, pooled.n, seed)
@@ -211,6 +211,13 @@ def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress:
         settings=settings, start=start, split=split, differences=pair.differences,
         same_columns=pair.same_columns, library=prepared.library,
     )  # fmt: skip
+
+
+def _pair_seed(pooled: Table, n_reference: int) -> int:
+    """Return the default seed of two sets: the larger one comes first, so the result is the same if they swap."""
+    if 2 * n_reference >= pooled.n:
+        return table_seed(pooled)
+    return table_seed(pooled.take(np.roll(np.arange(pooled.n), -n_reference)))
 
 
 def _shuffle(n_reference: int, n: int, seed: int) -> tuple[NDArray[np.intp], int]:

@@ -60,7 +60,7 @@ def missing_indicators(columns: Sequence[Column]) -> list[TableColumn]:
     result = []
     for group in patterns.values():
         others = f" (and {len(group) - 1:,} more)" if len(group) > 1 else ""
-        name = f"{group[0].name}{others} is missing"
+        name = f"{min(column.name for column in group)}{others} is missing"  # whatever the order of the columns
         while name in names:
             name += "'"
         result.append(TableColumn(name, group[0].missing.astype(np.float64), ("no", "yes")))

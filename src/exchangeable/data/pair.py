@@ -21,6 +21,7 @@ from exchangeable.data.schema import (
     leave_out,
     read_columns,
     select_native,
+    tested_names,
 )
 from exchangeable.data.table import Table
 from exchangeable.data.values import Column
@@ -51,7 +52,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
         open_frame(current, name="current", beside=reference, selection=how.selection()),
     ]
     shared, differences = _shared_columns(frames, how)
-    readings = []
+    raw = []
     for frame, label in zip(frames, pair, strict=True):
         part = how._replace(
             label=label,
@@ -60,7 +61,11 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
             categorical=_within(how.categorical, frame),
         )
         with naming(frame.name):
-            readings.append(leave_out(read_columns(frame, part, shared), how, least=1))
+            raw.append(read_columns(frame, part, shared))
+    tested, readings = tested_names(_join(*(one.features for one in raw))[1], how), []
+    for frame, one in zip(frames, raw, strict=True):
+        with naming(frame.name):
+            readings.append(leave_out(one, how, least=1, tested=tested))
     first, second = readings
     kinds, joined = _join(first.features, second.features)
     differences += kinds

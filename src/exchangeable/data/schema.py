@@ -7,7 +7,7 @@ the schema step does not affect any guarantee. (See `exchangeable.data.roles` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -121,7 +121,8 @@ def prepare(
         reading = leave_out(read_columns(frame, how), how)
     if reading.order is not None:
         reading = _sort(reading, how, seed)
-    classes = reading.label.values if within_classes and reading.label is not None else None
+    target = reading.label if within_classes else None
+    classes = None if target is None or target.kind == "other" else target.values
     roles = assign_roles(reading.features, how.keep, ordered=True, classes=classes)
     table = build_table(reading, roles, how, labels, frame.name)
     table = _with_times(table, [*_index_times(frame, reading.rows), *_times(reading, roles)], reading.order)
@@ -192,8 +193,11 @@ def _check_roles(frame: Frame, how: Preparation, label: str | None) -> None:
 # ----------------------------------------------------------------------------------------------------------- which rows
 
 
-def leave_out(reading: Reading, how: Preparation, least: int = 2) -> Reading:
-    """Leave out rows without a label or without a value to sort by, and on request those with missing values."""
+def leave_out(reading: Reading, how: Preparation, *, least: int = 2, tested: Collection[str] | None = None) -> Reading:
+    """Leave out rows without a label or without a value to sort by, and on request those with missing values.
+
+    Missing values count in the columns that are ``tested``; by default, those that the rules select.
+    """
     _check_invalid(reading, how)
     notes = []
     for role in ("label", "value to sort by"):
@@ -204,9 +208,11 @@ def leave_out(reading: Reading, how: Preparation, least: int = 2) -> Reading:
         if absent.any():
             reading = reading.take(np.flatnonzero(~absent))
             notes.append(f"{_rows(int(absent.sum()))} without a {role} {_were(absent)} left out")
-    missing = {} if how.missing == "indicator" else _missing_values(reading, how)
+    missing = {} if how.missing == "indicator" else _missing_values(reading, how, tested)
     if missing and how.missing == "error":
-        raise DataError(f"values are missing in {_list_cells(missing)}; use missing 'indicator' or 'drop'")
+        raise DataError(
+            f"values are missing in {_list_cells(missing, reading.rows)}; use missing 'indicator' or 'drop'"
+        )
     if missing and how.missing == "drop":
         absent = np.any(list(missing.values()), axis=0)
         reading = reading.take(np.flatnonzero(~absent))
@@ -217,9 +223,16 @@ def leave_out(reading: Reading, how: Preparation, least: int = 2) -> Reading:
     return reading._replace(notes=[*reading.notes, *notes])
 
 
-def _missing_values(reading: Reading, how: Preparation) -> dict[str, NDArray[np.bool_]]:
-    tested = assign_roles(reading.features, how.keep, ordered=False).tested
-    return {column.name: column.missing for column in tested if column.missing.any()}
+def _missing_values(reading: Reading, how: Preparation, tested: Collection[str] | None) -> dict[str, NDArray[np.bool_]]:
+    if tested is None:
+        tested = tested_names(reading.features, how)
+    columns = [column for column in reading.features if column.name in tested]
+    return {column.name: column.missing for column in columns if column.missing.any()}
+
+
+def tested_names(columns: Sequence[Column], how: Preparation) -> set[str]:
+    """Return the names of the columns that are tested, if the order of the rows does not matter."""
+    return {column.name for column in assign_roles(columns, how.keep, ordered=False).tested}
 
 
 def _rows(count: int) -> str:
@@ -247,9 +260,9 @@ def _check_invalid(reading: Reading, how: Preparation) -> None:
     )
 
 
-def _list_cells(missing: dict[str, NDArray[np.bool_]]) -> str:
+def _list_cells(missing: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> str:
     return "; ".join(
-        f"{format_value(name)} ({int(absent.sum()):,}, first in row {int(absent.argmax()) + 1:,})"
+        f"{format_value(name)} ({int(absent.sum()):,}, first in row {int(rows[absent.argmax()]) + 1:,})"
         for name, absent in missing.items()
     )
 
@@ -257,7 +270,7 @@ def _list_cells(missing: dict[str, NDArray[np.bool_]]) -> str:
 def _sort(reading: Reading, how: Preparation, seed: int | None) -> Reading:
     """Sort the rows; those with equal values are put into a random order by the seed, since they have no order."""
     order = reading.order
-    if order is None or order.kind == "other":
+    if order is None or order.kind in ("other", "empty"):
         raise DataError(f"order must name a column of times, numbers or text, got {format_value(how.order)}")
     if seed is None:  # a hash of the rows in the order of the data
         seed = table_seed(Table(encode(assign_roles(reading.features, how.keep, ordered=False).tested)))

@@ -76,7 +76,8 @@ def _parse_numbers(text: pl.DataFrame) -> dict[str, pl.Series]:
 
     integers = _parse_as(text, pl.Int64())
     floats = _parse_as(text.drop(list(integers)), pl.Float64())
-    whole = [name for name, column in floats.items() if not (column != column.floor()).any()]
+    fractions = pl.DataFrame(list(floats.values())).select((pl.all() != pl.all().floor()).any()).rows()
+    whole = [name for name, fraction in zip(floats, fractions[0] if fractions else (), strict=True) if not fraction]
     beyond = _none(text.select(whole), _NOT_INTEGER)  # only integers, beyond 64 bits
     found = {name: column for name, column in {**integers, **floats}.items() if name not in beyond}
     usual = _none(text.select(list(found)), _ZEROS)

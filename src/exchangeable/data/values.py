@@ -74,7 +74,10 @@ def read_series(name: str, series: Any, categorical: bool) -> Column:
     elif kind in (nw.Datetime, nw.Date):
         column = Column(name, "times", _series_times(series))
     elif kind in (nw.String, nw.Categorical, nw.Enum):
-        column = read_objects(name, [None if value is None else str(value) for value in _present(series)], categorical)
+        texts = [None if value is None else str(value) for value in _present(series)]
+        column = read_objects(name, texts, categorical)
+        if kind != nw.String and column.kind in ("numbers", "booleans"):  # categories stay so, whatever their names
+            column = Column(name, "text", texts)
     elif kind in (nw.List, nw.Array, nw.Struct, nw.Binary):
         column = Column(name, "other", str(kind).partition("(")[0].lower())
     else:
@@ -99,11 +102,11 @@ def read_values(name: str, values: Any, categorical: bool) -> Column:
 def read_objects(name: str, values: Sequence[Any], categorical: bool = False) -> Column:
     """Read Python objects: text, numbers, booleans, times, or a mixture of them. O(n)."""
     items = [None if is_missing(value) else value for value in values]
-    if any(hasattr(value, "to_timestamp") for value in items[:1]):  # periods of pandas
-        items = [None if value is None else value.to_timestamp() for value in items]
     types = {type(value) for value in items} - {type(None)}
     if not types:
         return Column(name, "empty", items)
+    if all(hasattr(type_, "to_timestamp") for type_ in types):  # periods of pandas
+        items, types = [None if value is None else value.to_timestamp() for value in items], {datetime}
     if categorical and types == {str}:
         return Column(name, "text", items)
     for kind, allowed in _TYPES.items():
@@ -259,7 +262,7 @@ def _series_times(series: Any) -> NDArray[np.datetime64]:
 
 
 def _object_text(value: Any) -> str:
-    return _number_text(float(value)) if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
+    return _number_text(float(value)) if isinstance(value, float) else str(value)
 
 
 _NESTED = (list, tuple, dict, set, frozenset, bytes, bytearray, np.ndarray)

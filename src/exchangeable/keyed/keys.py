@@ -33,7 +33,7 @@ def validate(keys: Any) -> Any:
     ...
     ValueError: keys must be all text, all bytes, or all 64-bit integers, got a missing one at position 1
     """
-    with needed("files", "many streams at once"):
+    with needed("arrow", "many streams at once"):
         import pyarrow as pa
 
     values = keys.to_numpy() if type(keys).__module__.startswith("pandas") else keys
@@ -148,7 +148,7 @@ def from_arrays(kind: str, numbers: NDArray[Any], text: NDArray[np.uint8]) -> An
     >>> from_arrays("str", np.array([1, 2]), np.frombuffer(b"abc", np.uint8)).to_pylist()
     ['a', 'bc']
     """
-    with needed("files", "many streams at once"):
+    with needed("arrow", "many streams at once"):
         import pyarrow as pa
 
     if kind == "int":
