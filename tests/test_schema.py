@@ -254,7 +254,9 @@ def test_all_cells_that_cannot_be_used_are_listed() -> None:
 def test_few_numbers_and_words_are_categories() -> None:
     read = table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"] * 2})
     assert read.columns[0].categories == ("4", "6", "8", "rotary")
-    assert read.notes == ("column 'cylinders': the values are categories, since some are no numbers, such as 'rotary'",)
+    assert read.notes == (
+        "column 'cylinders': the values were read as categories, since some are not numbers, such as 'rotary'",
+    )
     with pytest.raises(DataError, match="'rotary' in row 28"):
         table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"]})
 
@@ -481,7 +483,7 @@ def test_names_are_checked_with_a_suggestion() -> None:
     data = {"year": [1.0, 2.0], "value": [3.0, 4.0]}
     for option in ("label", "order", "drop", "keep", "categorical", "features"):
         with pytest.raises(
-            ColumnError, match=f"{option} must name columns of the data, got 'yaer'; did you mean 'year'"
+            ColumnError, match=f"{option} must name a column of the data, got 'yaer'; did you mean 'year'"
         ):
             table(data, **{option: "yaer"})
 
@@ -563,5 +565,5 @@ def test_labels_of_two_tables() -> None:
     assert (pair.prepared.table.y, pair.start) == (["u", "v", "u", "v"], 2)
     both = prepare_pair({"a": [1.0, 2.0]}, {"a": [3.0]}, Preparation(label=(["u", "v"], ["v"])))
     assert both.prepared.table.y == ["u", "v", "v"]
-    with pytest.raises(ColumnError, match="label must name columns of the data, got 'y'"):
+    with pytest.raises(ColumnError, match="label must name a column of the data, got 'y'"):
         prepare_pair(data, {"a": [1.0]}, Preparation(label="y"))

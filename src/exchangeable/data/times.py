@@ -15,7 +15,7 @@ from exchangeable.data.table import Times
 
 UNIT = "datetime64[us]"
 SAMPLE = 100  # different texts on which a format is tried before it is tried on all
-YEARS = (1500, 2200)  # numbers beyond are no years, and text such as 1234-12 is no month
+YEARS = (1500, 2200)  # numbers outside are not years, and text such as 1234-12 is not a month
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y"),
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y"),
@@ -41,7 +41,7 @@ class ParsedTimes(NamedTuple):
 def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
     """Parse text as dates or times, in ISO format or in another common format; None if some text does not fit.
 
-    Times with a time zone are converted to UTC. If day and month can be exchanged in all of them, the month comes
+    Times with a time zone are converted to UTC. If day and month could be swapped in all of them, the month is read
     first, and the note says so. O(n).
 
     >>> parse_times(["Jan 1 2000", None]).values
@@ -62,7 +62,7 @@ def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
 
 
 def numeric_times(name: str, values: NDArray[Any]) -> Times | None:
-    """Convert numbers to times, if the name of the column says so and all values are plausible; None otherwise.
+    """Convert numbers to times if the column name suggests it and all values are plausible; otherwise return None.
 
     A timestamp is in seconds (or ms, us, ns) since 1970; a date may be written as 20240131.
 
