@@ -1,4 +1,4 @@
-"""What ``exchangeable test FILE`` says of the tables that ship with Python packages; writes REAL_TABLES.md.
+"""Run ``exchangeable test FILE`` on the tables that ship with Python packages, and write REAL_TABLES.md.
 
 ``make tables`` installs the packages and runs the command on every table file in their folders, without options other
 than ``--format json``. Nothing is downloaded at run time, and no file is left out.
@@ -39,12 +39,14 @@ HEAD = """| file | rows × columns | verdict | alarm at row (time) | most eviden
 |---|---:|---|---|---|---|---:|
 """
 INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file
-in the folders that `benchmarks/real_tables.py` lists, as it is, without options. No file was left out.
+in the folders that `benchmarks/real_tables.py` lists, unchanged and without options. No file was left out.
 
 A rejection means that the order of the rows matters. Most of these files are sorted: by time, by class, by country or
-by patient. *Most evidence* names the test with the most evidence: a column, or full rows. In a table in random order,
-the probability of a rejection is at most 1 %. *Not tested* lists times and the columns that were set aside: row
-numbers, identifiers, text with a different value in most rows, and sorted columns; `--keep` tests them.
+by patient. If the rows were in random order, the probability of a rejection would be at most 1 %. *Most evidence* is
+the highest evidence; after a rejection it also names the test with that evidence: a column, or full rows. *Not tested*
+lists the columns of times, and those that were set aside: row numbers, identifiers, parts of dates, text with a
+different value in most rows, and sorted columns. `--keep` tests them. Files without a verdict have the error message
+there.
 """
 
 
@@ -147,7 +149,7 @@ def document(outcomes: Mapping[str, list[Outcome]]) -> str:
     parts = [
         heading("Real tables", "make tables", ["exchangeable", "numpy", "polars"]),
         INTRODUCTION,
-        f"**{decided} of {len(every)} files ({decided / len(every):.1%}) get a verdict without an option.**\n",
+        f"**{decided} of {len(every)} files ({decided / len(every):.1%}) get a verdict without any option.**\n",
         false_alarms(outcome.path for outcome in every if outcome.result),
     ]
     for name, group in outcomes.items():
