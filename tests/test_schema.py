@@ -294,7 +294,7 @@ def test_dates_in_common_formats_are_parsed(texts: list[str], first: str) -> Non
     assert parsed is not None
     assert parsed.values[0] == np.datetime64(first)
     assert np.isnat(parsed.values[-1])
-    assert parsed.note == ""
+    assert parsed.note == ("the times were converted to UTC" if "+02:00" in texts[-1] else "")
 
 
 @pytest.mark.parametrize("text", ["u", "1234-12", "12", "1.5", "12 monkeys", "2024-13-01", "10:30", "", "2024-1"])
@@ -332,10 +332,12 @@ def test_dates_may_be_written_as_numbers() -> None:
 
 def test_time_zones_are_converted_to_utc() -> None:
     times = pd.date_range("2024-03-30 23:30", periods=3, freq="h", tz="Europe/Paris")
-    for data in (pd.DataFrame({"t": times, "a": [1.0, 2.0, 3.0]}), {"t": times.to_list(), "a": [1.0, 2.0, 3.0]}):
+    for cells in (times, times.to_list(), [time.isoformat() for time in times]):
+        data = pd.DataFrame({"t": cells, "a": [1.0, 3.0, 2.0]})
         read = table(data)
         assert read.times is not None
         assert read.times[0] == np.datetime64("2024-03-30T22:30")
+        assert read.notes == ("column 't': the times were converted to UTC",)
 
 
 def test_the_index_of_pandas_is_the_time_axis() -> None:

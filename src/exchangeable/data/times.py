@@ -27,6 +27,8 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _SHORT_MONTH = re.compile(r"[0-9]{4}[-/][0-9]")  # 2000-1 is the first term of a year rather than January
 _QUARTER = re.compile(r"(?P<year>[0-9]{4})[ -]?Q(?P<quarter>[1-4])|Q(?P<quarter2>[1-4])[ -]?(?P<year2>[0-9]{4})")
 _DAY = re.compile(r"date|day", re.IGNORECASE)
+_OFFSET = re.compile(r":[0-9.]+[+-](?!00:?00)[0-9]{2}:?[0-9]{2}\s*$")
+CONVERTED = "the times were converted to UTC"
 _EPOCH = re.compile(r"timestamp|epoch|unix", re.IGNORECASE)
 _UNITS = ((1e8, 1e10, "s"), (1e11, 1e13, "ms"), (1e14, 1e16, "us"), (1e17, 1e19, "ns"))
 
@@ -58,6 +60,7 @@ def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
     known: dict[str | None, Any] = dict(zip(distinct, parsed, strict=True))
     swapped = len(formats) > 1 and {name[:5], formats[1][0][:5]} in ({"%m/%d", "%d/%m"}, {"%m-%d", "%d-%m"})
     note = f"dates such as {distinct[0]} were read with the month before the day" if swapped else ""
+    note = CONVERTED if any(_OFFSET.search(text) for text in distinct) else note
     return ParsedTimes(np.array([known.get(value) for value in values], UNIT), note)
 
 

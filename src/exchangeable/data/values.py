@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.data.errors import DataError
-from exchangeable.data.times import UNIT, numeric_times, parse_times
+from exchangeable.data.times import CONVERTED, UNIT, numeric_times, parse_times
 from exchangeable.protocols import Floats
 from exchangeable.validation import LARGEST, NUMBER, format_value
 
@@ -72,7 +72,8 @@ def read_series(name: str, series: Any, categorical: bool) -> Column:
     if kind in (nw.Boolean,) or (kind.is_numeric() and kind != nw.Decimal):
         column = _read_array(name, *_numeric_arrays(name, series))
     elif kind in (nw.Datetime, nw.Date):
-        column = Column(name, "times", _series_times(series))
+        zone = getattr(kind, "time_zone", None)
+        column = Column(name, "times", _series_times(series), note="" if zone in (None, "UTC") else CONVERTED)
     elif kind in (nw.String, nw.Categorical, nw.Enum):
         texts = [None if value is None else str(value) for value in _present(series)]
         column = read_objects(name, texts, categorical)
@@ -232,7 +233,9 @@ def _is_code(number: str) -> bool:
 
 
 def _read_dates(name: str, items: list[Any]) -> Column:
-    return Column(name, "times", np.array([None if value is None else _naive(value) for value in items], UNIT))
+    shifted = any(isinstance(value, datetime) and value.utcoffset() for value in items)
+    values = np.array([None if value is None else _naive(value) for value in items], UNIT)
+    return Column(name, "times", values, note=CONVERTED if shifted else "")
 
 
 def _naive(value: date) -> date:
