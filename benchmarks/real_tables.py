@@ -34,8 +34,8 @@ SHOWN = 4  # names of columns in a cell
 HEAD = """| file | rows × columns | verdict | alarm at row (time) | most evidence | not tested | exit code |
 |---|---:|---|---|---|---|---:|
 """
-INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file in the folders that
-`benchmarks/real_tables.py` lists, unchanged and without options. No file was left out.
+INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file in
+the folders that `benchmarks/real_tables.py` lists, unchanged and without options. No file was left out.
 
 A rejection means that the order of the rows matters. Most of these files are sorted: by time, by class, by country or
 by patient. If the rows were in random order, the probability of a rejection would be at most 1 %. *Most evidence* is
@@ -81,7 +81,7 @@ def run(path: Path) -> Outcome:
 
 
 def line(outcome: Outcome) -> str:
-    """Return the line of the table for a file."""
+    """Return the row of the document for a file."""
     name, result = outcome.path.name, outcome.result
     if not result:
         return _cells(name, "", "none", "", "", outcome.message, outcome.code)

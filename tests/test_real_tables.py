@@ -1,4 +1,4 @@
-"""Tables that ship with Python packages: they are read as pandas reads them, and the document about them is complete."""
+"""Tables that ship with Python packages are read as by pandas, and the document about them is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import real_tables
 pd: Any = pytest.importorskip("pandas")
 pytest.importorskip("polars")
 
-OPTIONS: dict[str, dict[str, Any]] = {  # what pandas must be told
+OPTIONS: dict[str, dict[str, Any]] = {  # that pandas needs
     "diabetes_data_raw.csv.gz": {"sep": r"\s+", "header": None},
     "diabetes_target.csv.gz": {"header": None},
     "digits.csv.gz": {"header": None},
