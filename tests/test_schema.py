@@ -231,6 +231,19 @@ def test_two_sets_leave_out_rows_by_the_same_columns() -> None:
     assert {column.name: column.categorical for column in pair.prepared.table.columns} == {"coat": True, "x": False}
 
 
+def test_what_text_holds_is_decided_by_both_sets() -> None:
+    """The word occurs once in the second set, in which it would be a number that cannot be read."""
+    first, second = [*"1234" * 10, "5+", "5+"], [*"1234" * 5, "5+"]
+    pair = prepare_pair({"c": first, "x": [*range(42)]}, {"c": second, "x": [*range(21)]}, Preparation())
+    assert (pair.differences, pair.prepared.table.columns[0].categories) == ([], ("1", "2", "3", "4", "5+"))
+    with pytest.raises(DataError, match=r"current: .* 'c' \(1: '\?' in row 2\)"):
+        prepare_pair({"c": [*"1234" * 10]}, {"c": ["1", "?", *"1234" * 5]}, Preparation())
+    codes = prepare_pair({"c": [*"1234" * 10]}, {"c": ["07", *"1234" * 5]}, Preparation())
+    assert codes.prepared.table.columns[0].categories == ("07", "1", "2", "3", "4")
+    one, two = (pd.DataFrame({"c": pd.Categorical(cells)}) for cells in (first, second))
+    assert prepare_pair(one, two, Preparation()).prepared.table.columns[0].categorical
+
+
 def test_rows_without_a_label_are_left_out_and_counted() -> None:
     data = {"a": [1.0, 2.0, 3.0, 4.0, 5.0], "y": ["u", None, "v", "u", None]}
     read = table(data, label="y")
