@@ -14,7 +14,7 @@
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
-# make tables  what the command says of the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
+# make tables  the verdicts on the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
 # make native  compile the kernels in src/exchangeable/native (the other targets do so when a source has changed)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
 # make pictures  the pictures in the documentation

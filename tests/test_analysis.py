@@ -135,14 +135,14 @@ def test_classes_may_be_declared_and_a_measure_decides() -> None:
 
 PAIRS = [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "infinite": (np.array([1.0, math.inf]), {}, "not finite numbers that can be used: 'x0' .1: 'inf' in row 2."),
+    "infinite": (np.array([1.0, math.inf]), {}, "not finite numbers, or are too large: 'x0' .1: 'inf' in row 2."),
     "no rows": (np.empty((0, 2)), {}, "the data must have at least 2 rows, got 0"),
     "no columns": (np.empty((3, 0)), {}, "must have one or two dimensions, and a column"),
     "all equal": ([[1.0, 2.0]] * 3, {}, "must have rows that differ, got 3 rows that are all equal"),
-    "unknown label": ({"a": [1.0, 2.0]}, {"label": "y"}, "label must name columns of the data, got 'y'"),
+    "unknown label": ({"a": [1.0, 2.0]}, {"label": "y"}, "label must name a column of the data, got 'y'"),
     "few labels": ([1.0, 2.0, 3.0], {"label": ["a", "b"]}, "one label for each row, got 2 for 3 rows"),
     "one class": ([1.0, 2.0], {"label": ["a", "a"]}, "at least two classes"),
-    "names as classes": ({"a": [1.0, 2.0], "y": ["u", "v"]}, {"label": "y"}, "some of them more than once"),
+    "names as classes": ({"a": [1.0, 2.0], "y": ["u", "v"]}, {"label": "y"}, "some of which occur more than once"),
     "text as numbers": ([1.0, 2.0], {"label": ["a", "b"], "measure": measures.NearestResidual()}, "must hold numbers"),
     "no label": (PAIRS, {"measure": measures.NearestNeighbour()}, "label must be given for the measure Nearest"),
     "two columns": (PAIRS, {"measure": measures.Value()}, "must be given one column of numbers, got 2"),

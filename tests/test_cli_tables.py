@@ -266,9 +266,9 @@ def test_new_categories_are_only_reported(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "clue"),
     [
-        (["--label", "kind"], "new.csv: label must name columns of the data, got 'kind'"),
-        (["--features", "a,kind"], "new.csv: features must name columns of the data, got 'kind'"),
-        (["--drop", "a,nothing"], "drop must name columns of the data, got 'nothing'"),
+        (["--label", "kind"], "new.csv: label must name a column of the data, got 'kind'"),
+        (["--features", "a,kind"], "new.csv: features must name a column of the data, got 'kind'"),
+        (["--drop", "a,nothing"], "drop must name a column of the data, got 'nothing'"),
         (["--label", "a", "--drop", "a"], "old.csv: column 'a' is named by drop and label; choose one"),
     ],
 )

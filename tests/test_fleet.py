@@ -557,7 +557,7 @@ def test_command_reads_types_of_columns(run: Run, tmp_path: Path) -> None:
             "streams must be an integer from 3, the number of streams given, to 2**53, got 2",
         ),
         (FLEET, ["--stream", "steam"], 2, "did you mean 'stream'?"),
-        (FLEET, ["--log-value", "value"], 2, "--log-value must name columns of the data, got 'value'"),
+        (FLEET, ["--log-value", "value"], 2, "--log-value must name a column of the data, got 'value'"),
         (FLEET, ["--log-value", "log_value", "--log10-value", "log_value"], 2, "got both"),
         (FLEET, ["--stream", "log_value"], 2, "use two columns"),
         (FLEET.replace("log_value", "value"), [], 2, "got neither"),

@@ -267,7 +267,9 @@ def test_all_cells_that_cannot_be_used_are_listed() -> None:
 def test_few_numbers_and_words_are_categories() -> None:
     read = table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"] * 2})
     assert read.columns[0].categories == ("4", "6", "8", "rotary")
-    assert read.notes == ("column 'cylinders': the values are categories, since some are no numbers, such as 'rotary'",)
+    assert read.notes == (
+        "column 'cylinders': the values were read as categories, since some are not numbers, such as 'rotary'",
+    )
     with pytest.raises(DataError, match="'rotary' in row 28"):
         table({"cylinders": ["4", "6", "8"] * 9 + ["rotary"]})
 
@@ -305,7 +307,7 @@ def test_dates_in_common_formats_are_parsed(texts: list[str], first: str) -> Non
     assert parsed is not None
     assert parsed.values[0] == np.datetime64(first)
     assert np.isnat(parsed.values[-1])
-    assert parsed.note == ""
+    assert parsed.note == ("the times were converted to UTC" if "+02:00" in texts[-1] else "")
 
 
 @pytest.mark.parametrize("text", ["u", "1234-12", "12", "1.5", "12 monkeys", "2024-13-01", "10:30", "", "2024-1"])
@@ -343,10 +345,12 @@ def test_dates_may_be_written_as_numbers() -> None:
 
 def test_time_zones_are_converted_to_utc() -> None:
     times = pd.date_range("2024-03-30 23:30", periods=3, freq="h", tz="Europe/Paris")
-    for data in (pd.DataFrame({"t": times, "a": [1.0, 2.0, 3.0]}), {"t": times.to_list(), "a": [1.0, 2.0, 3.0]}):
+    for cells in (times, times.to_list(), [time.isoformat() for time in times]):
+        data = pd.DataFrame({"t": cells, "a": [1.0, 3.0, 2.0]})
         read = table(data)
         assert read.times is not None
         assert read.times[0] == np.datetime64("2024-03-30T22:30")
+        assert read.notes == ("column 't': the times were converted to UTC",)
 
 
 def test_the_index_of_pandas_is_the_time_axis() -> None:
@@ -494,7 +498,7 @@ def test_names_are_checked_with_a_suggestion() -> None:
     data = {"year": [1.0, 2.0], "value": [3.0, 4.0]}
     for option in ("label", "order", "drop", "keep", "categorical", "features"):
         with pytest.raises(
-            ColumnError, match=f"{option} must name columns of the data, got 'yaer'; did you mean 'year'"
+            ColumnError, match=f"{option} must name a column of the data, got 'yaer'; did you mean 'year'"
         ):
             table(data, **{option: "yaer"})
 
@@ -576,5 +580,5 @@ def test_labels_of_two_tables() -> None:
     assert (pair.prepared.table.y, pair.start) == (["u", "v", "u", "v"], 2)
     both = prepare_pair({"a": [1.0, 2.0]}, {"a": [3.0]}, Preparation(label=(["u", "v"], ["v"])))
     assert both.prepared.table.y == ["u", "v", "v"]
-    with pytest.raises(ColumnError, match="label must name columns of the data, got 'y'"):
+    with pytest.raises(ColumnError, match="label must name a column of the data, got 'y'"):
         prepare_pair(data, {"a": [1.0]}, Preparation(label="y"))

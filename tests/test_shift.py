@@ -257,7 +257,7 @@ def test_long_tables_are_thinned() -> None:
     ("arguments", "message"),
     [
         ({"label": None}, "label must name the column of classes"),
-        ({"label": "kid"}, "label must name columns of the data, got 'kid'; did you mean 'kind'?"),
+        ({"label": "kid"}, "label must name a column of the data, got 'kid'; did you mean 'kind'?"),
         ({"label": "a", "drop": "kind"}, "label 'a' must hold classes"),
         ({"alpha": 0.0}, "alpha must"),
         ({"max_rows": 1}, "max_rows must"),

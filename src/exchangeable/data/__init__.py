@@ -1,1 +1,1 @@
-"""Reading of data: tables in memory, files, and lines of JSON or CSV."""
+"""Read data: tables in memory, files, and lines of JSON or CSV."""

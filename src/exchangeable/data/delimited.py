@@ -1,7 +1,8 @@
 """Read delimited text (CSV, TSV) with Polars, in chunks of complete rows.
 
-Why not in one call: memory is bounded by the columns that are wanted; every row is checked (Polars pads short rows, and
-ignores what is beyond the columns that are wanted); any encoding can be read; and the types are found over all rows.
+A file is not read in one call, for four reasons. Memory should be proportional to the wanted columns only. Every row
+must be checked: Polars pads short rows, and ignores fields beyond the wanted columns. Any encoding must be readable.
+And the types must be inferred from all rows.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from exchangeable.validation import format_value
 if TYPE_CHECKING:
     import polars as pl
 
-SAMPLE = 1 << 18  # bytes in which the dialect is looked for, or one row if it is longer
+SAMPLE = 1 << 18  # bytes from which the dialect is detected, or one row if it is longer
 INDEX = "Unnamed: 0"  # the name that pandas gives to the column of a saved index
 
 Choose = Callable[[list[str]], list[str]]
 
 
 class Options(NamedTuple):
-    """How a delimited file is written, as far as the user says so."""
+    """The format of a delimited file as the user specifies it; None is detected."""
 
     delimiter: str | None = None
     decimal: str | None = None
@@ -35,10 +36,11 @@ class Options(NamedTuple):
     encoding: str | None = None
 
     def check(self) -> Options:
-        """Return the options, or raise ColumnError."""
+        """Return the validated options; raise ColumnError if one of them is invalid."""
         delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\0\n\r\"'"):
-            raise ColumnError(f"delimiter must be one ASCII character, got {format_value(delimiter)}")
+            allowed = "one ASCII character other than a quotation mark or a line break"
+            raise ColumnError(f"delimiter must be {allowed}, got {format_value(delimiter)}")
         if self.decimal not in (None, ".", ","):
             raise ColumnError(f"decimal must be '.' or ',', got {format_value(self.decimal)}")
         if delimiter is not None and delimiter == self.decimal:
@@ -59,7 +61,7 @@ class _Source(NamedTuple):
 def read_delimited(
     file: OpenFile, choose: Choose, options: Options, progress: Callable[[int], None]
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Read the columns that `choose` picks from all names; return them, and notes on how the file was read."""
+    """Read the columns that `choose` selects by name; return them, and notes on how the file was read."""
     import polars as pl
 
     encoding = find_encoding(file.content, options.encoding)
@@ -172,12 +174,12 @@ def _parse(chunk: Chunk, dialect: Dialect, columns: list[str]) -> pl.DataFrame:
         null_values=list(MISSING),
     )
     if frame.height != chunk.rows:
-        raise DataError(f"the rows cannot be told apart: {chunk.rows:,} and {frame.height:,} were found")
+        raise DataError(f"the rows are ambiguous: expected {chunk.rows:,}, but Polars found {frame.height:,}")
     return frame
 
 
 def _find_decimal(source: _Source, columns: Sequence[pl.Series]) -> str:
-    """Return the decimal mark of the whole file, also if only some of its columns are wanted.
+    """Return the decimal mark of the whole file, even if only some of its columns are wanted.
 
     It is a comma if some columns are numbers only with a decimal comma, and none only with a point.
     """
@@ -208,7 +210,7 @@ def _find_decimal(source: _Source, columns: Sequence[pl.Series]) -> str:
 
 
 def drop_unnamed(columns: dict[int, pl.Series], names: Sequence[str]) -> list[str]:
-    """Leave out the columns that have neither name nor values, and return a note about them."""
+    """Remove the columns that have neither a name nor values, and return a note about them."""
     unnamed = [i for i in columns if not names[i]]
     for i in unnamed:
         if columns.pop(i).count():
@@ -217,11 +219,11 @@ def drop_unnamed(columns: dict[int, pl.Series], names: Sequence[str]) -> list[st
 
 
 def _describe(source: _Source, options: Options, decimal: str) -> list[str]:
-    """Say how the file was read, if not as expected, and what was not asked for."""
+    """Describe what was detected about the file, where it differs from the usual format."""
     dialect, found = source.dialect, []
     expected = "\t" if source.file.suffix in (".tsv", ".tab") else ","
     if options.delimiter is None and dialect.delimiter not in (expected, ONE_COLUMN):
-        found.append(f"delimiter {DELIMITERS.get(dialect.delimiter, 'blank')}")
+        found.append(f"delimiter {DELIMITERS.get(dialect.delimiter, 'space')}")
     if options.decimal is None and decimal == ",":
         found.append("decimal comma")
     if dialect.quote == "'":
@@ -229,9 +231,9 @@ def _describe(source: _Source, options: Options, decimal: str) -> list[str]:
     if options.encoding is None and source.encoding != "utf-8":
         found.append(f"encoding {source.encoding}")
     if options.header is None and not dialect.header:
-        found.append("no header: the columns are named '1', '2', ...")
+        found.append("no header (the columns are named '1', '2', ...)")
     notes = [f"read with {', '.join(found)}"] if found else []
     if dialect.above:
-        lines = f"the first {dialect.above} lines" if dialect.above > 1 else "the first line"
-        notes.append(f"left out {lines}, with another number of fields than the rest")
+        lines = f"the first {dialect.above} lines, which have" if dialect.above > 1 else "the first line, which has"
+        notes.append(f"left out {lines} a different number of fields from the rest")
     return notes

@@ -16,7 +16,7 @@ from exchangeable.protocols import Floats
 
 SCALES = ("auto", "none", "deviation")
 WIDE = 10.0  # times the typical deviation: such a column dominates the distances
-CATEGORY_DEVIATION = 0.5  # of a category that half of the examples have
+CATEGORY_DEVIATION = 0.5  # the deviation of a category that half of the examples have
 
 
 def design_matrix(table: Table, scale: str = "none", rows: NDArray[np.intp] | None = None) -> Floats:
@@ -46,8 +46,8 @@ def design_matrix(table: Table, scale: str = "none", rows: NDArray[np.intp] | No
 def resolve_scale(table: Table, scale: str) -> str:
     """Return "none" or "deviation"; "auto" is "deviation" if the widest column would dominate the distances.
 
-    That is if it has more than ten times the deviation of a typical one (the lower median; a categorical column counts
-    as 1/2).
+    A column dominates if its deviation is more than ten times that of a typical column: the lower median, with 1/2 for
+    a categorical column.
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be one of {', '.join(map(repr, SCALES))}, got {scale!r}")
@@ -57,7 +57,7 @@ def resolve_scale(table: Table, scale: str) -> str:
 
 
 def widest(table: Table) -> str | None:
-    """Return the column with more than ten times the deviation of a typical one; None if there is none."""
+    """Return the column whose deviation is more than ten times that of a typical one; None if there is none."""
     spread = [CATEGORY_DEVIATION if column.categorical else _deviation(column.values) for column in table.columns]
     typical = sorted(filter(None, spread)) or [1.0]  # the lower median of those that vary
     most = int(np.argmax(spread))

@@ -1,4 +1,4 @@
-"""Find out how a delimited text file is written: delimiter, quotation mark and header, from the start of its text."""
+"""Detect the delimiter, quotation mark and header of a delimited text file from the start of its text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from exchangeable.data.errors import DataError
 from exchangeable.data.text_columns import MISSING
 
-ROWS = 200  # rows that are looked at
+ROWS = 200  # rows from which the dialect is detected
 ONE_COLUMN = "\x1f"  # the delimiter of a file with one column: a character that text does not contain
 DELIMITERS = {",": "','", "\t": "tab", ";": "';'", "|": "'|'"}
 _PREFERRED = {".tsv": "\t", ".tab": "\t"}
-_VALUE = re.compile(  # what is not a name: a number in any notation, a date or a boolean
+_VALUE = re.compile(  # a value rather than a name: a number in any notation, a date or a boolean
     r"[+-]?([0-9]+([., \u00a0\u202f][0-9]+)*[.,]?|[.,][0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|true|false"
     r"|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([t ].*)?",
     re.IGNORECASE,
@@ -24,18 +24,18 @@ _VALUE = re.compile(  # what is not a name: a number in any notation, a date or 
 
 
 class Dialect(NamedTuple):
-    """How a delimited file is written."""
+    """The format of a delimited file."""
 
     names: list[str]
     delimiter: str
     quote: str = '"'
     header: bool = True
-    blanks: bool = False  # blanks before a field are not part of it
-    above: int = 0  # lines above the table, which are left out
+    blanks: bool = False  # whether spaces before a field are skipped
+    above: int = 0  # lines above the table, which are skipped
 
 
 def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header: bool | None = None) -> Dialect:
-    """Find the dialect of a sample of complete rows; `delimiter` and `header` are used if they are given.
+    """Detect the dialect of a sample of complete rows; `delimiter` and `header` are not detected if they are given.
 
     >>> find_dialect("a;b\\n1,5;2\\n", ".csv")
     Dialect(names=['a', 'b'], delimiter=';', quote='"', header=True, blanks=False, above=0)
@@ -58,13 +58,13 @@ def _numbered(width: int) -> list[str]:
 
 
 def csv_line(line: str, delimiter: str) -> str:
-    """Return a line for `csv.reader`. If blanks are the delimiter, those around the line do not count."""
+    """Return a line for `csv.reader`. If the delimiter is a space, spaces around the line are removed."""
     line = line.replace("\r", " ")  # which `csv.reader` takes for the end of a line
     return (line.replace("\t", " ").strip() if delimiter == " " else line) + "\n"
 
 
 def sample_rows(sample: str, delimiter: str, quote: str, blanks: bool) -> list[list[str]]:
-    """Return the first rows, without blank lines, up to one that cannot be parsed."""
+    """Return the first rows, without blank lines, up to the first one that cannot be parsed."""
     lines = (csv_line(line, delimiter) for line in sample.split("\n"))
     rows = csv.reader(lines, delimiter=delimiter, quotechar=quote, skipinitialspace=blanks)
     found: list[list[str]] = []
@@ -79,12 +79,17 @@ def sample_rows(sample: str, delimiter: str, quote: str, blanks: bool) -> list[l
 
 def _single_quoted(sample: str) -> bool:
     """Return whether single quotation marks enclose whole fields, and do not occur within words."""
+    if re.match(r"\s*'[^'\n]*'( +'[^'\n]*')+ *(\n|$)", sample):  # a header with blanks between the names
+        return True
     edge = f"[{''.join(DELIMITERS)}\n]"
     return bool(re.search(f"(?:^|{edge})'[^'\n]*'(?={edge}|$)", sample)) and not re.search(r"\w'\w", sample)
 
 
 def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
-    """Return the delimiter that divides most rows into the same number of fields, and these into most values."""
+    """Return the delimiter with which most rows have the same number of fields.
+
+    Ties are resolved by the header, then by the share of fields that are values, then by the suffix of the file.
+    """
     preferred = _PREFERRED.get(suffix, ",")
     scores = {}
     for delimiter in DELIMITERS:
@@ -119,7 +124,7 @@ def _is_value(cell: str) -> bool:
 
 
 def _has_header(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first row holds names. Text alone is taken for names."""
+    """Return whether the first row holds names. A first row of distinct texts is always a header."""
     if _names_above_values(first, below) or _has_index(first, below):
         return True
     if any(map(_is_value, first)):
@@ -138,7 +143,7 @@ def _names_above_values(first: Sequence[str], below: Sequence[Sequence[str]]) ->
 
 
 def _has_index(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether only the first name is empty, and no cell below it: a saved index."""
+    """Return whether only the first name is empty, and every cell below it is filled: a saved index."""
     return len(first) > 1 and not first[0].strip() and all(first[1:]) and bool(below) and all(row[0] for row in below)
 
 
@@ -159,7 +164,7 @@ def _is_year(cells: Sequence[str]) -> bool:
 
 
 def _lines_above(rows: Sequence[list[str]]) -> int:
-    """Return the number of lines above the table: they have another number of fields than all rows below."""
+    """Return the number of lines above the table: they have a different number of fields from all rows below."""
     width = Counter(map(len, rows)).most_common(1)[0][0]
     above = next(i for i, row in enumerate(rows) if len(row) == width)
     regular = width > 1 and len(rows) > above + 1 and all(len(row) == width for row in rows[above:])
@@ -167,9 +172,10 @@ def _lines_above(rows: Sequence[list[str]]) -> int:
 
 
 def _complete_names(first: list[str], below: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names, one for each field of the rows, if the header has one field more or less than all of them.
+    """Return one name for each field of the rows, also if the header has one field more or less than all rows below.
 
-    A delimiter ends the header alone, or all other rows; or R wrote the table, without a name above the row names.
+    That is the case if only the header, or only the rows below, end with a delimiter; or if R wrote the table, which
+    leaves out the name of the row names.
     """
     if below and not first[-1].strip() and all(len(row) == len(first) - 1 for row in below):
         return first[:-1]

@@ -1,4 +1,4 @@
-"""Columns as numbers, or as codes of categories, without missing values."""
+"""Encode columns as numbers, or as codes of categories, without missing values."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _encode_numbers(column: Column) -> TableColumn:
 
 
 def _encode_text(column: Column) -> TableColumn:
-    """Encode categories by their alphabetical order; missing values are the last one."""
+    """Encode categories in alphabetical order; missing values are the last category."""
     present = sorted({value for value in column.values if value is not None})
     if len(present) > MAX_CATEGORIES:
         raise DataError(
             f"column {format_value(column.name)} must hold at most {MAX_CATEGORIES:,} categories, got "
-            f"{len(present):,}; leave it out"
+            f"{len(present):,}; drop it"
         )
     if {value.lower() for value in present} in WORDS and None not in column.values:
         return TableColumn(column.name, np.array([value.lower() in TRUE for value in column.values], np.float64))
@@ -51,7 +51,7 @@ def _encode_text(column: Column) -> TableColumn:
 
 
 def missing_indicators(columns: Sequence[Column]) -> list[TableColumn]:
-    """Return columns that say where numbers are missing; columns with the same missing rows share one."""
+    """Return columns that mark where numbers are missing; columns with the same missing rows share one."""
     patterns: dict[bytes, list[Column]] = {}
     for column in columns:
         if column.kind != "text" and column.kind != "booleans" and column.missing.any():
@@ -75,6 +75,6 @@ def missing_notes(columns: Sequence[Column]) -> list[str]:
         return []
     listed = ", ".join(named[:10]) + (f" and {len(named) - 10:,} more" if len(named) > 10 else "")
     kinds = {column.kind in ("text", "booleans") for column in columns if counts[column.name]}
-    numbers = ["numbers were replaced by the median, and whether they are missing is tested as a column of its own"]
-    done = "; ".join(numbers * (False in kinds) + ["a missing category is a category"] * (True in kinds))
+    numbers = ["missing numbers were replaced by the median, and a column that marks them was added"]
+    done = "; ".join(numbers * (False in kinds) + ["missing categories are a category of their own"] * (True in kinds))
     return [f"values are missing in {listed}: {done}"]

@@ -1,4 +1,4 @@
-"""Text of a file as blocks of UTF-8 with \\n line ends, whatever its encoding."""
+"""Decode the text of a file, in any encoding, into blocks of UTF-8 with \\n line endings."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]")  # not 
 
 
 def find_encoding(content: IO[bytes], encoding: str | None = None) -> str:
-    """Return the encoding: the one asked for, or by a byte order mark, or UTF-8 if all bytes fit, or cp1252.
+    """Return the given encoding, or detect it: by a byte order mark, else UTF-8 if all bytes are valid, else cp1252.
 
-    cp1252, the usual one of old spreadsheets in the West, is assumed only if the bytes can be such text and hardly any
-    of them are UTF-8. Otherwise the error names the first byte that does not fit. O(size), in blocks.
+    cp1252 is common in older Western spreadsheets. It is assumed only if all bytes are valid and hardly any of them are
+    UTF-8. Otherwise the error names the first byte that is not UTF-8. O(size), in blocks.
     """
     if encoding is not None:
         try:
             "a".encode(encoding)
         except (LookupError, ValueError, TypeError):
-            known = "utf-8, latin-1 and utf-16 are known, among others"
-            raise ColumnError(f"unknown encoding {format_value(encoding)}; {known}") from None
+            known = "one that Python knows, such as utf-8, latin-1 or utf-16"
+            raise ColumnError(f"encoding must be {known}, got {format_value(encoding)}") from None
         return encoding
     content.seek(0)
     start = content.read(4)
@@ -50,7 +50,7 @@ def find_encoding(content: IO[bytes], encoding: str | None = None) -> str:
 
 
 def text_blocks(content: IO[bytes], encoding: str) -> Iterator[bytes]:
-    r"""Yield the text as UTF-8, in blocks of whole characters, with every line end as \n.
+    r"""Yield the text as UTF-8, in blocks of complete characters, with \n as the only line ending.
 
     A \r on its own ends a line only if there is no \n in the first block.
     """
@@ -67,7 +67,7 @@ def text_blocks(content: IO[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
-    """Yield the text in UTF-8; raise DataError, with the place, where it cannot be decoded."""
+    """Yield the text in UTF-8; raise DataError, with the position, if it cannot be decoded."""
     content.seek(0)
     decoder = codecs.getincrementaldecoder(encoding)()
     plain, lines = codecs.lookup(encoding).name == "utf-8", 1
@@ -82,8 +82,8 @@ def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
             raise DataError(_describe(error, encoding, content.tell(), lines)) from None
         if b"\0" in text:
             line = lines + text[: text.index(b"\0")].count(b"\n")
-            rule = "this is not a text file, or its encoding must be given, such as utf-16"
-            raise DataError(f"line {line}: there is a NUL character; {rule}")
+            rule = "if this is a text file, give its encoding, such as utf-16"
+            raise DataError(f"line {line:,}: the text contains a NUL character; {rule}")
         lines += text.count(b"\n")
         yield text
         if not block:
@@ -91,14 +91,14 @@ def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _describe(error: UnicodeError, encoding: str, position: int, lines: int) -> str:
-    """Say where the text cannot be decoded. The input of the decoder ends at this position."""
-    rule = "this is not text, or its encoding must be given, such as latin-1"
+    """Describe where the text cannot be decoded. The input of the decoder ends at ``position``."""
+    rule = "if this is a text file, give its encoding, such as latin-1"
     if not isinstance(error, UnicodeDecodeError):
-        return f"the text is not {encoding}; {rule}"
+        return f"the text is not valid {encoding}; {rule}"
     offset = max(0, position - len(error.object) + error.start)
     line = lines + error.object[: error.start].count(b"\n")
     place = f"byte 0x{error.object[error.start]:02x} at offset {offset:,}, line {line:,}"
-    return f"the text is not {encoding} ({place}); {rule}"
+    return f"the text is not valid {encoding} ({place}); {rule}"
 
 
 def _is_cp1252(content: IO[bytes]) -> bool:

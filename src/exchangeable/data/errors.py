@@ -1,4 +1,4 @@
-"""Errors about tables. Both are a `ValueError`; the command line exits with another code for each."""
+"""Errors about tables. Both are subclasses of `ValueError`; the command line has a different exit code for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from exchangeable.validation import format_value
 
 LISTED = 10  # names in a message
-UNNAMED = "the data"  # what data is called that has no name of its own
+UNNAMED = "the data"  # the name of data that has no name of its own
 
 
 class DataError(ValueError):
@@ -36,9 +36,9 @@ def check_known(option: str, wanted: Iterable[str], names: Sequence[str], also: 
         if name not in known and name not in also:
             listed = [*names, *sorted(also)]
             near = difflib.get_close_matches(name, listed[:1000], n=1)
-            hint = f"did you mean {format_value(near[0])}? " if near else ""
+            hint = f"did you mean {format_value(near[0])}? The" if near else "the"
             raise ColumnError(
-                f"{option} must name columns of the data, got {format_value(name)}; {hint}the columns are "
+                f"{option} must name a column of the data, got {format_value(name)}; {hint} columns are "
                 f"{list_names(listed)}"
             )
 

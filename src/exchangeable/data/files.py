@@ -1,8 +1,8 @@
 """Read a table from a file into a Polars frame.
 
-Polars reads the formats: of the readers compared, it is the fastest, needs no other package, and reports what it cannot
-read; DuckDB needs pyarrow for frames, and its sniffer takes a table with rows of different lengths for one column. What
-Polars does not do is done here: finding the dialect of a delimited file, and decompression with a limit.
+Polars parses the formats: of the readers compared, it is the fastest, needs no other package, and reports what it
+cannot read. DuckDB needs pyarrow for frames, and its sniffer reads a table with rows of different lengths as one
+column. This package adds what Polars does not do: it detects the dialect of a delimited file, and limits decompression.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ def read(
 ) -> pl.DataFrame:
     """Read a table from a file: CSV, TSV, Parquet, Arrow, JSON, NumPy or Excel, also compressed.
 
-    `source` is a path, ``-`` for standard input, or an open file. `columns` are the columns that are wanted; memory is
-    proportional to them, not to the file. The other arguments are for delimited text, where they are found out if they
-    are not given: `delimiter`, `decimal` (``"."`` or ``","``), `header` (whether the first row holds the names) and
-    `encoding`. What was found is logged by the logger ``exchangeable``, if it is not as usual. Columns have a type if
-    every cell fits it. `progress` is called with a description, the bytes read so far, and all of them.
+    `source` is a path, ``-`` for standard input, or an open file. `columns` names the columns to read, by default all;
+    for delimited text and Parquet, memory is proportional to these columns, not to the file. The following arguments
+    apply to delimited text, and are detected if they are not given: `delimiter`, `decimal` (``"."`` or ``","``),
+    `header` (whether the first row holds the names) and `encoding`. Unusual formats are logged by the logger
+    ``exchangeable``. A column gets a type if every cell fits it. `progress` is called with a description, the number of
+    bytes read so far, and the total.
 
     >>> import io, exchangeable as ex
     >>> ex.read(io.StringIO("weight;kind\\n4,5;cat\\n30;dog\\n")).to_dicts()
@@ -86,7 +87,7 @@ def read_file(
     """Read a table as `read` does, without the columns in `drop`, and return the notes with it.
 
     Names in `columns` and `drop` that are not in the file are ignored: the caller knows which option to name. Raises
-    `DataError` if the file is at fault, and `ColumnError` if the arguments do not fit it.
+    `DataError` if the file is invalid, and `ColumnError` if the arguments do not fit the file.
     """
     from exchangeable.data import formats
 
@@ -112,7 +113,7 @@ def read_file(
 
 
 class _Chooser:
-    """A function that picks the wanted columns from the names of all of them, and remembers the others."""
+    """A function that selects the wanted columns by name, and remembers the others."""
 
     def __init__(self, columns: str | Sequence[str] | None, drop: str | Sequence[str]) -> None:
         self.wanted = {columns} if isinstance(columns, str) else None if columns is None else set(columns)

@@ -30,7 +30,7 @@ Contents = tuple["pl.DataFrame", list[str]]
 
 
 def _readable(kind: str) -> AbstractContextManager[None]:
-    return damaged(f"this cannot be read as {kind}: it is truncated, damaged or of another type")
+    return damaged(f"the file cannot be read as {kind}: it is truncated, damaged or in another format")
 
 
 def _retyped(columns: list[pl.Series]) -> Contents:
@@ -67,13 +67,13 @@ def _arrow(file: OpenFile, choose: Choose) -> Contents:
 
 
 def _json(file: OpenFile, choose: Choose) -> Contents:
-    """Read a list of records, or an object of columns; if there are several values, JSON lines."""
+    """Read a list of records, or an object of columns; several values are read as JSON lines."""
     text = b"".join(text_blocks(file.content, find_encoding(file.content)))
     try:
         data = _load(text)
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
-            raise DataError(f"line {error.lineno:,}: this is not valid JSON: {error.msg}") from None
+            raise DataError(f"line {error.lineno:,}: invalid JSON: {error.msg}") from None
         return _json_lines(file, choose)
     return _frame(_records(data) if isinstance(data, list) else _json_columns(data), choose)
 
@@ -92,7 +92,7 @@ def _lines(file: OpenFile) -> Iterator[Any]:
                 try:
                     yield _load(text)
                 except json.JSONDecodeError as error:
-                    raise DataError(f"line {line:,}: this is not valid JSON: {error.msg}") from None
+                    raise DataError(f"line {line:,}: invalid JSON: {error.msg}") from None
 
 
 def _load(text: bytes) -> Any:
@@ -103,7 +103,7 @@ def _load(text: bytes) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer with too many digits
-        raise DataError("the JSON holds an integer with too many digits") from None
+        raise DataError("the JSON contains an integer with too many digits") from None
 
 
 def _records(records: Iterable[Any]) -> dict[str, list[Any]]:
@@ -129,7 +129,7 @@ def _json_columns(data: Any) -> dict[str, list[Any]]:
     if columns and all(isinstance(column, dict) and list(column) == list(columns[0]) for column in columns):
         columns = [list(column.values()) for column in columns]
     if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns) or not columns:
-        raise DataError("JSON must be a list of records, or an object of columns: lists of the same length")
+        raise DataError("the JSON must be a list of records, or an object of columns: lists of the same length")
     return dict(zip(data, columns, strict=True))
 
 
@@ -195,7 +195,7 @@ def _npy(file: OpenFile, choose: Choose) -> Contents:
 
 
 def _load_array(content: IO[bytes], name: str) -> NDArray[Any]:
-    """Load an array that holds as much data as its header promises. Objects would need pickle, which may run code."""
+    """Load an array whose data has the size that its header states. Objects would need pickle, which may run code."""
     size = content.seek(0, os.SEEK_END)
     content.seek(0)
     version = np.lib.format.read_magic(content)
@@ -232,13 +232,13 @@ def _array_series(name: str, values: NDArray[Any]) -> pl.Series:
 
     kind = values.dtype.kind
     if kind not in "biufUSM":
-        raise DataError(f"column {format_value(name)} holds {values.dtype.name}; numbers, text and times can be read")
+        raise DataError(f"column {format_value(name)} must hold numbers, text or times, got {values.dtype.name}")
     if kind in "US":
         try:
             texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]
             return pl.Series(name, texts, pl.String)
         except ValueError:  # half a surrogate pair, for example
-            raise DataError(f"column {format_value(name)} holds text that is not Unicode") from None
+            raise DataError(f"column {format_value(name)} contains text that is not valid Unicode") from None
     native: Any = {"f": "f8", "M": "datetime64[us]"}.get(kind) or values.dtype.newbyteorder("=")
     with np.errstate(over="ignore"):  # a long double may become infinite
         return pl.Series(name, np.ascontiguousarray(values.astype(native)))

@@ -13,8 +13,8 @@ from exchangeable.data.values import Column, read_values
 from exchangeable.protocols import Floats
 from exchangeable.validation import format_value
 
-MAX_CLASSES = 20  # integers with more different values are numbers
-MIN_PER_CLASS = 5  # integers with fewer examples for each value, on average, are numbers
+MAX_CLASSES = 20  # integers with more different values are real-valued labels
+MIN_PER_CLASS = 5  # so are integers with fewer examples for each value, on average
 LabelKind = Literal["classes", "numbers"]
 
 
@@ -64,12 +64,12 @@ def _check_classes(name: str, classes: list[object], chosen: bool) -> None:
     different = len(set(classes))
     if different == 1:
         raise DataError(
-            f"label {name} must hold at least two classes, since they are compared; leave it out to test the features "
-            f"alone, got only {format_value(classes[0])}"
+            f"label {name} must hold at least two classes, got only {format_value(classes[0])}; omit the label to test "
+            "the features alone"
         )
     if different == len(classes) and not chosen:
         raise DataError(
-            f"label {name} must hold classes, some of them more than once, got {different:,} different ones in "
+            f"label {name} must hold classes, some of which occur more than once, got {different:,} different ones in "
             f"{len(classes):,} rows"
         )
 

@@ -1,7 +1,7 @@
 """Open a file, decompress it and find its format.
 
-What is compressed, and standard input, is copied to a temporary file first: every reader gets a file in which it can
-seek, and the size is limited before anything is parsed.
+Compressed files and standard input are copied to a temporary file first. Every reader then gets a seekable file, and
+the size is limited before anything is parsed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from exchangeable.validation import format_value, printable
 
 BLOCK = 1 << 20
 IN_MEMORY = 1 << 26  # larger copies are kept on disk
-# Tables compress 3 to 30 times. What grows more than RATIO times, and to more than LARGE bytes, is refused.
+# Tables compress 3 to 30 times. Data that grows more than RATIO times, and to more than LARGE bytes, is rejected.
 RATIO, LARGE = 100, 1 << 30
 
 FORMATS = {
@@ -40,7 +40,7 @@ FORMATS = {
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "excel"),
 }
 COMPRESSED = (".gz", ".zip", ".zst", ".bz2", ".xz")
-_STARTS = {  # how files start
+_STARTS = {  # the first bytes of each format
     "gzip": rb"\x1f\x8b\x08",
     "zstd": rb"\x28\xb5\x2f\xfd",
     "bzip2": rb"BZh[1-9]1AY&SY",
@@ -55,7 +55,7 @@ _STARTS = {  # how files start
 
 
 class OpenFile(NamedTuple):
-    """A file, decompressed: its content, in which one can seek, its suffix, format and size in bytes, and notes."""
+    """A decompressed file: its seekable content, its suffix, format and size in bytes, and notes."""
 
     content: IO[bytes]
     suffix: str  # such as ".csv"; empty if it is not one of `FORMATS`
@@ -105,15 +105,15 @@ def open_source(source: Any) -> Iterator[OpenFile]:
 
 
 def copy_limited(source: IO[bytes], compressed: int, stack: ExitStack) -> IO[bytes]:
-    """Copy to a temporary file; the data may be RATIO times as large as when compressed, or LARGE."""
+    """Copy to a temporary file; raise DataError beyond LARGE bytes and RATIO times the compressed size."""
     copy = stack.enter_context(_temporary())
     limit, size = max(LARGE, RATIO * compressed), 0
     while block := source.read(BLOCK):
         size += len(block)
         if size > limit:
             raise DataError(
-                f"the data is more than {RATIO} times as large as when compressed, and larger than "
-                f"{LARGE >> 20:,} MiB; if you trust the file, decompress it first"
+                f"the decompressed data is larger than {LARGE >> 20:,} MiB and more than {RATIO} times as large as the "
+                "file; if you trust the file, decompress it first"
             )
         copy.write(block)
     return copy
@@ -121,13 +121,16 @@ def copy_limited(source: IO[bytes], compressed: int, stack: ExitStack) -> IO[byt
 
 @contextmanager
 def damaged(message: str) -> Iterator[None]:
-    """Turn what a library raises for damaged data into a DataError. Many types occur, and panics are no Exception."""
+    """Turn any error that a library raises for damaged data into a DataError.
+
+    Libraries raise many types of errors, and the panics of Polars are not subclasses of Exception.
+    """
     try:
         yield
     except BaseException as error:
         ours = type(error).__module__.startswith("exchangeable")
         of_system = isinstance(error, (ImportError, MemoryError, KeyboardInterrupt, SystemExit))
-        if ours or of_system or getattr(error, "errno", None) is not None:  # errno: an error of the disk
+        if ours or of_system or getattr(error, "errno", None) is not None:  # errno: an I/O error
             raise
         raise DataError(message) from None
 
@@ -137,7 +140,7 @@ def _temporary() -> IO[bytes]:
 
 
 def _open(source: Any, stack: ExitStack) -> tuple[IO[bytes], Path]:
-    """Open the source as a binary file in which one can seek, and return its path too."""
+    """Open the source as a seekable binary file; return the file and its path."""
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         return _copy(source, stack), Path(name if isinstance(name, str) else "")
@@ -152,13 +155,13 @@ def _check_path(path: str) -> None:
     if "\0" in path:
         raise ColumnError("the path contains a NUL character")
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
-        raise ColumnError("only local files are read; download the file first")
+        raise ColumnError("only local files can be read; download the file first")
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise DataError("this is a directory or a device; a regular file is needed")
+        raise DataError("the path must be a regular file, got a directory or a device")
 
 
 def _copy(source: Any, stack: ExitStack) -> IO[bytes]:
-    """Copy the rest of an open file, which may be a pipe, or text."""
+    """Copy the rest of an open file, which may be a pipe or a text file."""
     copy = stack.enter_context(_temporary())
     while block := source.read(BLOCK):
         copy.write(block.encode("utf-8", "surrogatepass") if isinstance(block, str) else block)
@@ -220,5 +223,5 @@ def _choose_member(names: list[str]) -> tuple[str, list[str]]:
     chosen = tables if len(files) > 1 else files
     if len(chosen) != 1:
         listed = f" ({list_names(chosen or files)})" if files else ""
-        raise DataError(f"a ZIP archive must hold one table, got {len(chosen)}{listed}; extract it, and name the file")
+        raise DataError(f"a ZIP archive must hold one table, got {len(chosen)}{listed}; extract the file to be read")
     return chosen[0], [f"read {format_value(chosen[0])}, one of {len(files)} files in the archive"] * (len(files) > 1)

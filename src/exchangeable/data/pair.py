@@ -86,7 +86,7 @@ def _within(names: Sequence[str], frame: Frame) -> tuple[str, ...]:
 
 
 def _shared_columns(frames: Sequence[Frame], how: Preparation) -> tuple[list[str], list[str]]:
-    """Return the columns of both sets, and sentences about the others."""
+    """Return the columns that both sets have, and sentences about the others."""
     first, second = frames
     known = [*first.names, *(name for name in second.names if name not in first.names)]
     label = label_name(how)
@@ -103,7 +103,7 @@ def _shared_columns(frames: Sequence[Frame], how: Preparation) -> tuple[list[str
             differences.append(f"{lacking.name} lacks {list_names(names)}, which {other.name} has")
     shared = [name for name in first.names if name in second.names]
     if not shared:
-        raise DataError("both sets must have a column in common, got none")
+        raise DataError("the two sets must have at least one column in common, got none")
     return shared, differences
 
 

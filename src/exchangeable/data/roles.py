@@ -23,7 +23,7 @@ MAX_CATEGORIES = 1000  # of one column
 MIN_SORTED = 10  # different values of a sorted column, so that it is not sorted by chance
 MIN_IDENTIFIERS = 20  # values, all of them different: fewer may well be a coincidence
 MIN_NAMES = 5  # different values of text, if no value occurs twice
-DISTINCT = 0.9  # of the values of an identifier
+DISTINCT = 0.9  # the share of different values in a column of identifiers
 SORTED = "sorted"
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _IDENTIFIER = re.compile(r"ids?|identifier|uuid|guid|key|index|idx|rows?|rowid|rownames?|pid|seq|serial|obs|nr|no|code")
@@ -37,7 +37,7 @@ _PARTS = {
     "day": (1, 31),
     **dict.fromkeys(("hour", "hr"), (0, 24)),
     "minute": (0, 59),
-}  # of a date: the last word of the name, and the range of the values
+}  # parts of a date: the last word of the name, and the range of the values
 _REASONS: Mapping[str, tuple[str, str, str]] = {  # the verb for one column and for several, and what follows it
     "row index": ("looks", "look", "like a saved row index"),
     "identifiers": ("holds", "hold", "a different value in nearly every row, like identifiers"),
@@ -61,8 +61,10 @@ class Roles(NamedTuple):
         notes = []
         for reason, (one, many, rest) in _REASONS.items():
             if names := [name for name, why in self.aside.items() if why == reason]:
-                subject, verb, was = ("column", one, "it was") if len(names) == 1 else ("columns", many, "they were")
-                keep = "" if reason in ("nested values", "no values") else " (name it in keep to test it)"
+                single = len(names) == 1
+                subject, verb, was = ("column", one, "it was") if single else ("columns", many, "they were")
+                keep = f" (add {'it' if single else 'them'} to keep to test {'it' if single else 'them'})"
+                keep = "" if reason in ("nested values", "no values") else keep
                 notes.append(f"{subject} {list_names(names)} {verb} {rest}, so {was} set aside{keep}")
         return notes
 
@@ -72,9 +74,9 @@ def assign_roles(
 ) -> Roles:
     """Decide what is done with each column.
 
-    Columns in ``keep`` are tested in any case. Sorted columns are set aside if ``ordered``: if the order of the rows is
-    what is tested. If it is the order within ``classes``, ten different values of one class are required. If nothing
-    else is left, sorted columns and identifiers are tested after all.
+    Columns in ``keep`` are always tested. Sorted columns are set aside if ``ordered``: if the order of the rows is
+    tested. If it is the order within ``classes``, ten different values of one class are required. If nothing else is
+    left, sorted columns and identifiers are tested after all.
     """
     times = [column for column in columns if column.kind == "times" and column.name not in keep]
     others = [column for column in columns if column.kind != "times" or column.name in keep]
@@ -115,7 +117,8 @@ def _is_free_text(distinct: int, n: int) -> bool:
 def _is_arranged(column: Column, present: Any, distinct: int, classes: Sequence[Any] | None) -> bool:
     """Return whether values are sorted, and there are so many different ones that this is no coincidence.
 
-    Years may be fewer, if they are repeated: sorted by chance, the values have probability 2 / (n! / prod_i n_i!).
+    Fewer different years are enough if they are repeated: n values with counts n_i are sorted by chance with
+    probability 2 / (n! / prod_i n_i!).
     """
     if distinct < 2 or not is_sorted(present):
         return False
@@ -160,9 +163,9 @@ def _distinct_within(column: Column, classes: Sequence[Any]) -> int:
 
 
 def _like_identifiers(name: str, values: Any) -> bool:
-    """Return whether distinct numbers are identifiers: integers in a column that is named so.
+    """Return whether distinct numbers are identifiers: integers in a column with such a name.
 
-    The values alone do not tell: populations, votes and ranks are distinct integers too.
+    The values alone are not enough: populations, votes and ranks are distinct integers too.
     """
     named = _IDENTIFIER.fullmatch(_last_word(name)) is not None
     return named and len(values) >= MIN_IDENTIFIERS and bool((values == np.floor(values)).all())

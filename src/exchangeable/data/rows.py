@@ -16,19 +16,19 @@ from exchangeable.data.errors import DataError
 
 LONGEST = 1 << 24  # bytes of a row
 NEWLINE = 10
-_WRITTEN = 1 << 22  # characters that are written again at a time
-_QUOTES = "a quotation mark must be closed, and doubled within quotes"
+_WRITTEN = 1 << 22  # characters of each block that is written again
+_QUOTES = "a quotation mark must be closed, and doubled within a quoted field"
 
 
 class Chunk(NamedTuple):
-    """Complete rows: their text, in which the quotation marks are as they should be, and their number."""
+    """Complete rows: their text, with valid quotation marks, and their number."""
 
     text: bytes
     rows: int
 
 
 class _Layout(NamedTuple):
-    """Where the complete rows of a text end, and how many delimiters each has, those within quotes aside."""
+    """Where the complete rows of a text end, and how many delimiters each has, not counting those within quotes."""
 
     ends: NDArray[np.intp]
     delimiters: NDArray[np.intp]
@@ -55,7 +55,7 @@ def chunks(blocks: Iterable[bytes], dialect: Dialect) -> Iterator[Chunk]:
 def _ragged(line: int, dialect: Dialect, found: int) -> str:
     as_in = "in the header" if dialect.header else "in the first row"
     fields = f"expected {len(dialect.names):,} field{'s' * (len(dialect.names) > 1)} as {as_in}, got {found:,}"
-    return f"line {line:,}: {fields}; every row must have the same number"
+    return f"line {line:,}: {fields}; every row must have the same number of fields"
 
 
 def _leave_out(text: bytes, starts: NDArray[np.intp], ends: NDArray[np.intp], left_out: NDArray[np.bool_]) -> Chunk:
@@ -127,11 +127,16 @@ def _valid_quotes(data: NDArray[np.uint8], quotes: NDArray[np.intp], dialect: Di
 
 def too_long(line: int) -> str:
     """Describe a row that is longer than the limit."""
-    return f"line {line:,}: the row is longer than {LONGEST >> 20} MiB, the limit; is a quotation mark not closed?"
+    return (
+        f"line {line:,}: the row is longer than the limit of {LONGEST >> 20} MiB; check for an unclosed quotation mark"
+    )
 
 
 def _written_again(blocks: Iterator[bytes], dialect: Dialect, line: int) -> Iterator[bytes]:
-    """Parse by `csv.reader`, slower, and write again what has quotation marks within fields, or blanks around them."""
+    """Parse the text with `csv.reader`, which is slower, and write it again in the regular form.
+
+    This is for quotation marks within fields, and for spaces before them.
+    """
     form: dict[str, Any] = {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
     reader = csv.reader(_lines(blocks, dialect, line), **form, skipinitialspace=dialect.blanks, strict=True)
     buffer = io.StringIO(newline="")

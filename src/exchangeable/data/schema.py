@@ -1,4 +1,4 @@
-"""The schema step: data of any kind becomes a `Table`, by rules that every entry point shares.
+"""The schema step: turn data of any kind into a `Table`, by rules that all entry points share.
 
 Let B be the bag of the rows. If the rows are exchangeable, so are the rows ``g(row, B)`` for every g that does not look
 at their order. Medians, categories and kinds of columns come from B, and a row is left out for a value of its own. So
@@ -27,7 +27,7 @@ from exchangeable.pvalues import thetas
 from exchangeable.validation import format_value
 
 ORDER_STREAM = 2**32 - 2  # the stream of random numbers that orders rows with equal times
-SHOWN_ROWS = 3  # of the cells that a message is about
+SHOWN_ROWS = 3  # invalid cells of a column that a message lists
 
 
 class Preparation(NamedTuple):
@@ -43,7 +43,7 @@ class Preparation(NamedTuple):
     invalid: str = "error"
 
     def checked(self) -> Preparation:
-        """Return it with lists of names instead of single names."""
+        """Return the validated options, with tuples of names instead of single names."""
         for option, value, allowed in (
             ("missing", self.missing, ("indicator", "drop", "error")),
             ("invalid", self.invalid, ("error", "missing")),
@@ -153,7 +153,9 @@ def read_columns(frame: Frame, how: Preparation, shared: Sequence[str] | None = 
     names = frame.names if shared is None else shared
     names = [name for name in (names if how.features is None else how.features) if name not in left_out]
     if not names:
-        raise DataError("the data must have a column to test besides the label and what is left out, got none")
+        raise DataError(
+            "the data must have a column to test besides the label and the columns that are left out, got none"
+        )
     features = [frame.read(name, name in how.categorical) for name in names]
     target = None if label is None else frame.read(label, label in how.categorical)
     if how.label is not None and label is None:
@@ -171,7 +173,7 @@ def read_columns(frame: Frame, how: Preparation, shared: Sequence[str] | None = 
 
 
 def _check_roles(frame: Frame, how: Preparation, label: str | None) -> None:
-    """Check that every column that is named exists, and has one use."""
+    """Check that every named column exists and has only one use."""
     uses = {
         "label": () if label is None else (label,),
         "order": () if how.order is None else (how.order,),
@@ -211,7 +213,7 @@ def leave_out(reading: Reading, how: Preparation, *, least: int = 2, tested: Col
     missing = {} if how.missing == "indicator" else _missing_values(reading, how, tested)
     if missing and how.missing == "error":
         raise DataError(
-            f"values are missing in {_list_cells(missing, reading.rows)}; use missing 'indicator' or 'drop'"
+            f"values are missing in {_list_cells(missing, reading.rows)}; set missing to 'indicator' or 'drop'"
         )
     if missing and how.missing == "drop":
         absent = np.any(list(missing.values()), axis=0)
@@ -255,8 +257,8 @@ def _check_invalid(reading: Reading, how: Preparation) -> None:
         for column in invalid
     )
     raise DataError(
-        f"some cells in columns of numbers are not finite numbers that can be used: {cells}; correct them, drop the "
-        "columns, or use invalid 'missing' to treat such cells as missing"
+        f"some cells of numeric columns are not finite numbers, or are too large: {cells}; correct them, drop the "
+        "columns, or set invalid to 'missing' to treat such cells as missing"
     )
 
 
@@ -359,8 +361,8 @@ def _with_times(table: Table, columns: Sequence[Column], order: Column | None) -
     if order is None and not _ascending(chosen):
         arranged = "in descending order" if is_sorted(chosen.values[~chosen.missing]) else "not sorted"
         notes = (
-            f"the times in {format_value(chosen.name)} are {arranged}, and the rows were tested in the order of the "
-            "data; order sorts them",
+            f"the times in {format_value(chosen.name)} are {arranged}; the rows were tested in the order of the data "
+            "(set order to this column to sort them)",
         )
     return table._replace(times=chosen.values, time_name=chosen.name, notes=table.notes + notes)
 

@@ -14,7 +14,7 @@ BLOCK = 16  # projections computed at a time
 
 
 def is_sparse(data: Any) -> bool:
-    """Return whether data is a SciPy sparse matrix, without an import of SciPy."""
+    """Return whether data is a SciPy sparse matrix, without importing SciPy."""
     return type(data).__module__.split(".")[0] == "scipy" and hasattr(data, "tocsc")
 
 

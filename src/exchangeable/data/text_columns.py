@@ -1,4 +1,4 @@
-"""Types of columns that are written as text.
+"""Infer the types of columns that were read as text.
 
 A column has a type only if every cell that is not missing fits it, over the whole column: the type never depends on
 the order of the rows. Otherwise it stays text, exactly as written.
@@ -14,15 +14,15 @@ from exchangeable.validation import format_value
 if TYPE_CHECKING:
     import polars as pl
 
-# the words of pandas.read_csv
+# what pandas.read_csv reads as missing
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-HEAD = 64  # cells that are tried first: most text is recognised by them
+HEAD = 64  # cells that are parsed first: they are enough to recognise most text
 _ZEROS = r"^[+-]?0[0-9]"  # 007 is a code, not a number
-_NOT_INTEGER = r"[.eEnN]"  # neither is inf or nan
-_SPACES = "[ \u00a0\u202f]"  # also the spaces that do not break
+_NOT_INTEGER = r"[.eEnN]"  # also in inf and nan
+_SPACES = "[ \u00a0\u202f]"  # including non-breaking spaces
 _GROUPED = {  # thousands separators, by decimal mark
     ".": ((",", r"^[+-]?\d{1,3}(,\d{3})*(\.\d*)?$"), (_SPACES, rf"^[+-]?\d{{1,3}}({_SPACES}\d{{3}})*(\.\d*)?$")),
     ",": ((r"\.", r"^[+-]?\d{1,3}(\.\d{3})*(,\d*)?$"), (_SPACES, rf"^[+-]?\d{{1,3}}({_SPACES}\d{{3}})*(,\d*)?$")),
@@ -49,7 +49,7 @@ def parse_plain(frame: pl.DataFrame, decimal: str = ".") -> pl.DataFrame:
     """
     found = _parse_numbers(_with_point(frame, decimal))
     rest = frame.drop(list(found))
-    for part in (rest.head(HEAD), rest):  # most text is recognised by its first cells
+    for part in (rest.head(HEAD), rest):  # the first cells are enough to recognise most text
         stripped = _strip(part.select(rest.columns))
         typed = {**_parse_numbers(_with_point(stripped, decimal)), **_parse_booleans(stripped)}
         rest = rest.select(list(typed))
@@ -60,7 +60,7 @@ def parse_plain(frame: pl.DataFrame, decimal: str = ".") -> pl.DataFrame:
 
 
 def _with_point(frame: pl.DataFrame, decimal: str) -> pl.DataFrame:
-    """Replace decimal commas by points, and leave out columns with points, which separate thousands at best."""
+    """Replace decimal commas by points. Columns with points are left out: there they could only separate thousands."""
     import polars as pl
 
     if decimal == "." or not frame.width:
@@ -109,7 +109,7 @@ def _none(text: pl.DataFrame, pattern: str) -> set[str]:
 
 
 def _strip(text: pl.DataFrame) -> pl.DataFrame:
-    """Remove blanks around the cells, and set words for missing values to null."""
+    """Remove whitespace around the cells, and set words for missing values to null."""
     import polars as pl
 
     stripped = text.select(pl.all().str.strip_chars())
@@ -117,7 +117,7 @@ def _strip(text: pl.DataFrame) -> pl.DataFrame:
 
 
 def _strip_missing(text: pl.DataFrame) -> list[pl.Expr]:
-    """Return expressions that set words for missing values to null, also with blanks around them."""
+    """Return expressions that set words for missing values to null, also with whitespace around them."""
     import polars as pl
 
     missing = pl.all().str.strip_chars().is_in(MISSING)
@@ -127,7 +127,7 @@ def _strip_missing(text: pl.DataFrame) -> list[pl.Expr]:
 
 
 def has_decimal_comma(column: pl.Series, ambiguous: bool) -> bool:
-    """Return whether a text column holds numbers with a decimal comma; `ambiguous`: 1,234 counts as one."""
+    """Return whether a text column holds numbers with a decimal comma; with `ambiguous`, 1,234 counts as one."""
     values = column.drop_nulls()
     if not values.str.contains(",", literal=True).any():
         return False
@@ -137,7 +137,7 @@ def has_decimal_comma(column: pl.Series, ambiguous: bool) -> bool:
 
 
 def parse_other(column: pl.Series, decimal: str) -> TypedColumn:
-    """Convert text to numbers if all of them fit with thousands separators, or to times; otherwise return the text."""
+    """Convert text to numbers if all cells fit with thousands separators, or to times; otherwise return the text."""
     import polars as pl
 
     if column.dtype != pl.String:

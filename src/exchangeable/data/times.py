@@ -15,7 +15,7 @@ from exchangeable.data.table import Times
 
 UNIT = "datetime64[us]"
 SAMPLE = 100  # different texts on which a format is tried before it is tried on all
-YEARS = (1500, 2200)  # numbers beyond are no years, and text such as 1234-12 is no month
+YEARS = (1500, 2200)  # numbers outside are not years, and text such as 1234-12 is not a month
 _DATES = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m-%d-%Y", "%d-%m-%Y"),
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d %Y", "%b %d, %Y"),
@@ -27,6 +27,8 @@ _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _SHORT_MONTH = re.compile(r"[0-9]{4}[-/][0-9]")  # 2000-1 is the first term of a year rather than January
 _QUARTER = re.compile(r"(?P<year>[0-9]{4})[ -]?Q(?P<quarter>[1-4])|Q(?P<quarter2>[1-4])[ -]?(?P<year2>[0-9]{4})")
 _DAY = re.compile(r"date|day", re.IGNORECASE)
+_OFFSET = re.compile(r":[0-9.]+[+-](?!00:?00)[0-9]{2}:?[0-9]{2}\s*$")
+CONVERTED = "the times were converted to UTC"
 _EPOCH = re.compile(r"timestamp|epoch|unix", re.IGNORECASE)
 _UNITS = ((1e8, 1e10, "s"), (1e11, 1e13, "ms"), (1e14, 1e16, "us"), (1e17, 1e19, "ns"))
 
@@ -41,7 +43,7 @@ class ParsedTimes(NamedTuple):
 def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
     """Parse text as dates or times, in ISO format or in another common format; None if some text does not fit.
 
-    Times with a time zone are converted to UTC. If day and month can be exchanged in all of them, the month comes
+    Times with a time zone are converted to UTC. If day and month could be swapped in all of them, the month is read
     first, and the note says so. O(n).
 
     >>> parse_times(["Jan 1 2000", None]).values
@@ -58,11 +60,12 @@ def parse_times(values: Sequence[str | None]) -> ParsedTimes | None:
     known: dict[str | None, Any] = dict(zip(distinct, parsed, strict=True))
     swapped = len(formats) > 1 and {name[:5], formats[1][0][:5]} in ({"%m/%d", "%d/%m"}, {"%m-%d", "%d-%m"})
     note = f"dates such as {distinct[0]} were read with the month before the day" if swapped else ""
+    note = CONVERTED if any(_OFFSET.search(text) for text in distinct) else note
     return ParsedTimes(np.array([known.get(value) for value in values], UNIT), note)
 
 
 def numeric_times(name: str, values: NDArray[Any]) -> Times | None:
-    """Convert numbers to times, if the name of the column says so and all values are plausible; None otherwise.
+    """Convert numbers to times if the column name suggests it and all values are plausible; otherwise return None.
 
     A timestamp is in seconds (or ms, us, ns) since 1970; a date may be written as 20240131.
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.data.errors import DataError
-from exchangeable.data.times import UNIT, numeric_times, parse_times
+from exchangeable.data.times import CONVERTED, UNIT, numeric_times, parse_times
 from exchangeable.protocols import Floats
 from exchangeable.validation import LARGEST, NUMBER, format_value
 
 Kind = Literal["numbers", "booleans", "text", "times", "empty", "other"]
 MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here
-MAX_MIXED, MIN_WORDS = 20, 2  # few different numbers and words, no word in one row only, are categories
+MAX_MIXED, MIN_WORDS = 20, 2  # up to 20 different numbers and words are categories, if each word occurs twice
 MOSTLY = 0.9  # of the values that are present: a column with that many numbers is meant to hold numbers
 
 
@@ -82,7 +82,8 @@ def read_series(name: str, series: Any, categorical: bool) -> Column:
     if kind in (nw.Boolean,) or (kind.is_numeric() and kind != nw.Decimal):
         column = _read_array(name, *_numeric_arrays(name, series))
     elif kind in (nw.Datetime, nw.Date):
-        column = Column(name, "times", _series_times(series))
+        zone = getattr(kind, "time_zone", None)
+        column = Column(name, "times", _series_times(series), note="" if zone in (None, "UTC") else CONVERTED)
     elif kind in (nw.String, nw.Categorical, nw.Enum):
         texts = [None if value is None else str(value) for value in _present(series)]
         column = read_objects(name, texts, categorical)
@@ -130,7 +131,7 @@ def read_objects(name: str, values: Sequence[Any], categorical: bool = False) ->
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether this is None, NaN, NaT or NA."""
+    """Return whether a value is None, NaN, NaT or NA."""
     try:
         return value is None or bool(value != value)
     except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal to itself; an array has no truth value
@@ -218,13 +219,13 @@ def _present(series: Any) -> list[Any]:
 
 
 def read_text(name: str, items: list[Any]) -> Column:
-    """Read text: as numbers or times if that is what it holds."""
+    """Read text, as numbers or times if it holds those."""
     counts = Counter(text for text in items if text is not None)
     numeric = {text: float(text) for text in counts if NUMBER.fullmatch(text.strip())}
     mostly = sum(counts[text] for text in numeric) >= MOSTLY * counts.total() and not any(map(_is_code, numeric))
     others = sorted(set(counts) - set(numeric))
     if mostly and others and len(counts) <= MAX_MIXED and min(counts[text] for text in others) >= MIN_WORDS:
-        note = f"the values are categories, since some are no numbers, such as {format_value(others[0])}"
+        note = f"the values were read as categories, since some are not numbers, such as {format_value(others[0])}"
         return Column(name, "text", items, note=note, written=True)
     if mostly:
         numbers = np.array([math.nan if text is None else numeric.get(text, math.nan) for text in items])
@@ -244,7 +245,9 @@ def _is_code(number: str) -> bool:
 
 
 def _read_dates(name: str, items: list[Any]) -> Column:
-    return Column(name, "times", np.array([None if value is None else _naive(value) for value in items], UNIT))
+    shifted = any(isinstance(value, datetime) and value.utcoffset() for value in items)
+    values = np.array([None if value is None else _naive(value) for value in items], UNIT)
+    return Column(name, "times", values, note=CONVERTED if shifted else "")
 
 
 def _naive(value: date) -> date:
