@@ -201,6 +201,13 @@ def test_the_name_of_an_indicator_does_not_depend_on_the_order_of_columns() -> N
 
 def test_a_column_may_already_have_the_name_of_an_indicator() -> None:
     assert list(values({"a": [1.0, None], "a is missing": [3.0, 4.0]})) == ["a", "a is missing", "a is missing'"]
+    label = table({"a": [1.0, None] * 4, "a is missing": [*"uvvu"] * 2}, label="a is missing")
+    assert [column.name for column in label.columns] == ["a", "a is missing'"]
+
+
+def test_labels_have_a_name_of_their_own() -> None:
+    read = table({"label": [1.0, 2.0, 1.0, 1.0]}, label=[*"uvvu"])
+    assert read.treatments == {"label": "numbers", "label'": "label"}
 
 
 def test_rows_with_missing_values_are_dropped_on_request() -> None:
@@ -434,6 +441,13 @@ def test_keep_insists() -> None:
     assert dict(read.treatments) == {"a": "numbers", "year": "numbers", "day": "numbers"}
     assert read.sorted_aside == 0
     assert treatments(data, keep="year")["year"] == "numbers"
+
+
+def test_a_sorted_column_is_tested_beside_a_constant() -> None:
+    """There is nothing to test in a constant column."""
+    data = {"a": [*range(20)], "b": [1.0] * 20}
+    assert treatments(data) == {"a": "numbers", "b": "numbers"}
+    assert treatments({**data, "b": [1.0, None] * 10})["a"] == "set aside: sorted"
 
 
 def test_a_sorted_column_is_tested_if_nothing_else_is_left() -> None:
