@@ -201,6 +201,13 @@ def test_the_name_of_an_indicator_does_not_depend_on_the_order_of_columns() -> N
 
 def test_a_column_may_already_have_the_name_of_an_indicator() -> None:
     assert list(values({"a": [1.0, None], "a is missing": [3.0, 4.0]})) == ["a", "a is missing", "a is missing'"]
+    label = table({"a": [1.0, None] * 4, "a is missing": [*"uvvu"] * 2}, label="a is missing")
+    assert [column.name for column in label.columns] == ["a", "a is missing'"]
+
+
+def test_labels_have_a_name_of_their_own() -> None:
+    read = table({"label": [1.0, 2.0, 1.0, 1.0]}, label=[*"uvvu"])
+    assert read.treatments == {"label": "numbers", "label'": "label"}
 
 
 def test_rows_with_missing_values_are_dropped_on_request() -> None:
@@ -229,6 +236,19 @@ def test_two_sets_leave_out_rows_by_the_same_columns() -> None:
     pair = prepare_pair(first, second, Preparation(missing="drop"))
     assert (pair.start, pair.prepared.table.n) == (200, 212)
     assert {column.name: column.categorical for column in pair.prepared.table.columns} == {"coat": True, "x": False}
+
+
+def test_what_text_holds_is_decided_by_both_sets() -> None:
+    """The word occurs once in the second set, in which it would be a number that cannot be read."""
+    first, second = [*"1234" * 10, "5+", "5+"], [*"1234" * 5, "5+"]
+    pair = prepare_pair({"c": first, "x": [*range(42)]}, {"c": second, "x": [*range(21)]}, Preparation())
+    assert (pair.differences, pair.prepared.table.columns[0].categories) == ([], ("1", "2", "3", "4", "5+"))
+    with pytest.raises(DataError, match=r"current: .* 'c' \(1: '\?' in row 2\)"):
+        prepare_pair({"c": [*"1234" * 10]}, {"c": ["1", "?", *"1234" * 5]}, Preparation())
+    codes = prepare_pair({"c": [*"1234" * 10]}, {"c": ["07", *"1234" * 5]}, Preparation())
+    assert codes.prepared.table.columns[0].categories == ("07", "1", "2", "3", "4")
+    one, two = (pd.DataFrame({"c": pd.Categorical(cells)}) for cells in (first, second))
+    assert prepare_pair(one, two, Preparation()).prepared.table.columns[0].categorical
 
 
 def test_rows_without_a_label_are_left_out_and_counted() -> None:
@@ -421,6 +441,13 @@ def test_columns_in_keep_are_tested() -> None:
     assert dict(read.treatments) == {"a": "numbers", "year": "numbers", "day": "numbers"}
     assert read.sorted_aside == 0
     assert treatments(data, keep="year")["year"] == "numbers"
+
+
+def test_a_sorted_column_is_tested_beside_a_constant() -> None:
+    """There is nothing to test in a constant column."""
+    data = {"a": [*range(20)], "b": [1.0] * 20}
+    assert treatments(data) == {"a": "numbers", "b": "numbers"}
+    assert treatments({**data, "b": [1.0, None] * 10})["a"] == "set aside: sorted"
 
 
 def test_a_sorted_column_is_tested_if_nothing_else_is_left() -> None:

@@ -85,10 +85,16 @@ def assign_roles(
         parts = [column.name for column in others if _is_part_of_date(column) and column.name not in keep]
         reasons.update(dict.fromkeys(parts, "part of a date"))
     spared: set[str | None] = {None}
-    if None not in reasons.values():  # nothing else is left
+    if not any(reasons[column.name] is None and _varies(column) for column in others):  # nothing else is left
         spared |= {SORTED} if SORTED in reasons.values() else {"identifiers", "row index"}
     tested = [column for column in others if reasons[column.name] in spared]
     return Roles(tested, times, {name: reason for name, reason in reasons.items() if reason and reason not in spared})
+
+
+def _varies(column: Column) -> bool:
+    """Return whether not all values are equal; missing values differ from others."""
+    present = _present(column)
+    return 0 < len(present) < len(column.values) or any(value != present[0] for value in present)
 
 
 def _reason(column: Column, ordered: bool, classes: Sequence[Any] | None, kept: bool) -> str | None:
