@@ -75,7 +75,7 @@ def test_each_kind_of_column_is_treated_by_its_rule() -> None:
         "hole": "numbers",
         "group": "categories",
         "flag": "numbers",
-        "answer": "categories",
+        "answer": "numbers",
         "key": "set aside: identifiers",
         "name": "set aside: text",
         "day": "time",
