@@ -220,7 +220,7 @@ def leave_out(reading: Reading, how: Preparation, *, least: int = 2, tested: Col
         reading = reading.take(np.flatnonzero(~absent))
         notes.append(f"{_rows(int(absent.sum()))} with missing values {_were(absent)} left out")
     if len(reading.rows) < least:
-        left = " left" if notes else ""
+        left = " after rows were left out" if notes else ""
         raise DataError(f"the data must have at least {_rows(least)}, got {len(reading.rows)}{left}")
     return reading._replace(notes=[*reading.notes, *notes])
 
