@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from exchangeable.data.table import Labels, Table
 from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.pvalues import thetas
+from exchangeable.shift import Evidence, Shift
 
 MAX_CELLS = 2**28  # of the matrix of features: 2 GiB
 THIN_STREAM = 2**32 - 3  # the stream of random numbers that chooses rows
@@ -96,6 +97,17 @@ def expand_path(path: Path, rows: Rows, start: int, n: int, *, latch: bool = Tru
         test=np.concatenate([[1], path.test])[placed],
         guarantee=path.guarantee,
     )
+
+
+def expand_shift(shift: Shift, rows: Rows, n: int) -> Shift:
+    """Return the evidence after each of n rows, given that of some rows."""
+    label, concept = (
+        Evidence(
+            one.p, expand(one.log_value, rows, n), None if one.alarm_at is None else int(rows[one.alarm_at - 1]) + 1
+        )
+        for one in (shift.label, shift.concept)
+    )
+    return shift._replace(label=label, concept=concept)
 
 
 def _bets_placed(rows: Rows, n: int) -> Rows:
