@@ -489,7 +489,7 @@ def test_text_with_many_values_is_set_aside() -> None:
     assert treatments(many(20, 40))["text"] == "categories"
     assert treatments(many(21, 40))["text"] == "set aside: text"
     assert treatments(many(MAX_CATEGORIES, 3 * MAX_CATEGORIES))["text"] == "categories"
-    assert treatments(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES))["text"] == "set aside: text"
+    assert treatments(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES))["text"] == "set aside: many categories"
     with pytest.raises(DataError, match="at most 1,000 categories, got 1,001"):
         table(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES), keep="text")
 

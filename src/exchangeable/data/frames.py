@@ -50,7 +50,7 @@ def open_frame(
     frame = frame._replace(name=name) if frame.name == UNNAMED else frame
     if twice := [column for column, count in Counter(frame.names).items() if count > 1]:
         raise DataError(f"{name} must have distinct column names, got {format_value(twice[0])} twice")
-    if not frame.names:
+    if not frame.names and not frame.unused:
         raise DataError(f"{name} must have at least one column, got none")
     return frame
 
