@@ -1,4 +1,4 @@
-"""The schema step: what is done with the columns and rows of real tables, whatever the order of the rows."""
+"""The schema step: how the columns and rows of real tables are treated, whatever the order of the rows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_each_kind_of_column_is_treated_by_its_rule() -> None:
         "hole": "numbers",
         "group": "categories",
         "flag": "numbers",
-        "answer": "categories",
+        "answer": "numbers",
         "key": "set aside: identifiers",
         "name": "set aside: text",
         "day": "time",
@@ -111,7 +111,7 @@ def test_libraries_agree(library: str) -> None:
 
 @given(seed=st.integers(0, 10**6), columns=st.permutations(range(12)))
 def test_the_order_of_rows_and_columns_does_not_matter(seed: int, columns: list[int]) -> None:
-    """A permuted table is the table, permuted: no rule looks at the order of rows (nothing here is sorted)."""
+    """A permuted table has the same values, permuted: no rule looks at the order (no column here is sorted)."""
     data = frame(seed)
     rows = np.random.default_rng(seed).permutation(N)
     first, second = table(data), table(data.iloc[rows, columns].reset_index(drop=True))
@@ -139,7 +139,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(seed: int, columns: list[
     }.values(),
     ids=lambda value: "",
 )
-def test_values_of_python_are_read(cells: list[Any], expected: list[Any]) -> None:
+def test_python_objects_are_read(cells: list[Any], expected: list[Any]) -> None:
     assert values({"a": cells})["a"] == expected
     assert values(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))["a"] == expected
 
@@ -435,7 +435,7 @@ def test_parts_of_dates_are_set_aside_beside_a_date() -> None:
         assert treatments(data | date, keep="month")["month"] == "numbers"
 
 
-def test_keep_insists() -> None:
+def test_columns_in_keep_are_tested() -> None:
     data = {"a": RNG.normal(size=N), "year": np.arange(N), "day": [f"2024-01-{i % 28 + 1:02}" for i in range(N)]}
     read = table(data, keep=["year", "day"])
     assert dict(read.treatments) == {"a": "numbers", "year": "numbers", "day": "numbers"}

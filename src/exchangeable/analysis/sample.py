@@ -1,7 +1,7 @@
 """The rows that nearest neighbours are computed on: all of them, or as many as time and memory allow.
 
-The rows are chosen by the seed alone, whatever their values and their order, so those of exchangeable data are
-exchangeable.
+The rows are chosen by the seed alone, whatever their values and their order. So a choice from exchangeable rows is
+exchangeable too.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def choose_rows_of_two(start: int, n: int, limit: int) -> Rows | None:
 
 
 def expand(log_value: Floats, rows: Rows, n: int) -> Floats:
-    """Return the log capital after each of n rows; only at ``rows`` a bet is placed.
+    """Return the log capital after each of n rows, if bets are placed at ``rows`` only.
 
     >>> expand(np.array([0.5, 0.7]), np.array([1, 3]), 5)
     array([0. , 0.5, 0.5, 0.7, 0.7])
@@ -80,7 +80,7 @@ def expand(log_value: Floats, rows: Rows, n: int) -> Floats:
 def expand_path(path: Path, rows: Rows, start: int, n: int, *, latch: bool = True) -> Path:
     """Return the path after each of the rows ``start`` to n - 1, given that of some of them.
 
-    Between them the capital stays as it is, and with ``latch`` the alarm too. Those rows have no p-values (NaN).
+    Between them the capital stays as it is, and with ``latch`` so does the alarm. These rows have no p-values (NaN).
     """
     rows, earlier = rows[rows >= start] - start, int(path.n[0]) - 1
     placed = _bets_placed(rows, n - start)

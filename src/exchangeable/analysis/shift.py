@@ -155,8 +155,8 @@ def shift_test(
     classes = len(set(table.y or ()))
     if classes == table.n:
         raise DataError(
-            f"label {format_value(table.label)} must hold classes, some of them more than once, got {classes:,} "
-            f"different ones in {table.n:,} rows"
+            f"label {format_value(table.label)} must hold classes, some of which occur more than once, got "
+            f"{classes:,} different ones in {table.n:,} rows"
         )
     seed = table_seed(table) if seed is None else seed
     fresh, values = choose_measure(prepared, NearestNeighbour() if measure is None else measure)
@@ -166,7 +166,7 @@ def shift_test(
     if rows is not None:
         notes.append(
             f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest "
-            "neighbours grows with the square of the rows; max_rows changes the limit)"
+            "neighbours grows with the square of the rows; max_rows sets the limit)"
         )
     y = table.y if rows is None else take_labels(table.y, rows)
     options: dict[str, Any] = {"bet": bet, "alpha": alpha, "seed": seed, "progress": progress}

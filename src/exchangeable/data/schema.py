@@ -220,7 +220,7 @@ def leave_out(reading: Reading, how: Preparation, *, least: int = 2, tested: Col
         reading = reading.take(np.flatnonzero(~absent))
         notes.append(f"{_rows(int(absent.sum()))} with missing values {_were(absent)} left out")
     if len(reading.rows) < least:
-        left = " left" if notes else ""
+        left = " after rows were left out" if notes else ""
         raise DataError(f"the data must have at least {_rows(least)}, got {len(reading.rows)}{left}")
     return reading._replace(notes=[*reading.notes, *notes])
 
@@ -304,13 +304,15 @@ def build_table(reading: Reading, roles: Roles, how: Preparation, labels: LabelK
         rows=None if np.array_equal(reading.rows, np.arange(len(reading.rows))) else reading.rows + 1,
         sorted_aside=sum(reason == SORTED for reason in roles.aside.values()),
         notes=tuple(table_notes),
-        treatments=_treatments(reading, roles, how, indicators),
+        treatments=_treatments(reading, roles, how, columns, indicators),
     )
 
 
-def _treatments(reading: Reading, roles: Roles, how: Preparation, added: Sequence[TableColumn]) -> dict[str, str]:
+def _treatments(
+    reading: Reading, roles: Roles, how: Preparation, tested: Sequence[TableColumn], added: Sequence[TableColumn]
+) -> dict[str, str]:
     """Describe what was done with each column of the data."""
-    kinds = {column.name: "categories" if column.kind == "text" else "numbers" for column in roles.tested}
+    kinds = {column.name: "categories" if column.categorical else "numbers" for column in tested}
     return {
         **{column.name: kinds.get(column.name, "time") for column in reading.features},
         **{name: f"set aside: {reason}" for name, reason in roles.aside.items()},
