@@ -214,7 +214,7 @@ def _compare(pair: PreparedPair, how: Preparation, settings: Settings, progress:
 
 
 def _pair_seed(pooled: Table, n_reference: int) -> int:
-    """Return the default seed of two sets: the larger one comes first, so the result is the same if they swap."""
+    """Return the default seed of two sets: the larger one comes first, so sets of different sizes may swap."""
     if 2 * n_reference >= pooled.n:
         return table_seed(pooled)
     return table_seed(pooled.take(np.roll(np.arange(pooled.n), -n_reference)))
