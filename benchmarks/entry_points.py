@@ -1,4 +1,4 @@
-"""What users call, run on exchangeable data.
+"""The functions and commands that users call, run on exchangeable data.
 
 Each function returns the smallest level at which it raises an alarm, or whether it raises one at each of the levels.
 For ``SCENARIOS`` the promise is that at every level the share of runs with an alarm is at most the level. For
@@ -36,7 +36,7 @@ def one_of(rng: Generator, options: Sequence[str | None]) -> str | None:
 
 
 def lowest(log_value: Floats) -> float:
-    """The smallest level at which a martingale with this path is rejected."""
+    """Return the smallest level at which a martingale with this path is rejected."""
     return math.exp(-max(0.0, float(log_value.max())))
 
 
@@ -44,7 +44,7 @@ def lowest(log_value: Floats) -> float:
 
 
 def mixed(rng: Generator, n: int) -> pd.DataFrame:
-    """Floats, integers, categories and booleans, and labels that depend on them."""
+    """Return a table with floats, integers, categories and booleans, and labels that depend on them."""
     kind = rng.choice(3, n, p=(0.6, 0.3, 0.1))
     size = rng.normal(size=n) + kind
     return pd.DataFrame(
@@ -61,14 +61,14 @@ def mixed(rng: Generator, n: int) -> pd.DataFrame:
 
 
 def tied(rng: Generator, n: int) -> pd.DataFrame:
-    """Few distinct values, a constant column, a duplicated column, and mostly repeated rows."""
+    """Return a table with few distinct values, a constant column, a duplicated column, and mostly repeated rows."""
     chosen = rng.integers(0, 2, n)
     frame = pd.DataFrame({"x": chosen, "stars": rng.integers(1, 4, n), "rare": rng.random(n) < 0.05, "still": 7.5})
     return frame.assign(again=frame["stars"], kind=np.where(rng.random(n) < 0.3, "a", "b"))
 
 
 def untidy(rng: Generator, n: int) -> pd.DataFrame:
-    """What real tables have: missing values, dates, identifiers, words for booleans, free text, few different times."""
+    """Return a table with missing values, dates, few different weeks, words for booleans, identifiers and free text."""
     frame = mixed(rng, n)
     frame["size"] = frame["size"].where(rng.random(n) < np.where(frame["size"] > 0.5, 0.6, 0.95))  # large ones are lost
     frame["colour"] = frame["colour"].where(rng.random(n) < 0.8)
@@ -86,7 +86,7 @@ def untidy(rng: Generator, n: int) -> pd.DataFrame:
 
 @cache
 def real() -> list[pd.DataFrame]:
-    """Tables from scikit-learn, with their labels in the column "target"."""
+    """Return tables from scikit-learn, with their labels in the column "target"."""
     from sklearn import datasets
 
     names = ("iris", "wine", "diabetes", "breast_cancer")
@@ -95,7 +95,7 @@ def real() -> list[pd.DataFrame]:
 
 
 def rows_of(rng: Generator, frame: pd.DataFrame, n: int, *, repeated: bool = False) -> pd.DataFrame:
-    """Rows drawn at random, in random order; with replacement if ``repeated``."""
+    """Draw rows at random, in random order; with replacement if ``repeated``."""
     return frame.iloc[rng.choice(len(frame), n, replace=repeated)]
 
 
@@ -111,7 +111,7 @@ def table_tied(make: Callable[[], Bet], rng: Generator) -> Outcome:
 
 
 def table_short(rng: Generator) -> Outcome:
-    """Labels of a single class, or all different, are rejected. This depends on the rows, not on their order."""
+    """Test a short table. Labels that are all equal or all different are refused, whatever the order of the rows."""
     frame, label = mixed(rng, int(rng.integers(3, 31))), one_of(rng, [None, "kind", "target", "count"])
     try:
         return ex.test(frame, label).p_value
@@ -127,7 +127,7 @@ def table_untidy(options: dict[str, Any], rng: Generator) -> Outcome:
 
 
 def table_ordered(rng: Generator) -> Outcome:
-    """The file is sorted by its values; the times, of which there are few, are random."""
+    """Test a table that is sorted by its values, in the order of a column with few different, random values."""
     return ex.test(untidy(rng, 60).sort_values("cost"), order="week").p_value
 
 
@@ -144,7 +144,7 @@ def table_real(rng: Generator, *, repeated: bool = False) -> Outcome:
 
 
 def split(rng: Generator, frame: pd.DataFrame, share: float = 0.3, by: str | None = None) -> list[pd.DataFrame]:
-    """A random split into a larger and a smaller set; with ``by``, both have the same share of each class."""
+    """Split at random into a larger and a smaller set; with ``by``, both have the same share of each class."""
     parts = [frame] if by is None else [part for _, part in frame.groupby(by)]
     orders = [(part, rng.permutation(len(part)), round(share * len(part))) for part in parts]
     larger = pd.concat([part.iloc[order[m:]] for part, order, m in orders])
@@ -152,7 +152,7 @@ def split(rng: Generator, frame: pd.DataFrame, share: float = 0.3, by: str | Non
 
 
 def check_sorted(seeded: bool, rng: Generator) -> Outcome:
-    """Each set is sorted after the split."""
+    """Compare two sets that are sorted after the split."""
     column = rng.choice(["size", "colour", "kind"])
     larger, smaller = (part.sort_values(column) for part in split(rng, mixed(rng, 90)))
     return ex.compare(larger, smaller, "kind", seed=any_seed(rng) if seeded else None).p_value
@@ -174,13 +174,13 @@ def check_real(rng: Generator) -> Outcome:
 
 
 def check_stratified(make: Callable[[], Measure | None], rng: Generator) -> Outcome:
-    """Ranks within classes are valid after a stratified split; labels and full rows match better than by chance."""
+    """Compare two sets of a stratified split, after which only ranks within classes are valid."""
     larger, smaller = split(rng, mixed(rng, 90)[["size", "kind"]], 0.5, by="kind")
     return ex.compare(larger, smaller, "kind", measure=make()).p_value
 
 
 def no_measure() -> None:
-    """The default."""
+    """Return None, for the default measure."""
 
 
 def within_classes() -> Measure:
@@ -191,7 +191,7 @@ def within_classes() -> Measure:
 
 
 def shift(part: str, drifting: bool, rng: Generator) -> Outcome:
-    """With ``drifting`` labels, the examples are still exchangeable given their labels."""
+    """Test for a shift. With ``drifting`` labels, the examples are still exchangeable given their labels."""
     n = 100
     y = (rng.random(n) < (np.linspace(0.0, 1.0, n) if drifting else 0.3)).astype(int)
     X = np.column_stack([rng.normal(size=n) + y, rng.integers(0, 2, n)])
@@ -202,7 +202,7 @@ def shift(part: str, drifting: bool, rng: Generator) -> Outcome:
 
 
 def monitor_one_by_one(rng: Generator) -> Outcome:
-    """Repeated rows with labels, one at a time."""
+    """Monitor repeated rows with labels, one at a time."""
     monitor = ex.Monitor(seed=any_seed(rng))
     for x, y in zip(rng.integers(0, 3, (100, 2)).tolist(), rng.integers(0, 2, 100).tolist(), strict=True):
         monitor.update(x, y)
@@ -210,7 +210,7 @@ def monitor_one_by_one(rng: Generator) -> Outcome:
 
 
 def river_detector(by_period: bool, rng: Generator) -> Outcome:
-    """Whether drift is detected within 100 numbers; with a period, the chance is at most 100 / period."""
+    """Return whether drift is detected within 100 numbers; with a period, the chance is at most 100 / period."""
     from exchangeable.adapters.river import ExchangeabilityDetector
 
     numbers, seed = rng.poisson(2.0, 100).astype(float).tolist(), any_seed(rng)
@@ -229,7 +229,7 @@ def _updated(detector: Any, x: float) -> Any:
 
 
 def river_labelled(rng: Generator) -> Outcome:
-    """Dicts of numbers and text with classes as labels; the highest capital up to the first drift."""
+    """Monitor dicts of numbers and text with classes as labels, up to the first drift."""
     from exchangeable.adapters.river import LabelledDetector
 
     frame = mixed(rng, 60)
@@ -244,7 +244,7 @@ def river_labelled(rng: Generator) -> Outcome:
 
 
 def batches(rng: Generator, n: int, most: int) -> Iterator[slice]:
-    """Consecutive slices of 1 to ``most`` examples, chosen without looking at the data."""
+    """Yield consecutive slices of 1 to ``most`` examples, chosen without looking at the data."""
     start = 0
     while start < n:
         size = int(rng.integers(1, most + 1))
@@ -267,14 +267,14 @@ WIDTH = 24
 
 
 def summed(X: Floats, y: Any) -> Floats:
-    """A fixed linear score that is summed in a different order for one row than for many, as in matrix products."""
+    """Return a linear score that is summed in a different order for one row than for many, as in matrix products."""
     terms = X * np.linspace(0.1, 0.7, X.shape[1])
     return np.asarray(np.cumsum(terms if len(X) > 1 else terms[:, ::-1], axis=1)[:, -1])
 
 
 @cache
 def model(name: str) -> Any:
-    """A model fitted once, on data that is not part of any stream."""
+    """Return a model that is fitted once, on data that is not part of any stream."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression, Ridge
 
@@ -286,7 +286,7 @@ def model(name: str) -> Any:
 
 
 def frozen(name: str, rng: Generator) -> Outcome:
-    """Four distinct rows, drawn repeatedly: 200 in a batch, 150 one by one, 50 in small batches."""
+    """Monitor four distinct rows, drawn repeatedly: 200 in a batch, 150 one by one, 50 in small batches."""
     chosen = rng.integers(0, 4, 400)
     X, y = rng.normal(size=(4, WIDTH))[chosen], (chosen % 2 == 0) * (1.0 if name == "ridge" else True)
     monitor = ex.Monitor(measures.Frozen(model(name)), seed=any_seed(rng))
@@ -310,7 +310,7 @@ def late_labels(wait: Any, rng: Generator) -> Outcome:
 
 
 def late_labels_server(clock: str, rng: Generator) -> Outcome:
-    """The same through the server's engine, up to 20 events per request."""
+    """Monitor late labels with the server's engine, with up to 20 events per request."""
     import late_server
 
     x, y, events = late.fraud(rng, 200, 300)
@@ -326,7 +326,7 @@ def late_labels_server(clock: str, rng: Generator) -> Outcome:
 
 
 def late_counted(rng: Generator) -> Outcome:
-    """The wait is counted in observations, not in hours."""
+    """Monitor late labels with a wait that is counted in observations, not in hours."""
     x, y, events = late.fraud(rng, SLOW, FAST)
     monitor = ex.Monitor(measures.Value(), seed=any_seed(rng))
     return late.counted(monitor, x[:, 0], y, events, wait=300).anytime_p
@@ -347,7 +347,7 @@ def fleet_deleting(rule: str, peaks: bool, rng: Generator) -> Outcome:
 
 
 def growing_table(looks: Sequence[int], make: Callable[[], Bet], rng: Generator) -> Outcome:
-    """A growing table is tested repeatedly, and any rejection counts."""
+    """Test a growing table repeatedly, and count any rejection."""
     frame = tied(rng, max(looks)).drop(columns="kind")
     return min(float(ex.test(frame[:n], bet=make()).p_value) for n in looks)
 

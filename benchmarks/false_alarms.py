@@ -175,7 +175,8 @@ def section(found: Found, tempting: Sequence[Counted]) -> str:
         " runs with a false alarm in %, with its exact 99 % interval, at nominal levels of 5, 10 and 30 %. Rates below"
         " the level are expected: the default bet is cautious, runs are short, and a table divides its level among"
         " full rows and columns. Fair gamblers, who aim at exactly what a rule needs, use nearly all of it. Seeds"
-        " are drawn afresh for each run; where none is given, it is the hash of the table. A row is suspected if an"
+        " are drawn afresh for each run; where none is given, it is the hash of the table. *Untidy* tables have missing"
+        " values, dates, identifiers and free text. A row is suspected if an"
         f" interval lies above its level, and broken if {AGAIN} times the runs on fresh data give a"
         f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it as well. Suspected this time: {len(found.again)}.\n\n"
         + rates(found.counted, "entry point")

@@ -137,7 +137,7 @@ PAIRS = [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "infinite": (np.array([1.0, math.inf]), {}, "not finite numbers, or are too large: 'x0' .1: 'inf' in row 2."),
     "no rows": (np.empty((0, 2)), {}, "the data must have at least 2 rows, got 0"),
-    "no columns": (np.empty((3, 0)), {}, "must have one or two dimensions, and a column"),
+    "no columns": (np.empty((3, 0)), {}, "must have one or two dimensions and at least one column"),
     "all equal": ([[1.0, 2.0]] * 3, {}, "must have rows that differ, got 3 rows that are all equal"),
     "unknown label": ({"a": [1.0, 2.0]}, {"label": "y"}, "label must name a column of the data, got 'y'"),
     "few labels": ([1.0, 2.0, 3.0], {"label": ["a", "b"]}, "one label for each row, got 2 for 3 rows"),

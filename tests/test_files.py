@@ -1,4 +1,4 @@
-"""Files: each format, what is found out about delimited text, types, and the message for each bad input."""
+"""Files: each format, what is detected in delimited text, types, and the message for each invalid input."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_json_of_columns_and_values() -> None:
         ("t.zip", b"PK\x03\x04" + bytes(20), "the zip data is truncated or damaged"),
     ],
 )
-def test_other_formats_with_faults(tmp_path: Path, name: str, content: str | bytes, clue: str) -> None:
+def test_invalid_files_in_other_formats(tmp_path: Path, name: str, content: str | bytes, clue: str) -> None:
     assert clue in message(put(tmp_path, content, name))
 
 
@@ -265,7 +265,7 @@ def test_truncated_and_damaged_files(tmp_path: Path, name: str) -> None:
         ({}, "there are no arrays"),
     ],
 )
-def test_npz_with_faults(tmp_path: Path, arrays: dict[str, Any], clue: str) -> None:
+def test_invalid_npz(tmp_path: Path, arrays: dict[str, Any], clue: str) -> None:
     np.savez(tmp_path / "t.npz", **arrays)
     assert clue in message(tmp_path / "t.npz")
 
@@ -307,7 +307,7 @@ def test_one_table_in_many_dialects(text: str, note: tuple[str, ...]) -> None:
     assert found.notes == note
 
 
-def test_options_replace_what_would_be_found() -> None:
+def test_options_override_the_detection() -> None:
     assert columns("a|b;c\n1|2;3\n", delimiter="|") == {"a": [1], "b;c": ["2;3"]}
     assert columns("a\tb\n1\t2\n", delimiter="\\t") == {"a": [1], "b": [2]}
     assert columns("a,b\nu,v\n", header=False) == {"1": ["a", "u"], "2": ["b", "v"]}
@@ -394,11 +394,11 @@ def test_one_column_and_prose(tmp_path: Path) -> None:
         'n,s\n1,it\'s\n2,"a\nb"\n3,"c,d"\n',
     ],
 )
-def test_quotation_marks_as_pandas_reads_them(text: str) -> None:
+def test_quotation_marks_are_read_as_by_pandas(text: str) -> None:
     assert columns(text) == pd.read_csv(io.StringIO(text)).to_dict("list")
 
 
-def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_does_not_depend_on_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     body = "".join(f'{i},{i / 7!r},"w{i % 3}\n,""x""",{"" if i % 5 else i}\n\n' for i in range(300))
     stray = body + '1,2,5" pipe,3\n' + body
     whole = [contents("n,x,s,m\n" + text).frame for text in (body, stray)]
@@ -507,7 +507,7 @@ WORDS = st.one_of(st.none(), st.text(st.characters(codec="utf-8", exclude_charac
 
 @settled(150)
 @given(st.lists(st.tuples(NUMBERS, st.one_of(st.none(), st.integers(-(2**53), 2**53)), WORDS), min_size=1, max_size=20))
-def test_tables_as_pandas_reads_them(table: list[tuple[Any, Any, Any]]) -> None:
+def test_tables_are_read_as_by_pandas(table: list[tuple[Any, Any, Any]]) -> None:
     written = pd.DataFrame(table, columns=["x", "n", "s"]).astype({"x": float, "n": "Int64", "s": object})
     text = written.to_csv(index=False)
     theirs = pd.read_csv(io.StringIO(text), float_precision="round_trip")
@@ -536,7 +536,7 @@ def test_encodings(name: str) -> None:
     assert found.notes == ((f"read with encoding {name}",) if name in ("utf-16", "utf-32") else ())
 
 
-def test_cp1252_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cp1252_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "BLOCK", 7)
     found = contents("name,x\nJosé,1\nŽ€ß,2\n".encode("cp1252"))
     assert found.frame["name"].to_list() == ["José", "Ž€ß"]
@@ -544,7 +544,7 @@ def test_cp1252_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("block", [1 << 24, 5])
-def test_what_is_not_text(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_bytes_that_are_not_text(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(encoding, "BLOCK", block)
     mixed = "name,x\nJosé,1\n".encode() + "José,2\n".encode("latin-1")
     place = "the text is not valid utf-8 (byte 0xe9 at offset 18, line 3); if this is a text file, give its encoding"
@@ -576,7 +576,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert message(path, PermissionError) == "the file cannot be read: Permission denied"
 
 
-def test_faults_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise OSError(5, "Input/output error")
 
@@ -665,7 +665,7 @@ def test_archives_with_one_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.bz2", "t.csv.xz", "t.csv.zst", "t.zip"])
-def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_decompression_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     path = write(pl.DataFrame({"a": np.zeros(500_000, int)}), tmp_path / name)
     assert read_file(path).frame.height == 500_000
     monkeypatch.setattr(opening, "LARGE", 1 << 19)
@@ -673,7 +673,7 @@ def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
     assert "more than 20 times as large as the file" in message(path)
 
 
-def test_bombs_in_arrays_and_workbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bombs_in_arrays_and_workbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "LARGE", 1 << 20)
     np.savez_compressed(tmp_path / "t.npz", X=np.zeros((1 << 18, 2)))
     assert "times as large as the file" in message(tmp_path / "t.npz")
@@ -697,7 +697,7 @@ def test_any_bytes_give_a_frame_or_a_data_error(content: bytes, suffix: str) -> 
 @settled(300)
 @given(st.text(st.sampled_from("a1\",;\n\t '."), max_size=40))
 def test_any_delimited_text_has_one_answer(text: str) -> None:
-    """What can be read has the rows that `csv.reader` finds, and chunks do not show."""
+    """Text that can be read has the rows that `csv.reader` finds, whatever the size of the chunks."""
     try:
         whole = contents(text, delimiter=",", header=False).frame
     except DataError:
@@ -756,7 +756,7 @@ def large(path: Path, size: int) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is measured in kilobytes on Linux only")
 @pytest.mark.parametrize("size", [200 << 20, pytest.param(1 << 30, marks=pytest.mark.soak)])
-def test_memory_is_that_of_the_wanted_columns(tmp_path: Path, size: int) -> None:
+def test_memory_is_proportional_to_the_wanted_columns(tmp_path: Path, size: int) -> None:
     path = tmp_path / "t.csv"
     count = large(path, size)
     found, grown = measured(path)
@@ -768,7 +768,7 @@ def test_memory_is_that_of_the_wanted_columns(tmp_path: Path, size: int) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is measured in kilobytes on Linux only")
 @pytest.mark.parametrize("size", [100 << 20, pytest.param(10 << 30, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("line", [b"0,0\n", b"0"])
-def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, size: int, line: bytes) -> None:
+def test_a_decompression_bomb_is_refused_in_little_memory(tmp_path: Path, size: int, line: bytes) -> None:
     path = tmp_path / "t.csv.gz"
     member = gzip.compress(line * ((1 << 26) // len(line)), 9)
     with path.open("wb") as file:

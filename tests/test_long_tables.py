@@ -1,4 +1,4 @@
-"""Long tables and tables with times: which rows are used, which shares of alpha are spent, and what results say."""
+"""Long tables and tables with times: which rows are used, how alpha is shared, and the texts of the results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def moved(n: int = 600, d: int = 3, by: float = 2.0, seed: int = 0) -> Floats:
 
 
 def chosen(n: int, limit: int, seed: int) -> list[int]:
-    """The rows with the smallest numbers of their own stream, in the order of the table."""
+    """Return the rows with the smallest random numbers of the stream for rows, in the order of the table."""
     keys = ex.thetas(seed, 0, n, 2**32 - 3)
     return sorted(sorted(range(n), key=lambda row: keys[row])[:limit])
 
@@ -201,7 +201,7 @@ def test_progress_is_reported() -> None:
 # ------------------------------------------------------------------ shares of alpha
 
 
-def test_the_share_of_a_sorted_column_stays_unspent() -> None:
+def test_the_share_of_a_sorted_column_is_not_given_to_others() -> None:
     X = moved(300, 3, 0.5)
     frame = pd.DataFrame(X, columns=list("abc"))
     result, sorted_too = ex.test(frame, seed=1), ex.test(frame.assign(year=np.arange(300) // 10), seed=1)
@@ -288,7 +288,7 @@ def dated(n: int = 400, **columns: Any) -> pd.DataFrame:
 
 
 def day(n: int) -> dt.date:
-    """The day of row n."""
+    """Return the day of row n."""
     return dt.date(2024, 1, 1) + dt.timedelta(days=n - 1)
 
 
@@ -314,7 +314,7 @@ def test_times_are_formatted() -> None:
     assert (Timeline().describe(3), Timeline().iso(3), Timeline().axis) == ("", None, None)
 
 
-def test_results_speak_of_times() -> None:
+def test_results_show_times() -> None:
     result = ex.test(dated())
     at, before = result.rejected_at, result.changepoint
     assert at is not None

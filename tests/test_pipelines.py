@@ -51,7 +51,7 @@ def write_tables(folder: Path, kind: str) -> None:
 
 
 def run_in(folder: Path, *command: str, **variables: str) -> tuple[int, str]:
-    """Run a command of this environment in a folder, which is also its home: the exit code, and what was printed."""
+    """Run a command of this environment in a folder, also its home; return the exit code and what was printed."""
     path = f"{Path(sys.executable).parent}{os.pathsep}/usr/bin{os.pathsep}/bin"
     environment = {"PATH": path, "HOME": str(folder), "NO_COLOR": "1", **TELEMETRY, **variables}
     done = subprocess.run(
@@ -114,7 +114,7 @@ RECIPES = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_stops_what_must_not_be_pooled(name: str, kind: str, tmp_path: Path) -> None:
+def test_a_recipe_pools_only_a_batch_that_may_be_pooled(name: str, kind: str, tmp_path: Path) -> None:
     recipe = RECIPES[name]
     skip_without(recipe.package)
     write_tables(tmp_path, kind)
@@ -198,7 +198,7 @@ def steps() -> list[dict[str, Any]]:
 
 
 def run_step(step: dict[str, Any], folder: Path) -> tuple[int, str, str]:
-    """Run the step as GitHub would: exit code, what was printed, and the outputs of the step."""
+    """Run the step as GitHub would; return the exit code, what was printed, and the outputs of the step."""
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     variables = {"GITHUB_STEP_SUMMARY": str(folder / "summary.md"), "GITHUB_OUTPUT": str(folder / "output")}
@@ -216,7 +216,7 @@ def test_the_report_is_kept_whatever_the_verdict() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "usage error"])
-def test_the_workflow_tells_the_exit_codes_apart(kind: str, tmp_path: Path) -> None:
+def test_the_workflow_distinguishes_the_exit_codes(kind: str, tmp_path: Path) -> None:
     *_, step, _ = steps()
     write_tables(tmp_path, kind)
     if kind == "usage error":
@@ -240,7 +240,7 @@ def test_the_workflow_tells_the_exit_codes_apart(kind: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("kind", KINDS[:2])
 def test_the_workflow_can_test_one_table(kind: str, tmp_path: Path) -> None:
-    """As its comment says: the command test has the same options and exit codes."""
+    """The comment in the workflow says that the command `test` has the same options and exit codes."""
     *_, step, _ = steps()
     write_tables(tmp_path, kind)
     (tmp_path / "train.csv").write_text(

@@ -15,7 +15,7 @@ import real_tables
 pd: Any = pytest.importorskip("pandas")
 pytest.importorskip("polars")
 
-OPTIONS: dict[str, dict[str, Any]] = {  # what pandas must be told
+OPTIONS: dict[str, dict[str, Any]] = {  # that pandas needs
     "breast_cancer.csv": {"skiprows": 1, "header": None},  # the first line holds counts and the names of the classes
     "diabetes_data_raw.csv.gz": {"sep": r"\s+", "header": None},
     "diabetes_target.csv.gz": {"header": None},

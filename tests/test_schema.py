@@ -1,4 +1,4 @@
-"""The schema step: what is done with the columns and rows of real tables, whatever the order of the rows."""
+"""The schema step: how the columns and rows of real tables are treated, whatever the order of the rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_each_kind_of_column_is_treated_by_its_rule() -> None:
         "hole": "numbers",
         "group": "categories",
         "flag": "numbers",
-        "answer": "categories",
+        "answer": "numbers",
         "key": "set aside: identifiers",
         "name": "set aside: text",
         "day": "time",
@@ -112,7 +112,7 @@ def test_libraries_agree(library: str) -> None:
 
 @given(seed=st.integers(0, 10**6), columns=st.permutations(range(12)))
 def test_the_order_of_rows_and_columns_does_not_matter(seed: int, columns: list[int]) -> None:
-    """A permuted table is the table, permuted: no rule looks at the order of rows (nothing here is sorted)."""
+    """A permuted table has the same values, permuted: no rule looks at the order (no column here is sorted)."""
     data = frame(seed)
     rows = np.random.default_rng(seed).permutation(N)
     first, second = table(data), table(data.iloc[rows, columns].reset_index(drop=True))
@@ -140,7 +140,7 @@ def test_the_order_of_rows_and_columns_does_not_matter(seed: int, columns: list[
     }.values(),
     ids=lambda value: "",
 )
-def test_values_of_python_are_read(cells: list[Any], expected: list[Any]) -> None:
+def test_python_objects_are_read(cells: list[Any], expected: list[Any]) -> None:
     assert values({"a": cells})["a"] == expected
     assert values(pd.DataFrame({"a": pd.Series(cells, dtype=object)}))["a"] == expected
 
@@ -202,6 +202,13 @@ def test_the_name_of_an_indicator_does_not_depend_on_the_order_of_columns() -> N
 
 def test_a_column_may_already_have_the_name_of_an_indicator() -> None:
     assert list(values({"a": [1.0, None], "a is missing": [3.0, 4.0]})) == ["a", "a is missing", "a is missing'"]
+    label = table({"a": [1.0, None] * 4, "a is missing": [*"uvvu"] * 2}, label="a is missing")
+    assert [column.name for column in label.columns] == ["a", "a is missing'"]
+
+
+def test_labels_have_a_name_of_their_own() -> None:
+    read = table({"label": [1.0, 2.0, 1.0, 1.0]}, label=[*"uvvu"])
+    assert read.treatments == {"label": "numbers", "label'": "label"}
 
 
 def test_rows_with_missing_values_are_dropped_on_request() -> None:
@@ -230,6 +237,19 @@ def test_two_sets_leave_out_rows_by_the_same_columns() -> None:
     pair = prepare_pair(first, second, Preparation(missing="drop"))
     assert (pair.start, pair.prepared.table.n) == (200, 212)
     assert {column.name: column.categorical for column in pair.prepared.table.columns} == {"coat": True, "x": False}
+
+
+def test_what_text_holds_is_decided_by_both_sets() -> None:
+    """The word occurs once in the second set, in which it would be a number that cannot be read."""
+    first, second = [*"1234" * 10, "5+", "5+"], [*"1234" * 5, "5+"]
+    pair = prepare_pair({"c": first, "x": [*range(42)]}, {"c": second, "x": [*range(21)]}, Preparation())
+    assert (pair.differences, pair.prepared.table.columns[0].categories) == ([], ("1", "2", "3", "4", "5+"))
+    with pytest.raises(DataError, match=r"current: .* 'c' \(1: '\?' in row 2\)"):
+        prepare_pair({"c": [*"1234" * 10]}, {"c": ["1", "?", *"1234" * 5]}, Preparation())
+    codes = prepare_pair({"c": [*"1234" * 10]}, {"c": ["07", *"1234" * 5]}, Preparation())
+    assert codes.prepared.table.columns[0].categories == ("07", "1", "2", "3", "4")
+    one, two = (pd.DataFrame({"c": pd.Categorical(cells)}) for cells in (first, second))
+    assert prepare_pair(one, two, Preparation()).prepared.table.columns[0].categorical
 
 
 def test_rows_without_a_label_are_left_out_and_counted() -> None:
@@ -416,12 +436,19 @@ def test_parts_of_dates_are_set_aside_beside_a_date() -> None:
         assert treatments(data | date, keep="month")["month"] == "numbers"
 
 
-def test_keep_insists() -> None:
+def test_columns_in_keep_are_tested() -> None:
     data = {"a": RNG.normal(size=N), "year": np.arange(N), "day": [f"2024-01-{i % 28 + 1:02}" for i in range(N)]}
     read = table(data, keep=["year", "day"])
     assert dict(read.treatments) == {"a": "numbers", "year": "numbers", "day": "numbers"}
     assert read.sorted_aside == 0
     assert treatments(data, keep="year")["year"] == "numbers"
+
+
+def test_a_sorted_column_is_tested_beside_a_constant() -> None:
+    """There is nothing to test in a constant column."""
+    data = {"a": [*range(20)], "b": [1.0] * 20}
+    assert treatments(data) == {"a": "numbers", "b": "numbers"}
+    assert treatments({**data, "b": [1.0, None] * 10})["a"] == "set aside: sorted"
 
 
 def test_a_sorted_column_is_tested_if_nothing_else_is_left() -> None:
@@ -463,7 +490,7 @@ def test_text_with_many_values_is_set_aside() -> None:
     assert treatments(many(20, 40))["text"] == "categories"
     assert treatments(many(21, 40))["text"] == "set aside: text"
     assert treatments(many(MAX_CATEGORIES, 3 * MAX_CATEGORIES))["text"] == "categories"
-    assert treatments(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES))["text"] == "set aside: text"
+    assert treatments(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES))["text"] == "set aside: many categories"
     with pytest.raises(DataError, match="at most 1,000 categories, got 1,001"):
         table(many(MAX_CATEGORIES + 1, 3 * MAX_CATEGORIES), keep="text")
 

@@ -19,6 +19,7 @@ import exchangeable as ex
 import naive
 from exchangeable import Martingale, PValues, Shift, thetas
 from exchangeable.alarms import Ville
+from exchangeable.analysis.sample import choose_rows
 from exchangeable.bets import Adaptive, Plugin, SimpleMixture
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, Value
 from exchangeable.protocols import Measure, Ranks
@@ -245,12 +246,17 @@ def test_sorted_columns_are_set_aside_if_they_are_sorted_within_a_class() -> Non
 
 def test_long_tables_are_thinned() -> None:
     X, y = stream(7, 400, label=True)
-    found = ex.shift_test(X, y, max_rows=300)
+    found = ex.shift_test(X, y, max_rows=300, alpha=0.3)
     assert len(found.concept.p) == len(found.label.p) == 300
-    assert found.table.rows is not None
-    assert (np.diff(found.table.rows) > 0).all()
-    assert found.table.rows.max() <= 400
+    assert found.table.n == len(found.concept.log_value) == len(found.label.log_value) == 400
     assert any("300 of 400 rows" in note for note in found.notes)
+    # rows are those of the table
+    rows = choose_rows(400, 300, found.seed)
+    assert rows is not None
+    plain = shift_test(X[rows], np.asarray(y)[rows], alpha=0.3, seed=found.seed)
+    assert contracts.same_bits(found.label.log_value[rows], plain.label.log_value)
+    assert plain.label.alarm_at is not None
+    assert found.label.alarm_at == rows[plain.label.alarm_at - 1] + 1
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_words_and_no_rejection(spark: SparkSession, here: Run, tmp_path: Path) 
     write_jsonl(tmp_path / "readings.jsonl", [row for row in rows() if row[0] != "b"])
     options = ("--steps", "--bet", "simple-mixture", "--seed", 3)
     done = here("spark", "test", "readings.jsonl", *WORDS, "--output", "out", *options)
-    words = "NONE of 3 streams has changed, as far as the evidence goes, at a false discovery rate of 5 %."
+    words = "NONE of 3 streams is flagged as changed, at a false discovery rate of 5 %."
     assert (done.code, done.out) == (0, f"{tmp_path / 'out'}: {words}\nThe seed is 3.\n")
     assert spark.read.parquet(str(tmp_path / "out")).where("kind = 'step'").count() == 3 * N
 

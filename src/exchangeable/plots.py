@@ -1,4 +1,4 @@
-"""Plots. Each function draws on the given Axes (or on new ones) and returns them."""
+"""Plots of evidence and bets. Each function draws on the given Axes (or on new ones) and returns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of tables in one call: verdict, explanation, report."""
+"""Test tables in one call: verdict, explanation and report."""
 
 from __future__ import annotations
 

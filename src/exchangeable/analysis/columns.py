@@ -9,8 +9,8 @@ same strength as the capital of one martingale.
 
 A column that is sorted is set aside, which looks at the order. Weights are therefore allotted before that: the sorted
 columns count, and their weights stay unspent, so the sum above can only lose terms. Full rows then leave the column
-out, so their martingale is another one if it is sorted. On exchangeable data a column with ten distinct values is
-sorted, upwards or downwards, with probability at most 2 / 10! < 6e-7, and this is what each column adds at most.
+out, so their martingale is a different one if the column is sorted. On exchangeable data a column with ten distinct
+values is sorted, upwards or downwards, with probability at most 2 / 10! < 6e-7. Each column adds at most this much.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ColumnTest(NamedTuple):
         """Estimate the change: where the rise to this row started.
 
         That is the last number of rows after which the capital was within a fifth of its minimum. The minimum itself
-        may lie anywhere in a long time without a change, in which the capital hardly moves.
+        may lie anywhere in a long period without a change, in which the capital hardly moves.
         """
         capital = np.concatenate([[0.0], self.log_value[: rows - 1]])
         return int(np.flatnonzero(capital <= capital.min() + NEAR_MINIMUM)[-1])

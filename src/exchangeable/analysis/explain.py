@@ -18,7 +18,7 @@ from exchangeable.analysis.columns import (
     run_column_tests,
     select_columns,
 )
-from exchangeable.analysis.sample import Rows, choose_rows, expand, row_limit
+from exchangeable.analysis.sample import choose_rows, expand, expand_shift, row_limit
 from exchangeable.analysis.settings import MAX_ROWS
 from exchangeable.analysis.text import describe_explanation, dump_json, format_name
 from exchangeable.analysis.timeline import Timeline
@@ -27,7 +27,7 @@ from exchangeable.data.table import TableColumn, take_labels
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import NearestNeighbour
 from exchangeable.pvalues import PValues
-from exchangeable.shift import Evidence, Shift, shift_test
+from exchangeable.shift import Shift, shift_test
 from exchangeable.validation import check_interval
 
 if TYPE_CHECKING:
@@ -286,15 +286,4 @@ def _shift(result: Result, alpha: float) -> Shift | None:
         X, labels = design_matrix(result.table, result.scale, rows), y if rows is None else take_labels(y, rows)
     chosen = measure if isinstance(measure, NearestNeighbour) else None
     shift = shift_test(X, labels or (), measure=chosen, bet=bet, alpha=alpha, seed=result.seed)
-    return shift if rows is None else _expand_shift(shift, rows, result.n)
-
-
-def _expand_shift(shift: Shift, rows: Rows, n: int) -> Shift:
-    """Return the evidence after each of n rows, given that of some rows."""
-    label, concept = (
-        Evidence(
-            one.p, expand(one.log_value, rows, n), None if one.alarm_at is None else int(rows[one.alarm_at - 1]) + 1
-        )
-        for one in (shift.label, shift.concept)
-    )
-    return shift._replace(label=label, concept=concept)
+    return shift if rows is None else expand_shift(shift, rows, result.n)

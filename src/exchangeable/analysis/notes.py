@@ -14,7 +14,7 @@ from exchangeable.data.table import Table, constant
 if TYPE_CHECKING:
     from exchangeable.analysis.settings import Settings
 
-LISTED_COLUMNS = 5  # columns that a note lists
+LISTED_COLUMNS = 5  # constant columns that a note names
 SMALL_CLASS = 5  # if a typical class has fewer rows, the label may well be a number
 
 
@@ -24,7 +24,7 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True, asked: str
     ``scale`` is the scaling that was used, and ``asked`` the one that was asked for.
     """
     if isinstance(table.y, list) and len(table.y) >= FEW_ROWS and SMALL_CLASS * len(set(table.y)) > len(table.y):
-        yield f"there are {len(set(table.y)):,} classes; if the label is a number, use the measure nearest-residual"
+        yield f"there are {len(set(table.y)):,} classes; test a numeric label with the measure nearest-residual instead"
     fixed = [format_name(column.name) for column in table.columns if constant(column.values)]
     if fixed:
         names = ", ".join(map(repr, fixed[:LISTED_COLUMNS])) + more(fixed, LISTED_COLUMNS)
@@ -36,13 +36,13 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True, asked: str
     if not columns_tested and len(table.columns) + table.sorted_aside + (table.y is not None) > MAX_AUTO_COLUMNS:
         yield (
             f"there are more than {MAX_AUTO_COLUMNS} columns, so they were not tested one by one "
-            "(columns 'each' tests them all)"
+            "(set columns to 'each' to test them all)"
         )
     dominant = None if (asked, scale) == ("auto", "none") else widest(table)
     if dominant is not None:
         remedy = "so numeric columns were divided by their standard deviation over the entire table"
         if scale == "none":
-            remedy = "and dominates all distances; scale by deviation, or drop it"
+            remedy = "and dominates all distances; set scale to 'deviation', or drop the column"
         yield f"column {format_name(dominant)!r} varies more than {WIDE:g} times as much as a typical one, {remedy}"
 
 
@@ -52,6 +52,6 @@ def note_thinning(sample: Sample, n: int, columns_tested: bool, settings: Settin
         return
     used, reason = len(sample.rows), "the features of more rows would need too much memory"
     if settings is not None and used >= settings.max_rows:
-        reason = "the time of nearest neighbours grows with the square of the rows; max_rows changes the limit"
+        reason = "the time of nearest neighbours grows with the square of the rows; max_rows sets the limit"
     columns = "; columns were tested on all rows" if columns_tested else ""
     yield f"full rows were tested on {used:,} of {n:,} rows, chosen at random by the seed ({reason}){columns}"

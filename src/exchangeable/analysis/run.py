@@ -300,7 +300,9 @@ def choose_measure(
     varying = [column for column in table.columns if not constant(column.values)] or table.columns
     if len(varying) != 1 or varying[0].categorical:
         width, names = len(table.features), list_names([column.name for column in varying])
-        raise ValueError(f"measure {type(inner).__name__} must be given one column of numbers, got {width} ({names})")
+        raise ValueError(
+            f"measure {type(inner).__name__} must be given one column of numbers, got {width} features of {names}"
+        )
     return measure, varying[0].values
 
 

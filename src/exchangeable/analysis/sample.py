@@ -1,7 +1,7 @@
 """The rows that nearest neighbours are computed on: all of them, or as many as time and memory allow.
 
-The rows are chosen by the seed alone, whatever their values and their order, so those of exchangeable data are
-exchangeable.
+The rows are chosen by the seed alone, whatever their values and their order. So a choice from exchangeable rows is
+exchangeable too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from exchangeable.data.table import Labels, Table
 from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.pvalues import thetas
+from exchangeable.shift import Evidence, Shift
 
 MAX_CELLS = 2**28  # of the matrix of features: 2 GiB
 THIN_STREAM = 2**32 - 3  # the stream of random numbers that chooses rows
@@ -68,7 +69,7 @@ def choose_rows_of_two(start: int, n: int, limit: int) -> Rows | None:
 
 
 def expand(log_value: Floats, rows: Rows, n: int) -> Floats:
-    """Return the log capital after each of n rows; only at ``rows`` a bet is placed.
+    """Return the log capital after each of n rows, if bets are placed at ``rows`` only.
 
     >>> expand(np.array([0.5, 0.7]), np.array([1, 3]), 5)
     array([0. , 0.5, 0.5, 0.7, 0.7])
@@ -79,7 +80,7 @@ def expand(log_value: Floats, rows: Rows, n: int) -> Floats:
 def expand_path(path: Path, rows: Rows, start: int, n: int, *, latch: bool = True) -> Path:
     """Return the path after each of the rows ``start`` to n - 1, given that of some of them.
 
-    Between them the capital stays as it is, and with ``latch`` the alarm too. Those rows have no p-values (NaN).
+    Between them the capital stays as it is, and with ``latch`` so does the alarm. These rows have no p-values (NaN).
     """
     rows, earlier = rows[rows >= start] - start, int(path.n[0]) - 1
     placed = _bets_placed(rows, n - start)
@@ -96,6 +97,17 @@ def expand_path(path: Path, rows: Rows, start: int, n: int, *, latch: bool = Tru
         test=np.concatenate([[1], path.test])[placed],
         guarantee=path.guarantee,
     )
+
+
+def expand_shift(shift: Shift, rows: Rows, n: int) -> Shift:
+    """Return the evidence after each of n rows, given that of some rows."""
+    label, concept = (
+        Evidence(
+            one.p, expand(one.log_value, rows, n), None if one.alarm_at is None else int(rows[one.alarm_at - 1]) + 1
+        )
+        for one in (shift.label, shift.concept)
+    )
+    return shift._replace(label=label, concept=concept)
 
 
 def _bets_placed(rows: Rows, n: int) -> Rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from exchangeable import plots, shift
 from exchangeable.analysis.notes import data_notes
 from exchangeable.analysis.run import choose_measure
-from exchangeable.analysis.sample import choose_rows, row_limit
+from exchangeable.analysis.sample import choose_rows, expand_shift, row_limit
 from exchangeable.analysis.settings import DEFAULT_ALPHA, MAX_ROWS, Settings
 from exchangeable.analysis.text import SHIFTS, describe_table, dump_json, figure_title, format_evidence
 from exchangeable.analysis.timeline import Timeline
@@ -17,7 +17,7 @@ from exchangeable.data.canonical import table_seed
 from exchangeable.data.design import design_matrix, resolve_scale
 from exchangeable.data.errors import ColumnError, DataError
 from exchangeable.data.schema import Preparation, prepare
-from exchangeable.data.table import Table
+from exchangeable.data.table import Table, take_labels
 from exchangeable.martingale import LN10
 from exchangeable.measures import NearestNeighbour
 from exchangeable.protocols import Bet, Measure
@@ -155,8 +155,8 @@ def shift_test(
     classes = len(set(table.y or ()))
     if classes == table.n:
         raise DataError(
-            f"label {format_value(table.label)} must hold classes, some of them more than once, got {classes:,} "
-            f"different ones in {table.n:,} rows"
+            f"label {format_value(table.label)} must hold classes, some of which occur more than once, got "
+            f"{classes:,} different ones in {table.n:,} rows"
         )
     seed = table_seed(table) if seed is None else seed
     fresh, values = choose_measure(prepared, NearestNeighbour() if measure is None else measure)
@@ -166,11 +166,12 @@ def shift_test(
     if rows is not None:
         notes.append(
             f"{len(rows):,} of {table.n:,} rows were used, chosen at random by the seed (the time of nearest "
-            "neighbours grows with the square of the rows; max_rows changes the limit)"
+            "neighbours grows with the square of the rows; max_rows sets the limit)"
         )
-        table = table.take(rows)
+    y = table.y if rows is None else take_labels(table.y, rows)
     options: dict[str, Any] = {"bet": bet, "alpha": alpha, "seed": seed, "progress": progress}
-    result = ShiftResult(*shift.shift_test(X, table.y or (), measure=fresh, **options))
+    found = shift.shift_test(X, y or (), measure=fresh, **options)
+    result = ShiftResult(*(found if rows is None else expand_shift(found, rows, table.n)))
     result.table, result.scale, result.notes = table, scale, notes
     return result
 

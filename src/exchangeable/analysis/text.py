@@ -1,4 +1,4 @@
-"""Text about tests: sentences on tables, verdicts and explanations."""
+"""Describe tables, verdicts and explanations in sentences."""
 
 from __future__ import annotations
 
@@ -40,16 +40,15 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "distance to the nearest one of another class. It can miss a shift of all classes together, which the measure "
         "nearest-distance may detect.",
         "nearest-distance": "The measure compares the distances between rows and their nearest neighbours. It uses "
-        "the features only, so it does not see the labels, and it can miss a change among rows that stay close "
-        "to earlier ones.",
+        "features only, not labels, and it can miss a change among rows that stay close to earlier ones.",
         "nearest-residual": "The measure compares labels with the labels of the most similar rows. It can miss a "
         "change of the features alone, which the measure nearest-distance may detect.",
-        "value": "The measure ranks the values of this one column. It does not see any other column.",
+        "value": "The measure ranks the values of a single column. It ignores all other columns.",
         "conditional-nearest-neighbour": "The measure compares each row with its own class only. It ignores how "
         "frequent the classes are, and it can miss a shift of all classes together.",
         "conditional-nearest-distance": "The measure compares the distances between rows of the same class. It "
         "ignores how frequent the classes are.",
-        "frozen": "The measure ranks the scores. It does not see anything else.",
+        "frozen": "The measure ranks the scores. It uses nothing else.",
     }
 )
 NameFormat = Callable[[str], str]
@@ -99,7 +98,7 @@ def _list_rows(numbers: Sequence[int], timeline: Timeline) -> str:
 
 
 def more(items: Sequence[object], limit: int) -> str:
-    """Return the end of a list that has more items than are listed; empty if it has not."""
+    """Return the end of a list of which only ``limit`` items are shown; empty if all of them are."""
     return f" and {len(items) - limit:,} more" if len(items) > limit else ""
 
 
@@ -293,7 +292,11 @@ def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
     rate = verdict.n / verdict.period
     if verdict.on_alarm == "restart":
         return f"{verdict.guarantee} For {verdict.n:,} rows that is {rate:.2g}."
-    bound = f"that is {100.0 * rate:.2g} %" if rate < 1.0 else "that is no bound: a false alarm would be no surprise"
+    bound = (
+        f"that is {100.0 * rate:.2g} %"
+        if rate < 1.0
+        else "this bound exceeds 100 %, so a false alarm would be no surprise"
+    )
     return f"{verdict.guarantee} For {verdict.n:,} rows {bound}."
 
 

@@ -1,4 +1,4 @@
-"""`exchangeable compare`."""
+"""The command `exchangeable compare`: compare two tables."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from exchangeable.cli.options import (
 from exchangeable.cli.output import progress_bars
 from exchangeable.cli.table_options import ColumnOptions, FileOptions, ResultOptions, option_groups
 
-Reference = Annotated[str, typer.Argument(metavar="REFERENCE", help=f"The first table: {FORMATS} - is standard input.")]
-Current = Annotated[str, typer.Argument(metavar="CURRENT", help="The second table, for example a new batch.")]
+Reference = Annotated[
+    str, typer.Argument(metavar="REFERENCE", help=f"The first table: {FORMATS} - for standard input.")
+]
+Current = Annotated[str, typer.Argument(metavar="CURRENT", help="Second table, for example a new batch of data.")]
 
 CompareAlpha = Annotated[
     float,
@@ -54,14 +56,15 @@ def compare(
     seed: Seed = None,
     output: ResultOptions,
 ) -> None:
-    """Test whether two tables may be pooled: whether they are a random split of one.
+    """Test whether two tables can be pooled: whether they are a random split of one table.
 
-    The result is that of `exchangeable.compare(REFERENCE, CURRENT)` in Python. Differences of the columns are reported
-    first. If a column is missing from one of the tables, or has numbers in one and text in the other, the tables are
-    compared on the other columns, and the exit code is 3 unless they are rejected; --drop COLUMN accepts it.
+    The result is that of `exchangeable.compare(REFERENCE, CURRENT)` in Python. Differences between the columns are
+    reported first. If a column is missing from one of the tables, or holds numbers in one and text in the other, the
+    tables are compared on the other columns, and the exit code is 3 unless the test rejects; use --drop COLUMN to
+    accept the difference.
 
-    Options for several columns take lists such as A,B and can be repeated; a name with a comma is put in quotes, as in
-    CSV: --drop 'a,"b,c"'.
+    Options for several columns take lists such as A,B and can be repeated. Put a name that contains a comma in quotes,
+    as in CSV: --drop 'a,"b,c"'.
     """
     output.check()
     if reference == current == "-":

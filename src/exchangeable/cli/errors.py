@@ -25,7 +25,7 @@ class CommandError(Exception):
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a `ValueError` about the value of an option into a usage error. An error in the data is none."""
+    """Turn a `ValueError` about the value of an option into a usage error. A `DataError` is not a usage error."""
     try:
         yield
     except DataError:

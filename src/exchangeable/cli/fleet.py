@@ -1,4 +1,4 @@
-"""`exchangeable fleet`."""
+"""The command `exchangeable fleet`: find the streams that have changed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ LISTED = 20  # streams named in the text output
 
 
 def fleet(
-    file: Annotated[Path, typer.Argument(help="Table with one row for each stream: CSV, Parquet, ...")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Table with one row for each stream: CSV, Parquet, ...")],
     alpha: Annotated[float, typer.Option(help="Largest acceptable false discovery rate.")] = 0.05,
     stream: Annotated[str, typer.Option(help="Column with the names of the streams.")] = "stream",
     log_value: Annotated[
         str | None,
-        typer.Option(help="Column with the current martingale values as natural logarithms; default log_value."),
+        typer.Option(help="Column with the natural logarithms of the current martingale values; default log_value."),
     ] = None,
     log10_value: Annotated[
-        str | None, typer.Option(help="The same as base-10 logarithms; default log10_martingale.")
+        str | None, typer.Option(help="Column with their base-10 logarithms instead; default log10_martingale.")
     ] = None,
     streams: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="The largest number of streams there will ever be, including deleted ones, fixed before the first "
-            "analysis; default: the number in the file.",
+            "analysis. Default: the number of streams in the file.",
         ),
     ] = None,
     format: FormatOption = Format.text,  # noqa: A002
@@ -75,7 +75,7 @@ def _log_values(frame: pl.DataFrame, stream: str, log_value: str | None, log10_v
     column, unit = _choose_values(frame.columns, log_value, log10_value)
     check_known("--stream", [stream], frame.columns)
     if column == stream:
-        raise ColumnError(f"column {format_value(stream)} holds both names and values; use two columns")
+        raise ColumnError(f"column {format_value(stream)} cannot hold both the names and the values; name two columns")
     names, cells = frame[stream], frame[column]
     if names.dtype.is_nested():
         raise DataError(f"column {format_value(stream)} must hold names, got type {names.dtype}")
@@ -83,20 +83,20 @@ def _log_values(frame: pl.DataFrame, stream: str, log_value: str | None, log10_v
         raise DataError(f"column {format_value(column)} must hold numbers, got type {cells.dtype}")
     values = unit * cells.cast(float, strict=False)
     for row in (~(values < math.inf)).fill_null(True).arg_true().head(1):
-        rule = "it must be a number below infinity, or -inf"
-        raise DataError(f"row {row + 1}, column {format_value(column)}: {format_value(cells[row])}; {rule}")
+        rule = f"column {format_value(column)} must hold finite numbers or -inf"
+        raise DataError(f"row {row + 1}: {rule}, got {format_value(cells[row])}")
     for row in names.is_null().arg_true().head(1):
-        raise DataError(f"row {row + 1}, column {format_value(stream)}: the name is missing")
+        raise DataError(f"row {row + 1}: the name of the stream is missing in column {format_value(stream)}")
     for row in (~names.is_first_distinct()).arg_true().head(1):
-        rule = "each stream must have one row, with its current value: the last row of a longer history"
+        rule = "each stream must have one row, with its current value; of a history, keep the last row"
         raise DataError(f"row {row + 1}: stream {format_value(names[row])} occurs twice; {rule}")
     if not len(names):
-        raise DataError("there are no data rows; at least one stream is needed")
+        raise DataError("the table must have at least one row, got none")
     return dict(zip(names, values, strict=True))
 
 
 def _choose_values(names: list[str], log_value: str | None, log10_value: str | None) -> tuple[str, float]:
-    """Return the column of the values, and the natural log of the base of their logs."""
+    """Return the column of the values, and the factor that converts them to natural logs."""
     chosen = [("--log-value", log_value, 1.0), ("--log10-value", log10_value, LN10)]
     if log_value is None and log10_value is None:
         chosen = [(option, name, unit) for option, name, unit in DEFAULTS if name in names]
@@ -128,8 +128,8 @@ def _text(discoveries: ex.fleet.Discoveries) -> str:
     level, needed = f"{100.0 * discoveries.alpha:g} %", format_evidence(discoveries.log_threshold / LN10)
     if not discoveries.names:
         return (
-            f"NONE of {discoveries.streams:,} streams has changed, as far as the evidence goes, at a false discovery "
-            f"rate of {level}.\nA single stream would need evidence of {needed}; several together need less each."
+            f"NONE of {discoveries.streams:,} streams is flagged as changed, at a false discovery rate of {level}.\n"
+            f"A single stream would need evidence of {needed}; several streams together need less each."
         )
     rejected = _record(discoveries)["rejected"]
     rows = [f"  {row['stream']!r}: evidence {format_evidence(row['log10_martingale'])}" for row in rejected[:LISTED]]

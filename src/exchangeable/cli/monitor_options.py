@@ -51,12 +51,12 @@ class MonitorOptions(NamedTuple):
         return {"measure": self._measure(), "bet": self._bet(), "seed": self.seed, **alarm, **alpha}
 
     def _measure(self) -> Measure | None:
-        """Return the named measure; None is the default."""
+        """Return the named measure; None stands for the default."""
         if self.neighbours is None:
             return None if self.measure is None else catalogue.MEASURES[self.measure]()
         if not (self.measure or "").startswith("nearest-"):
             given = self.measure or "the default measure"
-            raise CommandError(f"--neighbours applies only to the measures nearest-..., got it with {given}", USAGE)
+            raise CommandError(f"--neighbours applies only to the measures nearest-..., got {given}", USAGE)
         make: Callable[..., Measure] = catalogue.MEASURES[str(self.measure)]
         with usage_errors():
             return make(self.neighbours)

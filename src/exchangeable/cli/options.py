@@ -49,7 +49,7 @@ class ScaleName(StrEnum):
 
 
 class Missing(StrEnum):
-    """What is done about missing values."""
+    """What is done with missing values."""
 
     indicator = "indicator"
     drop = "drop"
@@ -57,23 +57,23 @@ class Missing(StrEnum):
 
 
 class Invalid(StrEnum):
-    """What is done about cells that are infinite or cannot be parsed."""
+    """What is done with cells that are infinite or cannot be parsed."""
 
     error = "error"
     missing = "missing"
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join names for a help text. Click's own list of choices breaks names in two."""
+    """Join names for a help text. Click breaks long names in its own list of choices in two."""
     return ", ".join(names)
 
 
 # Headings of the help pages.
 COLUMNS_PANEL, FILE_PANEL, TEST_PANEL, RESULT_PANEL = "Columns", "File", "Test", "Result"
 NAME, NAMES = "COLUMN", "A,B,..."
-FORMATS = "CSV, TSV, Parquet, Feather, JSON, JSON lines, NPZ, NPY, Excel; text also compressed."
+FORMATS = "CSV, TSV, Parquet, Feather, JSON, JSON lines, NPZ, NPY or Excel file, also compressed;"
 
-File = Annotated[str, typer.Argument(metavar="FILE", help=f"{FORMATS} - is standard input.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help=f"{FORMATS} - for standard input.")]
 Label = Annotated[
     str | None,
     typer.Option(
@@ -102,20 +102,20 @@ Keep = Annotated[
     list[str] | None,
     typer.Option(
         metavar=NAMES,
-        help="Columns to test although they are sorted or look like row numbers or identifiers.",
+        help="Columns to test even if they would be set aside: times, sorted columns, row numbers, identifiers, text.",
         rich_help_panel=COLUMNS_PANEL,
     ),
 ]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option(metavar=NAMES, help="Columns of numbers that are categories.", rich_help_panel=COLUMNS_PANEL),
+    typer.Option(metavar=NAMES, help="Numeric columns to treat as categories.", rich_help_panel=COLUMNS_PANEL),
 ]
 MissingOption = Annotated[
     Missing,
     typer.Option(
         metavar="HOW",
-        help="Missing values. indicator: fill in the median, and also test where values are missing. drop: leave out "
-        "rows with missing values. error: refuse them.",
+        help="What to do with missing values. indicator: fill in the median, and also test where values are missing. "
+        "drop: leave out the rows. error: reject the data.",
         rich_help_panel=COLUMNS_PANEL,
     ),
 ]
@@ -123,7 +123,8 @@ InvalidOption = Annotated[
     Invalid,
     typer.Option(
         metavar="HOW",
-        help="Cells that are infinite or cannot be parsed. error: refuse them. missing: treat them as missing.",
+        help="What to do with cells that are infinite or cannot be parsed. error: reject the data. missing: treat "
+        "them as missing values.",
         rich_help_panel=COLUMNS_PANEL,
     ),
 ]
@@ -131,14 +132,16 @@ Delimiter = Annotated[
     str | None,
     typer.Option(
         metavar="CHARACTER",
-        help="CSV: what separates the cells; tab is a tab. Default: detected.",
+        help="CSV: delimiter, one character or the word tab. Default: detected.",
         rich_help_panel=FILE_PANEL,
     ),
 ]
 Decimal = Annotated[
     str | None,
     typer.Option(
-        metavar="CHARACTER", help="CSV: the decimal point or comma. Default: detected.", rich_help_panel=FILE_PANEL
+        metavar="CHARACTER",
+        help="CSV: the decimal mark, a point or a comma. Default: detected.",
+        rich_help_panel=FILE_PANEL,
     ),
 ]
 Header = Annotated[
@@ -158,8 +161,8 @@ MaxRows = Annotated[
     typer.Option(
         metavar="N",
         min=2,
-        help="Nearest neighbours use at most this many rows, chosen at random, since their time grows with the square. "
-        "Columns are tested on all rows.",
+        help="Nearest neighbours use at most this many rows, chosen at random, since their time grows with the square "
+        "of the rows. Tests of single columns use all rows.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
@@ -167,8 +170,8 @@ Scale = Annotated[
     ScaleName,
     typer.Option(
         metavar="HOW",
-        help="deviation: divide each numeric column by its standard deviation over the entire table. none: leave them "
-        "as they are. auto: divide if one column would dominate all distances.",
+        help="deviation: divide each numeric column by its standard deviation over the entire table. none: do not "
+        "scale. auto: scale if one column would dominate all distances.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
@@ -176,7 +179,8 @@ Seed = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Seed for random tie-breaking. Default: for a table, a hash of its rows; for a stream, drawn at random.",
+        help="Seed of all random choices, such as tie-breaking. Default: a hash of the rows of a table; a random "
+        "seed for a stream.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
@@ -247,8 +251,8 @@ ColumnsOption = Annotated[
     Columns,
     typer.Option(
         metavar="WHICH",
-        help="each: also test every column, and the label, on its own; they share half of alpha. auto: each for up to "
-        "64 columns if measure and alarm are the default ones. none: full rows only.",
+        help="each: also test every column, and the label, on its own; these tests share half of alpha. none: test "
+        "full rows only. auto: each for up to 64 columns with the default measure and alarm, otherwise none.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
@@ -262,7 +266,7 @@ Report = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Write a report with the verdict, figures and what changed (.html).",
+        help="Write a report with the verdict, charts and the columns that changed (.html).",
         rich_help_panel=RESULT_PANEL,
     ),
 ]

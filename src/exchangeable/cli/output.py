@@ -25,12 +25,12 @@ REPORT_SUFFIXES = (".html", ".htm")
 
 
 def write(text: str) -> None:
-    """Write text to stdout. If its reader has closed the pipe, the exit code is 3, which is not a verdict."""
+    """Write text to stdout. If the pipe is closed, the exit code is 3, which is not a verdict."""
     try:
         typer.echo(text)
     except BrokenPipeError:
         silence_stdout()
-        raise CommandError("the reader of the output went away", UNDECIDED) from None
+        raise CommandError("the output cannot be written: the pipe is closed", UNDECIDED) from None
 
 
 def silence_stdout() -> None:
@@ -83,7 +83,8 @@ def check_report(path: Path | None) -> None:
 
 def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:
     if path.suffix.lower() not in suffixes:
-        raise CommandError(f"{printable(path)} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}", USAGE)
+        allowed = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise CommandError(f"the name of the file must end in {allowed}, got {printable(path)}", USAGE)
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         message = f"{printable(path)} cannot be written: its folder does not exist or is read-only"
         raise CommandError(message, UNDECIDED)

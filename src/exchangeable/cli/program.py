@@ -108,4 +108,5 @@ def _describe(error: Exception) -> tuple[str, int]:
     if "EXCHANGEABLE_TRACEBACK" in os.environ:
         raise error
     name = type(error).__name__
-    return f"internal error, please report it with EXCHANGEABLE_TRACEBACK=1 set: {name}: {error}", UNDECIDED
+    hint = "please report it with its traceback, which is shown if EXCHANGEABLE_TRACEBACK=1 is set"
+    return f"internal error: {name}: {error}; {hint}", UNDECIDED

@@ -1,4 +1,4 @@
-"""`exchangeable shift`."""
+"""The command `exchangeable shift`: test a table for label shift and concept shift."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from exchangeable.cli.table_options import ColumnOptions, FileOptions, option_gr
 ShiftAlpha = Annotated[
     float,
     typer.Option(
-        help="Largest acceptable probability of a false report, for each kind of shift.", rich_help_panel=TEST_PANEL
+        metavar="X",
+        help="Largest acceptable probability of a false alarm, for each kind of shift.",
+        rich_help_panel=TEST_PANEL,
     ),
 ]
 
@@ -47,7 +49,7 @@ def shift(
     plot: Plot = None,
     format: FormatOption = Format.text,  # noqa: A002
 ) -> None:
-    """Test whether the proportions of the classes change (label shift) or the classes themselves (concept shift).
+    """Test whether the proportions of the classes change (label shift), or the rows of a class (concept shift).
 
     The result is that of `exchangeable.shift_test(FILE, label)` in Python, with the same defaults.
     """

@@ -49,7 +49,7 @@ class ColumnOptions(NamedTuple):
     invalid: InvalidOption = Invalid.error
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments of `exchangeable.test` and its relatives."""
+        """Return the arguments of `exchangeable.test`, `compare` and `shift_test`."""
         lists = {name: split_names(getattr(self, name)) for name in ("drop", "keep", "categorical")}
         features = None if self.features is None else split_names(self.features)
         words = {"missing": self.missing.value, "invalid": self.invalid.value}
@@ -57,7 +57,7 @@ class ColumnOptions(NamedTuple):
 
 
 class FileOptions(NamedTuple):
-    """How a text file is read; None is detected."""
+    """How a delimited file is read; None means that a setting is detected."""
 
     delimiter: Delimiter = None
     decimal: Decimal = None
@@ -65,7 +65,7 @@ class FileOptions(NamedTuple):
     encoding: Encoding = None
 
     def read(self, file: str, columns: Mapping[str, Any], progress: Progress) -> FileContents:
-        """Read the columns of a file that are needed with these arguments of `exchangeable.test`."""
+        """Read those columns of a file that these arguments of `exchangeable.test` require."""
         from exchangeable.data.files import read_file
         from exchangeable.data.schema import Preparation
 
@@ -97,7 +97,7 @@ class ResultOptions(NamedTuple):
 
 
 def split_names(values: list[str] | None) -> list[str]:
-    """Split lists of columns at commas; a name with a comma is put in quotes, as in CSV.
+    """Split lists of columns at commas; names in quotes may contain commas, as in CSV.
 
     >>> split_names(["a, b", '"c,d"'])
     ['a', 'b', 'c,d']

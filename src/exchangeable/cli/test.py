@@ -1,4 +1,4 @@
-"""`exchangeable test`."""
+"""The command `exchangeable test`: test a table."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test(
     """Test whether the order of a table's rows matters.
 
     The result is that of `exchangeable.test(FILE)` in Python, with the same defaults. Options for several columns take
-    lists such as A,B and can be repeated; a name with a comma is put in quotes, as in CSV: --drop 'a,"b,c"'.
+    lists such as A,B and can be repeated. Put a name that contains a comma in quotes, as in CSV: --drop 'a,"b,c"'.
     """
     output.check()
     options = MonitorOptions(measure, neighbours, bet, epsilon, alarm, alpha, period, on_alarm, seed)
     arguments = options.arguments() | {"columns": columns.value, "scale": scale.value, "max_rows": max_rows}
     chosen = table.arguments() | {"order": order}
     with warnings.catch_warnings(), usage_errors(), progress_bars() as progress:
-        warnings.simplefilter("ignore", BetWarning)  # it has been reported above
+        warnings.simplefilter("ignore", BetWarning)  # it was reported above
         contents = reading.read(file, chosen, progress)
         result = ex.test(contents, **chosen, **arguments, on_alarm=on_alarm.value, progress=progress)
     output.write(result)

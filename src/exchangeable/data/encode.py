@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,13 +50,15 @@ def _encode_text(column: Column) -> TableColumn:
     return TableColumn(column.name, values, (*present, *([MISSING] * bool(values.max() == len(present)))))
 
 
-def missing_indicators(columns: Sequence[Column]) -> list[TableColumn]:
-    """Return columns that mark where numbers are missing; columns with the same missing rows share one."""
+def missing_indicators(columns: Sequence[Column], names: Collection[str]) -> list[TableColumn]:
+    """Return columns that mark where numbers are missing; columns with the same missing rows share one.
+
+    ``names`` are those that the columns of the data have already.
+    """
     patterns: dict[bytes, list[Column]] = {}
     for column in columns:
         if column.kind != "text" and column.kind != "booleans" and column.missing.any():
             patterns.setdefault(column.missing.tobytes(), []).append(column)
-    names = {column.name for column in columns}
     result = []
     for group in patterns.values():
         others = f" (and {len(group) - 1:,} more)" if len(group) > 1 else ""

@@ -51,7 +51,7 @@ def open_frame(
     name = frame.name
     if twice := [column for column, count in Counter(frame.names).items() if count > 1]:
         raise DataError(f"{name} must have distinct column names, got {format_value(twice[0])} twice")
-    if not frame.names:
+    if not frame.names and not frame.unused:
         raise DataError(f"{name} must have at least one column, got none")
     return frame
 
@@ -145,7 +145,7 @@ def _mapping(data: Mapping[Any, Any]) -> Frame:
     lengths = {_length(name, values): name for name, values in columns.items()}
     if len(lengths) > 1:
         different = ", ".join(f"{length} in {format_value(name)}" for length, name in lengths.items())
-        raise DataError(f"data must hold columns of one length, got {different}")
+        raise DataError(f"data must hold columns of the same length, got {different}")
     return Frame(list(columns), read, next(iter(lengths), 0))
 
 
@@ -161,7 +161,7 @@ def _length(name: str, values: Any) -> int:
 def _transpose(rows: list[Any]) -> dict[Any, list[Any]]:
     """Turn rows that are dictionaries into columns; a value that a row does not have is missing."""
     if not all(isinstance(row, Mapping) for row in rows):
-        raise DataError("data must hold a mapping for every row, got something else in some rows")
+        raise DataError("data must hold a mapping for every row, got other values in some rows")
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -180,7 +180,7 @@ def _rows(data: Sequence[Any]) -> Frame:
     if array is not None and array.dtype.kind in "biuf":
         return _array(array)
     if len({len(row) if isinstance(row, Sized) else -1 for row in data}) > 1:
-        raise DataError("data must have rows of one length, got rows of different lengths")
+        raise DataError("data must have rows of the same length, got rows of different lengths")
     return _mapping({f"x{i}": list(values) for i, values in enumerate(zip(*data, strict=True))})
 
 
@@ -197,7 +197,7 @@ def _array(data: NDArray[Any]) -> Frame:
     if data.dtype.names is not None and data.ndim == 1:
         return _mapping({name: data[name] for name in data.dtype.names})
     if data.ndim not in (1, 2) or (data.ndim == 2 and data.shape[1] == 0):
-        raise DataError(f"data must have one or two dimensions, and a column, got shape {data.shape}")
+        raise DataError(f"data must have one or two dimensions and at least one column, got shape {data.shape}")
     if data.dtype.kind not in "biufMOUSm":
         raise DataError(f"data must hold numbers, text or times, got an array of {data.dtype}")
     X = data[:, np.newaxis] if data.ndim == 1 else data

@@ -24,6 +24,8 @@ def read_labels(label: Any, names: Set[str]) -> Column:
         raise DataError(f"label must name a column, or hold one label for each row, got {format_value(label)}")
     name = getattr(label, "name", None)
     name = "label" if name is None or str(name) in names else str(name)
+    while name in names:
+        name += "'"
     values = np.asarray(label) if hasattr(label, "dtype") and np.asarray(label).dtype.kind in "biuf" else label
     return read_values(name or "label", values, categorical=False)
 

@@ -24,7 +24,7 @@ from exchangeable.data.schema import (
     tested_names,
 )
 from exchangeable.data.table import Table
-from exchangeable.data.values import Column
+from exchangeable.data.values import Column, read_text
 from exchangeable.validation import format_value
 
 _OPTIONS = ("drop", "keep", "categorical")
@@ -62,6 +62,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
         )
         with naming(frame.name):
             raw.append(read_columns(frame, part, shared))
+    raw = _read_together(frames, raw)
     tested, readings = tested_names(_join(*(one.features for one in raw))[1], how), []
     for frame, one in zip(frames, raw, strict=True):
         with naming(frame.name):
@@ -71,7 +72,8 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     differences += kinds
     same = not differences
     target = _join_labels(first.label, second.label)
-    reading = Reading(joined, target, None, np.concatenate([first.rows, second.rows]), first.notes + second.notes)
+    notes = list(dict.fromkeys(first.notes + second.notes))
+    reading = Reading(joined, target, None, np.concatenate([first.rows, second.rows]), notes)
     roles = assign_roles(joined, _within(how.keep, frames[0]), ordered=False)
     table = build_table(reading, roles, how, labels, "reference and current")
     differences += _category_differences(table, len(first.rows))
@@ -103,6 +105,24 @@ def _shared_columns(frames: Sequence[Frame], how: Preparation) -> tuple[list[str
     if not shared:
         raise DataError("the two sets must have at least one column in common, got none")
     return shared, differences
+
+
+def _read_together(frames: Sequence[Frame], readings: Sequence[Reading]) -> list[Reading]:
+    """Read columns of text once more, those of both sets as one.
+
+    What text holds (numbers, times, categories) then depends on the rows of both sets, not on how they are divided.
+    """
+    first, second = readings
+    pairs = [_read_pair(frames, *pair) for pair in zip(first.features, second.features, strict=True)]
+    return [one._replace(features=[pair[i] for pair in pairs]) for i, one in enumerate(readings)]
+
+
+def _read_pair(frames: Sequence[Frame], first: Column, second: Column) -> tuple[Column, Column]:
+    numbers = all(column.kind == "numbers" and not column.invalid for column in (first, second))
+    if numbers or not (first.written and second.written):
+        return first, second
+    before, after = (frame.read(first.name, True).values for frame in frames)
+    return read_text(first.name, [*before, *after]).split(len(before))
 
 
 def _join(first: Sequence[Column], second: Sequence[Column]) -> tuple[list[str], list[Column]]:

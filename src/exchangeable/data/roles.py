@@ -41,7 +41,8 @@ _PARTS = {
 _REASONS: Mapping[str, tuple[str, str, str]] = {  # the verb for one column and for several, and what follows it
     "row index": ("looks", "look", "like a saved row index"),
     "identifiers": ("holds", "hold", "a different value in nearly every row, like identifiers"),
-    "text": ("holds", "hold", "text with too many different values for categories"),
+    "text": ("holds", "hold", "text with a different value in most rows"),
+    "many categories": ("holds", "hold", f"more than {MAX_CATEGORIES:,} categories"),
     "part of a date": ("is", "are", "part of a date"),
     "nested values": ("holds", "hold", "lists or other values that cannot be compared"),
     "no values": ("has", "have", "no values"),
@@ -64,7 +65,7 @@ class Roles(NamedTuple):
                 single = len(names) == 1
                 subject, verb, was = ("column", one, "it was") if single else ("columns", many, "they were")
                 keep = f" (add {'it' if single else 'them'} to keep to test {'it' if single else 'them'})"
-                keep = "" if reason in ("nested values", "no values") else keep
+                keep = "" if reason in ("many categories", "nested values", "no values") else keep
                 notes.append(f"{subject} {list_names(names)} {verb} {rest}, so {was} set aside{keep}")
         return notes
 
@@ -85,10 +86,16 @@ def assign_roles(
         parts = [column.name for column in others if _is_part_of_date(column) and column.name not in keep]
         reasons.update(dict.fromkeys(parts, "part of a date"))
     spared: set[str | None] = {None}
-    if None not in reasons.values():  # nothing else is left
+    if not any(reasons[column.name] is None and _varies(column) for column in others):  # nothing else is left
         spared |= {SORTED} if SORTED in reasons.values() else {"identifiers", "row index"}
     tested = [column for column in others if reasons[column.name] in spared]
     return Roles(tested, times, {name: reason for name, reason in reasons.items() if reason and reason not in spared})
+
+
+def _varies(column: Column) -> bool:
+    """Return whether not all values are equal; missing values differ from others."""
+    present = _present(column)
+    return 0 < len(present) < len(column.values) or any(value != present[0] for value in present)
 
 
 def _reason(column: Column, ordered: bool, classes: Sequence[Any] | None, kept: bool) -> str | None:
@@ -102,7 +109,7 @@ def _reason(column: Column, ordered: bool, classes: Sequence[Any] | None, kept: 
     if _INDEX.fullmatch(column.name) and distinct >= DISTINCT * len(present):
         return "row index"
     if isinstance(present, list) and _is_free_text(distinct, len(present)):
-        return "text"
+        return "many categories" if distinct > MAX_CATEGORIES else "text"
     if ordered and _is_arranged(column, present, distinct, classes):
         return SORTED
     identifiers = distinct >= DISTINCT * len(present) and _like_identifiers(column.name, present)

@@ -222,7 +222,7 @@ def leave_out(reading: Reading, how: Preparation, *, least: int = 2, tested: Col
         reading = reading.take(np.flatnonzero(~absent))
         notes.append(f"{_rows(int(absent.sum()))} with missing values {_were(absent)} left out")
     if len(reading.rows) < least:
-        left = " left" if notes else ""
+        left = " after rows were left out" if notes else ""
         raise DataError(f"the data must have at least {_rows(least)}, got {len(reading.rows)}{left}")
     return reading._replace(notes=[*reading.notes, *notes])
 
@@ -310,7 +310,7 @@ def build_table(reading: Reading, roles: Roles, how: Preparation, labels: LabelK
         raise DataError(f"{name} must have a column that can be tested, got none: {(aside + times).removeprefix(', ')}")
     target = reading.label
     columns, table_notes = encode(roles.tested), [*reading.notes, *roles.notes(), *missing_notes(roles.tested)]
-    indicators = missing_indicators(roles.tested)
+    indicators = missing_indicators(roles.tested, {column.name for column in reading.all})
     y = None if target is None else convert_labels(target, labels)
     if all(constant(column.values) for column in columns + indicators) and (y is None or len(set(y)) == 1):
         raise DataError(f"{name} must have rows that differ, got {_rows(len(reading.rows))} that are all equal")
@@ -322,13 +322,15 @@ def build_table(reading: Reading, roles: Roles, how: Preparation, labels: LabelK
         rows=None if np.array_equal(reading.rows, np.arange(len(reading.rows))) else reading.rows + 1,
         sorted_aside=sum(reason == SORTED for reason in roles.aside.values()),
         notes=tuple(table_notes),
-        treatments=_treatments(reading, roles, how, indicators),
+        treatments=_treatments(reading, roles, how, columns, indicators),
     )
 
 
-def _treatments(reading: Reading, roles: Roles, how: Preparation, added: Sequence[TableColumn]) -> dict[str, str]:
+def _treatments(
+    reading: Reading, roles: Roles, how: Preparation, tested: Sequence[TableColumn], added: Sequence[TableColumn]
+) -> dict[str, str]:
     """Describe what was done with each column of the data."""
-    kinds = {column.name: "categories" if column.kind == "text" else "numbers" for column in roles.tested}
+    kinds = {column.name: "categories" if column.categorical else "numbers" for column in tested}
     return {
         **{column.name: kinds.get(column.name, "time") for column in reading.features},
         **{name: f"set aside: {reason}" for name, reason in roles.aside.items()},

@@ -38,6 +38,7 @@ class Column(NamedTuple):
     values: Any
     invalid: tuple[tuple[int, str], ...] = ()  # positions and values of cells among numbers that are not numbers
     note: str = ""
+    written: bool = False  # whether the values were read from text, which may hold numbers, times or categories
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -52,6 +53,15 @@ class Column(NamedTuple):
         """Return the column with these rows only."""
         values = [self.values[i] for i in rows.tolist()] if isinstance(self.values, list) else self.values[rows]
         return self._replace(values=values)
+
+    def split(self, n: int) -> tuple[Column, Column]:
+        """Return the first n rows and the others."""
+        before = tuple((row, value) for row, value in self.invalid if row < n)
+        after = tuple((row - n, value) for row, value in self.invalid if row >= n)
+        return (
+            self._replace(values=self.values[:n], invalid=before),
+            self._replace(values=self.values[n:], invalid=after),
+        )
 
     def as_text(self) -> Column:
         """Return the values as text; integers are written without a decimal point."""
@@ -77,7 +87,7 @@ def read_series(name: str, series: Any, categorical: bool) -> Column:
     elif kind in (nw.String, nw.Categorical, nw.Enum):
         texts = [None if value is None else str(value) for value in _present(series)]
         column = read_objects(name, texts, categorical)
-        if kind != nw.String and column.kind in ("numbers", "booleans"):  # categories stay so, whatever their names
+        if kind != nw.String and column.kind not in ("times", "empty"):  # categories stay so, whatever their names
             column = Column(name, "text", texts)
     elif kind in (nw.List, nw.Array, nw.Struct, nw.Binary):
         column = Column(name, "other", str(kind).partition("(")[0].lower())
@@ -117,7 +127,7 @@ def read_objects(name: str, values: Sequence[Any], categorical: bool = False) ->
     if any(issubclass(type_, _NESTED) for type_ in types):
         return Column(name, "other", "nested values")
     texts = [value if value is None else _object_text(value) for value in items]
-    return Column(name, "text", texts) if categorical else _read_text(name, texts)
+    return Column(name, "text", texts) if categorical else read_text(name, texts)
 
 
 def is_missing(value: Any) -> bool:
@@ -208,7 +218,7 @@ def _present(series: Any) -> list[Any]:
     return [None if is_missing(value) else value for value in series.to_list()]
 
 
-def _read_text(name: str, items: list[Any]) -> Column:
+def read_text(name: str, items: list[Any]) -> Column:
     """Read text, as numbers or times if it holds those."""
     counts = Counter(text for text in items if text is not None)
     numeric = {text: float(text) for text in counts if NUMBER.fullmatch(text.strip())}
@@ -216,14 +226,16 @@ def _read_text(name: str, items: list[Any]) -> Column:
     others = sorted(set(counts) - set(numeric))
     if mostly and others and len(counts) <= MAX_MIXED and min(counts[text] for text in others) >= MIN_WORDS:
         note = f"the values were read as categories, since some are not numbers, such as {format_value(others[0])}"
-        return Column(name, "text", items, note=note)
+        return Column(name, "text", items, note=note, written=True)
     if mostly:
         numbers = np.array([math.nan if text is None else numeric.get(text, math.nan) for text in items])
         invalid = [(i, text) for i, text in enumerate(items) if text is not None and text not in numeric]
         column = _checked(name, "numbers", numbers)
-        return column._replace(invalid=tuple(sorted((*column.invalid, *invalid))))
+        return column._replace(invalid=tuple(sorted((*column.invalid, *invalid))), written=True)
     times = parse_times(items)
-    return Column(name, "text", items) if times is None else Column(name, "times", times.values, note=times.note)
+    if times is None:
+        return Column(name, "text", items, written=True)
+    return Column(name, "times", times.values, note=times.note, written=True)
 
 
 def _is_code(number: str) -> bool:
@@ -279,7 +291,7 @@ _TYPES: dict[str, Any] = {
 _READERS: dict[str, Any] = {
     "booleans": _read_booleans,
     "numbers": _read_numbers,
-    "text": _read_text,
+    "text": read_text,
     "times": _read_dates,
     "clock": _read_clock,
 }

@@ -34,7 +34,7 @@ def save(result: Result, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"path must end in {' or '.join(SUFFIXES)}, got {format_value(str(path))}")
     check_packages()
     if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(target.parent))
     part = target.with_name(f".{target.name}.part")
     part.touch()  # fails early if the folder is read-only
     try:

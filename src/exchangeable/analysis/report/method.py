@@ -31,14 +31,14 @@ def method_facts(result: Result) -> list[tuple[str, str]]:
     measure = clip(verdict.measure) + (f", {verdict.neighbours} neighbours" if (verdict.neighbours or 1) > 1 else "")
     bet = clip(verdict.bet) + ("" if verdict.epsilon is None else f", epsilon {verdict.epsilon:g}")
     columns = f"{len(table.columns):,} columns" if len(table.columns) != 1 else "one column"
-    bet_on = f", {len(result.path.n):,} of them bet on" if result.split is not None else ""
+    bet_on = f", with bets on {len(result.path.n):,} of them" if result.split is not None else ""
     used = "" if result.sample.rows is None else f"; full rows: {len(result.sample.rows):,} of them"
     scales = {"deviation": "each numeric column divided by its standard deviation over the entire table"}
     return [
         ("measure", f"{measure}. {describe_measure(verdict.measure)}".rstrip(". ") + "."),
         ("bet", bet),
         ("alarm", _describe_alarm(result)),
-        ("columns", "each tested separately as well" if result.column_tests else "not tested separately"),
+        ("columns", "each also tested separately" if result.column_tests else "not tested separately"),
         ("scaling", scales.get(verdict.scale, clip(verdict.scale))),
         ("seed", f"{verdict.seed}"),
         ("rows", f"{result.n:,}{bet_on}{used}"),

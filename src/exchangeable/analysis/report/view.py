@@ -161,7 +161,7 @@ def _evidence_notes(result: Result) -> list[str]:
         rows, column = (_percent(test.weight) for test in result.tests[:2])
         notes.append(
             f"Several martingales share the significance level: full rows have {rows} of the weight, and each of the "
-            f"{len(result.column_tests):,} columns and labels has {column}.{unspent} The chart shows the capital times "
+            f"{len(result.column_tests):,} tests of columns has {column}.{unspent} The chart shows each capital times "
             "its weight."
         )
     elif result.tests[0].weight != 1.0:
@@ -214,7 +214,7 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
     features, level = explanation.features, math.log10(explanation.level)
     widest = max([level, *(feature.log10_max for feature in features)])
     change = explanation.change
-    sentences = [] if change is None else [describe_change(change, explanation.timeline)]
+    sentences = [] if change is None else [f"the change occurred {describe_change(change, explanation.timeline)}"]
     compared = result is not None and result.sets is not None
     title = "Column by column"
     if explanation.changed:

@@ -86,7 +86,7 @@ def _describe(record: dict[str, Any]) -> str:
         )
     level = f"{100.0 * record['rate']:g} %"
     if not found:
-        return f"NONE of {streams} has changed, as far as the evidence goes, at a false discovery rate of {level}."
+        return f"NONE of {streams} is flagged as changed, at a false discovery rate of {level}."
     rows = [
         f"  {row['stream']!r}: evidence {format_evidence(row['log10_evidence'])} after {row['n']:,}"
         for row in record["first"]
