@@ -551,7 +551,10 @@ def test_bytes_that_are_not_text(monkeypatch: pytest.MonkeyPatch, block: int) ->
     assert place in fault(mixed)
     assert "not valid utf-8 (byte 0x89 at offset 0, line 1)" in fault(b"\x89PNG\r\n\x1a\n" + bytes(50))
     assert "line 2: the text contains a NUL character; if this is a text file" in fault(b"a,b\n1,\0\n")
-    assert "such as utf-16" in fault("a,b\n1,2\n".encode("utf-16-le"))
+    unmarked = "a,b\n1,2\n".encode("utf-16-le")
+    assert "such as utf-16-le" in fault(unmarked)
+    assert fault(unmarked, encoding="utf-16") == "the text has no byte order mark; give the encoding, such as utf-16-le"
+    assert columns(unmarked, encoding="utf-16-le") == {"a": [1], "b": [2]}
     assert "the text is not valid utf-16 (byte" in fault("a,b\n1,2\n".encode("utf-16") + b"\xd8")
     assert "the text is not valid ascii (byte 0xc3 at offset 4" in fault("a,b\nä,2\n", encoding="ascii")
 
