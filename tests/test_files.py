@@ -262,7 +262,7 @@ def test_truncated_and_damaged_files(tmp_path: Path, name: str) -> None:
         ({"X": np.eye(2), "y": np.array([{}, 1])}, "array 'y' holds Python objects, which only pickle could load"),
         ({"X": np.eye(2) * 1j}, "column 'x0' must hold numbers, text or times, got complex128"),
         ({"X": np.eye(2), "x0": [1, 2]}, "two columns are named 'x0'"),
-        ({}, "arrays must have the same number of rows"),
+        ({}, "there are no arrays"),
     ],
 )
 def test_invalid_npz(tmp_path: Path, arrays: dict[str, Any], clue: str) -> None:
@@ -551,7 +551,10 @@ def test_bytes_that_are_not_text(monkeypatch: pytest.MonkeyPatch, block: int) ->
     assert place in fault(mixed)
     assert "not valid utf-8 (byte 0x89 at offset 0, line 1)" in fault(b"\x89PNG\r\n\x1a\n" + bytes(50))
     assert "line 2: the text contains a NUL character; if this is a text file" in fault(b"a,b\n1,\0\n")
-    assert "such as utf-16" in fault("a,b\n1,2\n".encode("utf-16-le"))
+    unmarked = "a,b\n1,2\n".encode("utf-16-le")
+    assert "such as utf-16-le" in fault(unmarked)
+    assert fault(unmarked, encoding="utf-16") == "the text has no byte order mark; give the encoding, such as utf-16-le"
+    assert columns(unmarked, encoding="utf-16-le") == {"a": [1], "b": [2]}
     assert "the text is not valid utf-16 (byte" in fault("a,b\n1,2\n".encode("utf-16") + b"\xd8")
     assert "the text is not valid ascii (byte 0xc3 at offset 4" in fault("a,b\nä,2\n", encoding="ascii")
 
@@ -786,3 +789,55 @@ def test_a_line_of_200_megabytes(tmp_path: Path) -> None:
     path.unlink()
     assert "line 1: the row is longer than the limit of 16 MiB" in found
     assert grown < 400 << 20
+
+
+def test_archives_in_archives_do_not_multiply_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = gzip.compress(b"1,2\n" * 200)
+    path = put(tmp_path, gzip.compress(b"".join([member] * 2000)), "t.csv.gz.gz")
+    assert read_file(path).frame.height > 100_000
+    monkeypatch.setattr(opening, "LARGE", 1 << 20)
+    monkeypatch.setattr(opening, "RATIO", 50)
+    assert "more than 50 times as large as the file" in message(path)
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
+def test_tables_much_larger_than_their_file_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    frame = pl.DataFrame({"a": np.zeros(500_000, int), "b": np.zeros(500_000, int)})
+    path = tmp_path / name
+    frame.write_parquet(path) if name == "t.parquet" else frame.write_ipc(path, compression="zstd")
+    assert read_file(path).frame.height == 500_000
+    monkeypatch.setattr(opening, "LARGE", 1 << 20)
+    assert "more than 1,000 times as large as the file" in message(path)
+
+
+def test_closed_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert message("-") == "it is closed; give the name of a file"
+
+
+def test_decimal_comma_with_spaces_between_thousands() -> None:
+    assert columns("a;b\n1 234,5;x\n987,25;y\n12 000,0;z\n")["a"] == [1234.5, 987.25, 12000.0]
+
+
+def test_the_line_that_names_the_delimiter_for_excel() -> None:
+    assert columns("sep=;\na;b\n1;2\n3;4\n") == {"a": [1, 3], "b": [2, 4]}
+    assert columns("sep=,\na,b,c\n1,2,5\n3,4,6\n") == {"a": [1, 3], "b": [2, 4], "c": [5, 6]}
+
+
+def test_rows_of_all_lengths_are_not_one_column(tmp_path: Path) -> None:
+    path = put(tmp_path, "".join(",".join("1" * (1 + i % 5)) + "\n" for i in range(100)))
+    assert message(path).startswith("line 2: expected 1 field")
+
+
+def test_json_rows_by_their_number(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]})
+    for orient in ("index", "columns", "records"):
+        assert columns(frame.to_json(orient=orient)) == {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}
+    unnamed = pd.DataFrame([[1, 2], [3, 4], [5, 6]])
+    assert columns(unnamed.to_json()) == {"0": [1, 3, 5], "1": [2, 4, 6]}
+
+
+def test_options_of_a_wrong_type(tmp_path: Path) -> None:
+    assert "delimiter must be one ASCII character" in message(put(tmp_path, "a,b\n1,2\n"), ColumnError, delimiter=5)

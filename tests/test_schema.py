@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -596,3 +597,28 @@ def test_labels_of_two_tables() -> None:
     assert both.prepared.table.y == ["u", "v", "v"]
     with pytest.raises(ColumnError, match="label must name a column of the data, got 'y'"):
         prepare_pair(data, {"a": [1.0]}, Preparation(label="y"))
+
+
+def test_order_of_text() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    days = pd.date_range("2023-12-01", periods=60).strftime("%d/%m/%Y").to_list()
+    assert prepare({"x": x, "day": days}, Preparation(order="day")).table.rows is None
+    for cell in ("n.d.", "2024-01-01T00:00"):
+        with pytest.raises(DataError, match="column 'day', by which the rows are sorted, must hold times only"):
+            prepare({"x": x, "day": [*days[:30], cell, *days[31:]]}, Preparation(order="day"))
+    large = [str(10**k) for k in range(17, 77)]
+    assert prepare({"x": x, "k": large}, Preparation(order="k")).table.rows is None
+    table = prepare({"x": x, "k": rng.choice(["b", "a"], 60)}, Preparation(order="k")).table
+    assert "column 'k' holds text, so the rows were sorted in alphabetical order" in table.notes
+
+
+def test_a_column_that_is_named_twice_is_one_column() -> None:
+    table = prepare({"x": [1.0, 2.0, 5.0], "y": [3.0, 1.0, 4.0]}, Preparation(features=["x", "x"])).table
+    assert [column.name for column in table.columns] == ["x"]
+
+
+def test_a_file_without_columns_is_named(tmp_path: Path) -> None:
+    pl.DataFrame().write_parquet(tmp_path / "none.parquet")
+    with pytest.raises(DataError, match=r"none\.parquet must have at least one column"):
+        prepare(tmp_path / "none.parquet", Preparation())

@@ -38,7 +38,9 @@ class Options(NamedTuple):
     def check(self) -> Options:
         """Return the validated options; raise ColumnError if one of them is invalid."""
         delimiter = "\t" if self.delimiter == "\\t" else self.delimiter
-        if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\0\n\r\"'"):
+        if delimiter is not None and (
+            not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii() or delimiter in "\0\n\r\"'"
+        ):
             allowed = "one ASCII character other than a quotation mark or a line break"
             raise ColumnError(f"delimiter must be {allowed}, got {format_value(delimiter)}")
         if self.decimal not in (None, ".", ","):

@@ -16,6 +16,7 @@ ROWS = 200  # rows from which the dialect is detected
 ONE_COLUMN = "\x1f"  # the delimiter of a file with one column: a character that text does not contain
 DELIMITERS = {",": "','", "\t": "tab", ";": "';'", "|": "'|'"}
 _PREFERRED = {".tsv": "\t", ".tab": "\t"}
+_STATED = re.compile(r'"?sep=([,;|\t])"?[,;|\t]*\n(?=.*\n)')  # a first line for Excel, which names the delimiter
 _VALUE = re.compile(  # a value rather than a name: a number in any notation, a date or a boolean
     r"[+-]?([0-9]+([., \u00a0\u202f][0-9]+)*[.,]?|[.,][0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|true|false"
     r"|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([t ].*)?",
@@ -41,12 +42,13 @@ def find_dialect(sample: str, suffix: str, delimiter: str | None = None, header:
     Dialect(names=['a', 'b'], delimiter=';', quote='"', header=True, blanks=False, above=0)
     """
     quote = "'" if '"' not in sample and _single_quoted(sample) else '"'
-    delimiter = delimiter or _find_delimiter(sample, suffix, quote)
+    stated = _STATED.match(sample)
+    delimiter = delimiter or (stated[1] if stated else _find_delimiter(sample, suffix, quote))
     blanks = delimiter == " " or f"{delimiter} {quote}" in sample
     rows = sample_rows(sample, delimiter, quote, blanks)
     if not rows:
         raise DataError("the file is empty")
-    above = _lines_above(rows) if header is None else 0
+    above = 1 if stated else _lines_above(rows) if header is None else 0
     first, below = rows[above], rows[above + 1 :]
     header = _has_header(first, below) if header is None else header
     names = [name.strip() for name in _complete_names(first, below)] if header else _numbered(len(first))
@@ -104,7 +106,9 @@ def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
     if width > 1 and share == 1 and _values(rows) >= 0.5:
         return " "
     first = sample.lstrip("\n").split("\n", 1)[0]
-    return preferred if preferred in first and suffix in ("", ".csv", *_PREFERRED) else ONE_COLUMN
+    split = [len(row) > 1 for row in sample_rows(sample, preferred, quote, False)]  # rows of different lengths
+    used = preferred in first or 2 * sum(split) > len(split)
+    return preferred if used and suffix in ("", ".csv", *_PREFERRED) else ONE_COLUMN
 
 
 def _usual_width(rows: list[list[str]]) -> tuple[int, float]:

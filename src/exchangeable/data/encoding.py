@@ -82,7 +82,7 @@ def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
             raise DataError(_describe(error, encoding, content.tell(), lines)) from None
         if b"\0" in text:
             line = lines + text[: text.index(b"\0")].count(b"\n")
-            rule = "if this is a text file, give its encoding, such as utf-16"
+            rule = "if this is a text file, give its encoding, such as utf-16-le"
             raise DataError(f"line {line:,}: the text contains a NUL character; {rule}")
         lines += text.count(b"\n")
         yield text
@@ -94,7 +94,8 @@ def _describe(error: UnicodeError, encoding: str, position: int, lines: int) -> 
     """Describe where the text cannot be decoded. The input of the decoder ends at ``position``."""
     rule = "if this is a text file, give its encoding, such as latin-1"
     if not isinstance(error, UnicodeDecodeError):
-        return f"the text is not valid {encoding}; {rule}"
+        unmarked = f"has no byte order mark; give the encoding, such as {encoding}-le"
+        return f"the text {unmarked if encoding[-2:] in ('16', '32') else f'is not valid {encoding}; {rule}'}"
     offset = max(0, position - len(error.object) + error.start)
     line = lines + error.object[: error.start].count(b"\n")
     place = f"byte 0x{error.object[error.start]:02x} at offset {offset:,}, line {line:,}"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable._extras import needed
+from exchangeable.data import opening
 from exchangeable.data.delimited import Choose, check_distinct, drop_unnamed, name_columns
 from exchangeable.data.encoding import find_encoding, text_blocks
 from exchangeable.data.errors import DataError, list_names
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Contents = tuple["pl.DataFrame", list[str]]
+GROWTH = 1000  # a table in a compressed format may be that many times as large as its file, or `opening.LARGE`
 
 
 def _readable(kind: str) -> AbstractContextManager[None]:
@@ -51,7 +53,21 @@ def _parquet(file: OpenFile, choose: Choose) -> Contents:
     wanted = choose(names)
     with _readable("Parquet"):
         file.content.seek(0)
+        _check_growth(pl.scan_parquet(file.content), wanted, file)
+        file.content.seek(0)
         return pl.read_parquet(file.content, columns=wanted), []
+
+
+def _check_growth(table: pl.LazyFrame, wanted: list[str], file: OpenFile) -> None:
+    """Reject a table that is much larger than its file, as equal values can be. They compress better than text."""
+    import polars as pl
+
+    size = 8 * len(wanted) * table.select(pl.len()).collect().item()
+    if size > max(opening.LARGE, GROWTH * file.size):
+        raise DataError(
+            f"the table is larger than {opening.LARGE >> 20:,} MiB and more than {GROWTH:,} times as large as the "
+            "file; if you trust the file, read fewer columns, or read it yourself and pass the frame"
+        )
 
 
 def _arrow(file: OpenFile, choose: Choose) -> Contents:
@@ -59,6 +75,9 @@ def _arrow(file: OpenFile, choose: Choose) -> Contents:
 
     with _readable("Arrow or Feather"):
         content = io.BytesIO(file.content.read())
+        if content.getvalue()[:6] == b"ARROW1":
+            _check_growth(pl.scan_ipc(content), list(pl.read_ipc_schema(content)), file)
+            content.seek(0)
         frame = pl.read_ipc(content) if content.getvalue()[:6] == b"ARROW1" else pl.read_ipc_stream(content)
     return frame.select(choose(frame.columns)), []
 
@@ -123,9 +142,15 @@ def _records(records: Iterable[Any]) -> dict[str, list[Any]]:
     return columns
 
 
+def _numbered(data: Any) -> bool:
+    return isinstance(data, dict) and list(data) == [str(i) for i in range(len(data))]
+
+
 def _json_columns(data: Any) -> dict[str, list[Any]]:
     """Return the columns of an object of lists, or of objects with the same keys, as pandas writes them."""
     columns = list(data.values()) if isinstance(data, dict) else []
+    if all(isinstance(column, dict) and not {*column} & {*data} for column in columns) and _numbered(data):
+        return _records(columns)  # rows by their number
     if columns and all(isinstance(column, dict) and list(column) == list(columns[0]) for column in columns):
         columns = [list(column.values()) for column in columns]
     if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns) or not columns:
@@ -178,6 +203,8 @@ def _npz(file: OpenFile, choose: Choose) -> Contents:
                 copy = copy_limited(content, file.size, stack)
             arrays[member.removesuffix(".npy")] = _load_array(copy, member.removesuffix(".npy"))
     lengths = {name: array.shape[:1] for name, array in arrays.items()}
+    if not arrays:
+        raise DataError("there are no arrays")
     if len(set(lengths.values())) != 1:
         raise DataError(f"the arrays must have the same number of rows; the arrays are {list_names(list(arrays))}")
     columns: dict[str, NDArray[Any]] = {}

@@ -48,6 +48,7 @@ def open_frame(
         data = read_file(data, **selection)
     frame = _open(data, beside)
     frame = frame._replace(name=name) if frame.name == UNNAMED else frame
+    name = frame.name
     if twice := [column for column, count in Counter(frame.names).items() if count > 1]:
         raise DataError(f"{name} must have distinct column names, got {format_value(twice[0])} twice")
     if not frame.names and not frame.unused:

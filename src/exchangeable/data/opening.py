@@ -85,7 +85,7 @@ def open_source(source: Any) -> Iterator[OpenFile]:
     """Open a path, ``-`` for standard input, or a file object (binary or text), and decompress it."""
     with ExitStack() as stack:
         content, path = _open(source, stack)
-        notes = []
+        stored, notes = content.seek(0, os.SEEK_END), []
         for _ in range(3):  # for example a compressed file in a ZIP archive
             kind = _kind(content)
             if kind == "zip" and (FORMATS.get(path.suffix.lower()) or _zip_format(content)) in ("excel", "npz"):
@@ -93,7 +93,7 @@ def open_source(source: Any) -> Iterator[OpenFile]:
             if kind not in ("gzip", "zstd", "bzip2", "xz", "zip"):
                 break
             with damaged(f"the {kind} data is truncated, damaged or encrypted"):
-                content, path, note = _decompress(content, kind, path, stack)
+                content, path, note = _decompress(content, stored, kind, path, stack)
             notes += note
         size = content.seek(0, os.SEEK_END)
         content.seek(0)
@@ -146,6 +146,8 @@ def _open(source: Any, stack: ExitStack) -> tuple[IO[bytes], Path]:
         return _copy(source, stack), Path(name if isinstance(name, str) else "")
     path = Path(os.fsdecode(source))
     if str(path) == "-":
+        if sys.stdin is None:
+            raise DataError("it is closed; give the name of a file")
         return _copy(sys.stdin.buffer, stack), Path()
     _check_path(os.fsdecode(source))
     return stack.enter_context(path.open("rb")), path
@@ -190,18 +192,22 @@ def _zip_format(content: IO[bytes]) -> str | None:
     return "npz" if names and all(name.endswith(".npy") for name in names) else None
 
 
-def _decompress(content: IO[bytes], kind: str, path: Path, stack: ExitStack) -> tuple[IO[bytes], Path, list[str]]:
-    """Return the decompressed content, the path without the suffix of the compression, and notes."""
-    size = content.seek(0, os.SEEK_END)
+def _decompress(
+    content: IO[bytes], stored: int, kind: str, path: Path, stack: ExitStack
+) -> tuple[IO[bytes], Path, list[str]]:
+    """Return the decompressed content, the path without the suffix of the compression, and notes.
+
+    `stored` is the size of the file itself: archives in archives must not multiply what is allowed.
+    """
     content.seek(0)
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     if kind != "zip":
-        return copy_limited(_decompressor(kind, content), size, stack), inner, []
+        return copy_limited(_decompressor(kind, content), stored, stack), inner, []
     archive = stack.enter_context(zipfile.ZipFile(content))
     member, notes = _choose_member(archive.namelist())
     named = Path(member).suffix.lower() in (*FORMATS, *COMPRESSED)
     with archive.open(member) as file:
-        return copy_limited(file, size, stack), Path(member) if named else inner, notes
+        return copy_limited(file, stored, stack), Path(member) if named else inner, notes
 
 
 def _decompressor(kind: str, content: IO[bytes]) -> IO[bytes]:

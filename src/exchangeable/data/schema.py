@@ -7,6 +7,7 @@ the schema step does not affect any guarantee. (See `exchangeable.data.roles` fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,12 +22,13 @@ from exchangeable.data.frames import Frame, open_frame, take_rows
 from exchangeable.data.labels import LabelKind, convert_labels, read_labels
 from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted, is_year
 from exchangeable.data.table import Table, TableColumn, constant
-from exchangeable.data.times import UNIT
+from exchangeable.data.times import SAMPLE, UNIT, parse_times
 from exchangeable.data.values import Column, read_series
 from exchangeable.pvalues import thetas
 from exchangeable.validation import format_value
 
 ORDER_STREAM = 2**32 - 2  # the stream of random numbers that orders rows with equal times
+_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 SHOWN_ROWS = 3  # invalid cells of a column that a message lists
 
 
@@ -137,7 +139,7 @@ def _names(option: str, names: Any) -> tuple[str, ...]:
         return (names,)
     if not isinstance(names, Iterable):
         raise ValueError(f"{option} must be a column or a list of columns, got {format_value(names)}")
-    return tuple(str(name) for name in names)
+    return tuple(dict.fromkeys(str(name) for name in names))  # a name that is given twice is one column
 
 
 def label_name(how: Preparation) -> str | None:
@@ -277,8 +279,24 @@ def _sort(reading: Reading, how: Preparation, seed: int | None) -> Reading:
     if seed is None:  # a hash of the rows in the order of the data
         seed = table_seed(Table(encode(assign_roles(reading.features, how.keep, ordered=False).tested)))
     ties = thetas(seed, 0, len(reading.rows), ORDER_STREAM)
-    keys = np.unique(order.values, return_inverse=True)[1]
-    return reading.take(np.lexsort((ties, keys)))
+    sortable, notes = _sortable(order)
+    keys = np.unique(sortable, return_inverse=True)[1]
+    return reading.take(np.lexsort((ties, keys)))._replace(notes=[*reading.notes, *notes])
+
+
+def _sortable(order: Column) -> tuple[Any, list[str]]:
+    """Return the values to sort by, and a note if the order is alphabetical. Text that is mostly times is refused."""
+    if order.kind != "text":
+        return order.values, []
+    if all(map(_INTEGER.fullmatch, order.values)):  # too large for a float
+        return np.array([int(value) for value in order.values], object), []
+    distinct, name = sorted(set(order.values)), format_value(order.name)
+    sample = distinct[:: len(distinct) // SAMPLE + 1]
+    if 2 * sum(parse_times([text]) is None for text in sample) < len(sample):
+        others = [text for text in (*distinct[:SAMPLE], *distinct[-SAMPLE:]) if parse_times([text]) is None]
+        such = f", such as {format_value(others[0])}" if others else ", or not in the same format"
+        raise DataError(f"column {name}, by which the rows are sorted, must hold times only, got some others{such}")
+    return order.values, [f"column {name} holds text, so the rows were sorted in alphabetical order"]
 
 
 # ---------------------------------------------------------------------------------------------------------- the table

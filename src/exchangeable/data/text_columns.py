@@ -133,7 +133,10 @@ def has_decimal_comma(column: pl.Series, ambiguous: bool) -> bool:
         return False
     if values.str.contains(_DECIMAL_COMMA).all():
         return ambiguous or not values.str.contains(_GROUPED["."][0][1]).all()
-    return bool(values.str.contains(_GROUPED[","][0][1]).all()) and bool(values.str.contains(".", literal=True).any())
+    return any(
+        bool(values.str.contains(pattern).all()) and bool(values.str.contains(separator).any())
+        for separator, pattern in _GROUPED[","]
+    )
 
 
 def parse_other(column: pl.Series, decimal: str) -> TypedColumn:
