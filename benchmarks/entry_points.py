@@ -73,7 +73,7 @@ def untidy(rng: Generator, n: int) -> pd.DataFrame:
     frame["size"] = frame["size"].where(rng.random(n) < np.where(frame["size"] > 0.5, 0.6, 0.95))  # large ones are lost
     frame["colour"] = frame["colour"].where(rng.random(n) < 0.8)
     frame["kind"] = frame["kind"].where(rng.random(n) < 0.9)
-    frame["shop"] = pd.Series(rng.choice(list("abcdefghijklmnopqrst"), n)).where(frame["count"] > 0)  # text if n is small
+    frame["shop"] = pd.Series(rng.choice(list("abcdefghijklmnopqrst"), n)).where(frame["count"] > 0)  # or text
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), "D")
     words = rng.choice(["yes", "no"], n)
     return frame.assign(
