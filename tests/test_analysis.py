@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -581,3 +582,19 @@ def test_full_rows_and_a_single_column_have_different_names() -> None:
     result = ex.test(np.repeat([0.0, 1.0], 100), columns="each")
     assert result.rejected_by == ["full rows", "x0"]
     assert ex.test(np.repeat([0.0, 1.0], 100)).rejected_by == ["x0"]
+
+
+def test_two_sets_that_share_rows_get_a_note() -> None:
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    assert "100 of 100 rows of current are also in reference" in ex.compare(x, x[:100]).notes[0]
+    assert ex.compare(x[:150], x[150:]).notes == []
+    few = np.random.default_rng(0).integers(0, 3, (200, 2))  # rows that occur often in each set
+    assert ex.compare(few[:150], few[150:]).notes == []
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for folder, text in (("a", "x;y\n1;2\n3;4\n"), ("b", "x;y\n1;\n2;inf\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"^t\.csv \(current\): .*'inf' in row 2"):
+        ex.compare(tmp_path / "a" / "t.csv", tmp_path / "b" / "t.csv")

@@ -440,7 +440,7 @@ def test_changepoints_are_upright_lines() -> None:
         (["test", "d.csv", "--label", "kind", "--alarm", "cusum", "--alpha", "0.1"], 2, "got --alpha with cusum"),
         (["test", "d.csv", "--label", "kind", "--alarm", "cusum", "--period", "1"], 2, "period must lie in (1, 1e300]"),
         (["test", "d.csv", "--label", "kind", "--alarm", "cusum", "--period", "nan"], 2, "period must lie in"),
-        (["shift", "d.csv"], 2, "label must name the column of classes"),
+        (["shift", "d.csv"], 2, "label must be given: the name of the column of classes"),
         (["shift", "d.csv", "--label", "kid"], 2, "kind"),
         (["shift", "d.csv", "--label", "a", "--drop", "kind"], 3, "label 'a' must hold classes"),
         (["shift", "d.csv", "--label", "kind", "--alpha", "0"], 2, "alpha must lie in (0, 1), got 0"),

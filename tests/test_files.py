@@ -841,3 +841,29 @@ def test_json_rows_by_their_number(tmp_path: Path) -> None:
 
 def test_options_of_a_wrong_type(tmp_path: Path) -> None:
     assert "delimiter must be one ASCII character" in message(put(tmp_path, "a,b\n1,2\n"), ColumnError, delimiter=5)
+
+
+# ------------------------------------------------------------------------------------------------ units, wrong suffixes
+
+
+def test_currency_and_percent_signs_are_removed_if_all_cells_have_the_same() -> None:
+    read = contents('price,share,cost\n"$1,234.50",12.5%,3 €\n$7,8%,\n')
+    assert read.frame.to_dict(as_series=False) == {"price": [1234.5, 7.0], "share": [12.5, 8.0], "cost": [3, None]}
+    assert read.notes == tuple(
+        f"column {name} holds numbers with {unit}"
+        for name, unit in (("'price'", "$"), ("'share'", "%"), ("'cost'", "€"))
+    )
+    assert columns("a\n$1\n€2\n") == {"a": ["$1", "€2"]}
+    assert columns("a\n$x\n$y\n") == {"a": ["$x", "$y"]}
+
+
+def test_the_content_decides_if_a_suffix_for_text_is_wrong(tmp_path: Path) -> None:
+    FRAME.write_parquet(tmp_path / "t.csv")
+    assert ex.read(tmp_path / "t.csv").equals(FRAME)
+    assert "for delimited text" in message(tmp_path / "t.csv", ColumnError, delimiter=";")
+    assert "[1]" in columns("a\n[1]\n[2]\n")["a"][0]  # a bracket is not yet JSON
+
+
+def test_a_name_may_occur_once_in_an_object_of_json(tmp_path: Path) -> None:
+    assert "has the name 'a' twice" in message(put(tmp_path, '[{"a": 1, "a": 2}]', "t.json"))
+    assert "has the name 'a' twice" in message(put(tmp_path, '{"a": 1, "a": 2}\n', "t.jsonl"))

@@ -262,7 +262,7 @@ def test_long_tables_are_thinned() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"label": None}, "label must name the column of classes"),
+        ({"label": None}, "label must be given: the name of the column of classes"),
         ({"label": "kid"}, "label must name a column of the data, got 'kid'; did you mean 'kind'?"),
         ({"label": "a", "drop": "kind"}, "label 'a' must hold classes"),
         ({"alpha": 0.0}, "alpha must"),

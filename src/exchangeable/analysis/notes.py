@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from exchangeable.analysis.columns import MAX_AUTO_COLUMNS
-from exchangeable.analysis.sample import Sample
+from exchangeable.analysis.sample import Sample, Split
 from exchangeable.analysis.text import FEW_ROWS, format_name, more
 from exchangeable.data.design import WIDE, widest
 from exchangeable.data.table import Table, constant
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from exchangeable.analysis.settings import Settings
 
 LISTED_COLUMNS = 5  # constant columns that a note names
+COPIES = 0.1  # the share of rows that two sets may have in common
 SMALL_CLASS = 5  # if a typical class has fewer rows, the label may well be a number
 
 
@@ -44,6 +47,21 @@ def data_notes(table: Table, scale: str, columns_tested: bool = True, asked: str
         if scale == "none":
             remedy = "and dominates all distances; set scale to 'deviation', or drop the column"
         yield f"column {format_name(dominant)!r} varies more than {WIDE:g} times as much as a typical one, {remedy}"
+
+
+def note_copies(table: Table, split: Split | None, start: int) -> Iterator[str]:
+    """Yield a note if many rows of one set also occur in the other, although rows hardly ever occur twice in a set."""
+    if split is None:
+        return
+    rows = np.column_stack([column.values for column in table.columns]) + 0.0  # turns -0.0 into 0.0
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
+    first, second = keys[:start], keys[start:]
+    copies, repeated = np.isin(second, first), 1.0 - len(np.unique(first)) / len(first)
+    if copies.mean() > COPIES + 2.0 * repeated:
+        yield (
+            f"{int(copies.sum()):,} of {len(copies):,} rows of {split.second} are also in {split.first}; sets that "
+            "share rows are not a random split, so a rejection is no surprise: remove the copies"
+        )
 
 
 def note_thinning(sample: Sample, n: int, columns_tested: bool, settings: Settings | None) -> Iterator[str]:

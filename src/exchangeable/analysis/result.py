@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from exchangeable import plots
 from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, combine, is_weighted, log_evidence
 from exchangeable.analysis.frame import to_frame
-from exchangeable.analysis.notes import data_notes, note_thinning
+from exchangeable.analysis.notes import data_notes, note_copies, note_thinning
 from exchangeable.analysis.sample import Sample, Split
 from exchangeable.analysis.settings import Parts, Settings
 from exchangeable.analysis.text import (
@@ -269,7 +269,8 @@ class Result:
         tested = bool(self.column_tests)
         thinned = note_thinning(self.sample, self.n, tested, self.settings)
         asked = "none" if self.settings is None else self.settings.scale
-        return [*self.table.notes, *thinned, *data_notes(self.table, self.scale, tested, asked)]
+        copies = note_copies(self.table, self.split, self.start)
+        return [*self.table.notes, *copies, *thinned, *data_notes(self.table, self.scale, tested, asked)]
 
     def fresh_parts(self) -> Parts:
         """Return copies of the measure and the bets as they were before the first row."""

@@ -148,7 +148,7 @@ def shift_test(
     """
     Settings(measure, bet, alpha=alpha, scale=scale, columns="none", max_rows=max_rows).check()
     if label is None:
-        raise ColumnError("label must name the column of classes, or hold one class for each row, got None")
+        raise ColumnError("label must be given: the name of the column of classes, or one class for each row")
     how = Preparation(label, order, features, drop, keep, categorical, missing, invalid)
     prepared = prepare(data, how, labels="classes", within_classes=True, seed=seed)
     table, scale = prepared.table, resolve_scale(prepared.table, scale)

@@ -7,6 +7,7 @@ column. This package adds what Polars does not do: it detects the dialect of a d
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from exchangeable._extras import needed
 from exchangeable.data.delimited import Options, check_distinct, read_delimited
-from exchangeable.data.errors import DataError, check_known, naming
+from exchangeable.data.errors import ColumnError, DataError, check_known, naming
 from exchangeable.data.opening import open_source, source_name
 from exchangeable.validation import printable
 
@@ -104,6 +105,8 @@ def read_file(
                 if progress is not None:
                     progress(f"reading {name}", done, size)
 
+            if file.format != "delimited" and options != Options():
+                raise ColumnError("delimiter, decimal, header and encoding are for delimited text, such as CSV, only")
             if file.format == "delimited":
                 frame, notes = read_delimited(file, choose, options, report)
             else:
@@ -136,5 +139,9 @@ def _prefix_errors(name: str) -> Iterator[None]:
     except MemoryError:
         raise DataError(f"{name}: the table does not fit in memory") from None
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise OSError(
+                f"{name}: there is no space left for a temporary copy; set TMPDIR to another folder"
+            ) from None
         kind = next((kind for kind in (FileNotFoundError, PermissionError) if isinstance(error, kind)), OSError)
         raise kind(f"{name}: the file cannot be read: {printable(error.strerror or error)}") from None

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import IO, TYPE_CHECKING, Any
@@ -32,7 +33,10 @@ GROWTH = 1000  # a table in a compressed format may be that many times as large 
 
 
 def _readable(kind: str) -> AbstractContextManager[None]:
-    return damaged(f"the file cannot be read as {kind}: it is truncated, damaged or in another format")
+    return damaged(
+        f"the file cannot be read as {kind}: it is truncated, damaged or in another format, or it has columns that "
+        "Polars cannot read"
+    )
 
 
 def _retyped(columns: list[pl.Series]) -> Contents:
@@ -116,13 +120,22 @@ def _lines(file: OpenFile) -> Iterator[Any]:
 
 def _load(text: bytes) -> Any:
     try:
-        return json.loads(text.decode())
+        return json.loads(text.decode(), object_pairs_hook=_distinct)
     except RecursionError:
         raise DataError("the JSON is nested too deeply") from None
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, DataError):
         raise
     except ValueError:  # an integer with too many digits
         raise DataError("the JSON contains an integer with too many digits") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, whose names must differ."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise DataError(f"an object of the JSON has the name {format_value(twice)} twice; the names must differ")
+    return found
 
 
 def _records(records: Iterable[Any]) -> dict[str, list[Any]]:

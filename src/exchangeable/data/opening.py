@@ -88,7 +88,7 @@ def open_source(source: Any) -> Iterator[OpenFile]:
         stored, notes = content.seek(0, os.SEEK_END), []
         for _ in range(3):  # for example a compressed file in a ZIP archive
             kind = _kind(content)
-            if kind == "zip" and (FORMATS.get(path.suffix.lower()) or _zip_format(content)) in ("excel", "npz"):
+            if kind == "zip" and (FORMATS.get(path.suffix.lower()) in ("excel", "npz") or _zip_format(content)):
                 break
             if kind not in ("gzip", "zstd", "bzip2", "xz", "zip"):
                 break
@@ -101,7 +101,10 @@ def open_source(source: Any) -> Iterator[OpenFile]:
             raise DataError("the file is empty")
         path = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
         suffix = path.suffix.lower() if path.suffix.lower() in FORMATS else ""
-        yield OpenFile(content, suffix, FORMATS.get(suffix) or _find_format(content), size, tuple(notes))
+        kind = FORMATS.get(suffix)
+        if kind in (None, "delimited"):  # the content of other formats is unmistakable, whatever the suffix
+            kind = found if (found := _find_format(content)) != "json" or kind is None else kind
+        yield OpenFile(content, suffix, kind, size, tuple(notes))
 
 
 def copy_limited(source: IO[bytes], compressed: int, stack: ExitStack) -> IO[bytes]:
@@ -159,7 +162,9 @@ def _check_path(path: str) -> None:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
         raise ColumnError("only local files can be read; download the file first")
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise DataError("the path must be a regular file, got a directory or a device")
+        raise DataError(
+            "the path must be a regular file, got a directory, a device or a pipe; use - for standard input"
+        )
 
 
 def _copy(source: Any, stack: ExitStack) -> IO[bytes]:

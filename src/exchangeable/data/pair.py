@@ -27,6 +27,7 @@ from exchangeable.data.table import Table
 from exchangeable.data.values import Column, read_text
 from exchangeable.validation import format_value
 
+SETS = ("reference", "current")
 _OPTIONS = ("drop", "keep", "categorical")
 
 
@@ -48,9 +49,11 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     how = how.checked()
     pair = how.label if isinstance(how.label, (tuple, list)) and len(how.label) == 2 else (how.label, how.label)
     frames = [
-        open_frame(reference, name="reference", beside=current, selection=how.selection()),
-        open_frame(current, name="current", beside=reference, selection=how.selection()),
+        open_frame(reference, name=SETS[0], beside=current, selection=how.selection()),
+        open_frame(current, name=SETS[1], beside=reference, selection=how.selection()),
     ]
+    if frames[0].name == frames[1].name:  # files of the same name in two folders
+        frames = [frame._replace(name=f"{frame.name} ({which})") for frame, which in zip(frames, SETS, strict=True)]
     shared, differences = _shared_columns(frames, how)
     raw = []
     for frame, label in zip(frames, pair, strict=True):
@@ -72,7 +75,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     differences += kinds
     same = not differences
     target = _join_labels(first.label, second.label)
-    notes = list(dict.fromkeys(first.notes + second.notes))
+    notes = [f"{frame.name}: {note}" for frame, part in zip(frames, readings, strict=True) for note in part.notes]
     reading = Reading(joined, target, None, np.concatenate([first.rows, second.rows]), notes)
     roles = assign_roles(joined, _within(how.keep, frames[0]), ordered=False)
     table = build_table(reading, roles, how, labels, "reference and current")

@@ -6,6 +6,7 @@ the order of the rows. Otherwise it stays text, exactly as written.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from exchangeable.data.times import parse_times
@@ -19,6 +20,7 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 )
+_UNIT = re.compile("^[$€£¥]|[$€£¥%]$")  # of numbers, if all of them have it
 HEAD = 64  # cells that are parsed first: they are enough to recognise most text
 _ZEROS = r"^[+-]?0[0-9]"  # 007 is a code, not a number
 _NOT_INTEGER = r"[.eEnN]"  # also in inf and nan
@@ -139,13 +141,23 @@ def has_decimal_comma(column: pl.Series, ambiguous: bool) -> bool:
     )
 
 
+def _has_unit(values: pl.Series, unit: str) -> bool:
+    """Return whether every value starts or ends with a currency sign or a percent sign, the same for all."""
+    return bool((values.str.starts_with(unit) | values.str.ends_with(unit)).all())
+
+
 def parse_other(column: pl.Series, decimal: str) -> TypedColumn:
-    """Convert text to numbers if all cells fit with thousands separators, or to times; otherwise return the text."""
+    """Convert text to numbers if all cells fit with a unit or thousands separators, or to times; or return the text."""
     import polars as pl
 
     if column.dtype != pl.String:
         return TypedColumn(column)
     values = column.drop_nulls().str.strip_chars()
+    if len(values) and (unit := _UNIT.search(values[0])) and _has_unit(values, unit[0]):
+        bare = column.str.strip_chars().str.replace(unit[0], "", literal=True)
+        numbers = parse_other(parse_plain(bare.to_frame(), decimal).to_series(), decimal).column
+        if numbers.dtype.is_numeric():
+            return TypedColumn(numbers, f"column {format_value(column.name)} holds numbers with {unit[0]}")
     for separator, pattern in _GROUPED[decimal]:
         if len(values) and values.head(HEAD).str.contains(pattern).all() and values.str.contains(pattern).all():
             text = column.str.strip_chars().str.replace_all(separator, "").to_frame()

@@ -22,6 +22,7 @@ from exchangeable.validation import LARGEST, NUMBER, format_value
 
 Kind = Literal["numbers", "booleans", "text", "times", "empty", "other"]
 MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here
+CODES = "integers beyond 2**53 were read as codes, not as numbers"
 MAX_MIXED, MIN_WORDS = 20, 2  # up to 20 different numbers and words are categories, if each word occurs twice
 MOSTLY = 0.9  # of the values that are present: a column with that many numbers is meant to hold numbers
 
@@ -171,7 +172,7 @@ def _read_array(name: str, values: NDArray[Any], missing: NDArray[np.bool_]) -> 
         texts = [
             None if absent else str(value) for value, absent in zip(values.tolist(), missing.tolist(), strict=True)
         ]
-        return Column(name, "text", texts)
+        return Column(name, "text", texts, note=CODES)
     return _checked(name, "numbers", numbers)
 
 
@@ -190,7 +191,7 @@ def _read_numbers(name: str, items: list[Any]) -> Column:
     if (times := numeric_times(name, numbers)) is not None:
         return Column(name, "times", times)
     if any(isinstance(value, (int, np.integer)) and abs(int(value)) > MAX_EXACT_INTEGER for value in items):
-        return Column(name, "text", [None if value is None else str(value) for value in items])
+        return Column(name, "text", [None if value is None else str(value) for value in items], note=CODES)
     return _checked(name, "numbers", numbers)
 
 
