@@ -434,7 +434,7 @@ def test_a_with_block_does_not_hide_an_error(tmp_path: Path) -> None:
             sent.send(1.0)
 
 
-@pytest.mark.parametrize("room", [1000, 10])
+@pytest.mark.parametrize("room", [pytest.param(1000, marks=pytest.mark.soak), 10])
 def test_a_server_that_went_back(tmp_path: Path, room: int) -> None:
     """Restored from a backup, it gets again what it has lost, as far as the client still has it."""
     x, database = stream(120), tmp_path / "s.db"

@@ -327,7 +327,7 @@ def test_watchful() -> None:
 
 
 def test_shiryaev_roberts_on_watchful_is_the_mixture_of_their_statistics() -> None:
-    p = np.concatenate([1.0 - np.random.default_rng(9).random(300), np.full(40, 0.003)])
+    p = np.concatenate([1.0 - np.random.default_rng(9).random(100), np.full(20, 0.003)])
     log_value = Martingale(bets.Watchful()).extend(p)
     weights = np.log(np.repeat([0.4 / 225, 0.4 / 45, 0.2 / 20], [225, 45, 20]))
     densities = np.array([naive.watchful_log_densities(value) for value in p.tolist()])

@@ -575,7 +575,10 @@ def test_the_api_is_described_without_help_from_elsewhere(server: Server, tab: O
 # ------------------------------------------------------------------ trouble
 
 
-@pytest.mark.parametrize("path", ["/?q=down-", "/streams/down-1"], ids=["overview", "stream"])
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param("/?q=down-", id="overview"), pytest.param("/streams/down-1", id="stream", marks=pytest.mark.soak)],
+)
 def test_when_the_server_goes_away_the_page_says_so_and_comes_back(fresh: Server, tab: Open, path: str) -> None:
     fresh.betting("down-1", *CALM)
     watched = tab()

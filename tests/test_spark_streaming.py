@@ -180,7 +180,9 @@ def test_p_values_binary_keys_days_and_a_function_for_each_batch(spark: SparkSes
 # ------------------------------------------------------------------ the bet
 
 
-@pytest.mark.parametrize("alarm", [alarms.Cusum(20.0), alarms.ShiryaevRoberts(20.0)])
+@pytest.mark.parametrize(
+    "alarm", [alarms.Cusum(20.0), pytest.param(alarms.ShiryaevRoberts(20.0), marks=pytest.mark.soak)]
+)
 def test_the_bet_follows_the_alarm(spark: SparkSession, tmp_path: Path, alarm: Any) -> None:
     data = feeds.walks(["a", "b"], 60)
     feeds.add(tmp_path / "in", 0, feeds.shuffled(feeds.events(data)))
@@ -229,6 +231,7 @@ def test_a_seed_that_is_drawn_outlives_restarts(spark: SparkSession, tmp_path: P
     assert stored_seed(third) != seed
 
 
+@pytest.mark.soak
 def test_a_checkpoint_takes_no_other_seed(spark: SparkSession, tmp_path: Path) -> None:
     drawing(spark, tmp_path, seed=7)  # given seeds are stored too
     drawing(spark, tmp_path, seed=7)
@@ -246,6 +249,7 @@ def test_a_checkpoint_takes_no_other_seed(spark: SparkSession, tmp_path: Path) -
     assert str(failure(watched(spark, tmp_path, seed=8), tmp_path)).startswith(f"{message} was stored, 7, got 8")
 
 
+@pytest.mark.soak
 def test_a_checkpoint_that_was_begun_with_a_seed_of_its_own_needs_it(spark: SparkSession, tmp_path: Path) -> None:
     """A drawn seed would not be that of the state, and stored it would stand in the way of the right one."""
     add(tmp_path, 0, ("a", 1, 0.1))
