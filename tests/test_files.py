@@ -225,7 +225,7 @@ def test_json_of_columns_and_values() -> None:
         ("t.json", "5", "JSON must be a list of records, or an object of columns"),
         ("t.json", '{"a": [1], "b": [1, 2]}', "lists of the same length"),
         ("t.json", '{"a": 1}', "JSON must be a list of records"),
-        ("t.json", '[{"a": 1,\n}]', "line 2: invalid JSON"),
+        ("t.json", '[{"a": 1,\n"b": x}]', "line 2: invalid JSON"),
         ("t.json", "[]", "there are no columns"),
         ("t.json", "[" * 100_000, "nested too deeply"),
         ("t.json", "[{" + '"a": 1' + "0" * 5000 + "}]", "integer with too many digits"),

