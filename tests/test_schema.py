@@ -343,6 +343,16 @@ def test_epochs_are_times_if_they_are_named_so() -> None:
     assert numeric_times("timestamp", np.array([1.0, 2.0])) is None
 
 
+@pytest.mark.parametrize("kind", ["int32", "uint32", "int64", "uint64", "float64"])
+def test_epochs_of_every_type_are_the_same_times(kind: str) -> None:
+    """A product of 32-bit integers would wrap around, without a warning."""
+    times = numeric_times("timestamp", np.array([1_700_000_000, 1_500_000_000], kind))
+    assert times is not None
+    assert times.tolist() == [dt.datetime(2023, 11, 14, 22, 13, 20), dt.datetime(2017, 7, 14, 2, 40)]
+    data = {"timestamp": np.array([1_700_000_000, 1_500_000_000, 1_600_000_000], kind), "a": [1.0, 2.0, 3.0]}
+    assert table(data, order="timestamp").columns[0].values.tolist() == [2.0, 3.0, 1.0]
+
+
 def test_dates_may_be_written_as_numbers() -> None:
     read = table({"date": [20240131, 20240229], "a": [1.0, 2.0]})
     assert read.times is not None

@@ -35,7 +35,7 @@ class PreparedPair(NamedTuple):
     """Two sets as one table, and how their columns differ."""
 
     prepared: Prepared
-    start: int  # examples of the first set
+    start: int  # rows of the first set
     differences: list[str]
     same_columns: bool
 
@@ -55,17 +55,7 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     if frames[0].name == frames[1].name:  # files of the same name in two folders
         frames = [frame._replace(name=f"{frame.name} ({which})") for frame, which in zip(frames, SETS, strict=True)]
     shared, differences = _shared_columns(frames, how)
-    raw = []
-    for frame, label in zip(frames, pair, strict=True):
-        part = how._replace(
-            label=label,
-            drop=_within(how.drop, frame),
-            keep=_within(how.keep, frame),
-            categorical=_within(how.categorical, frame),
-        )
-        with naming(frame.name):
-            raw.append(read_columns(frame, part, shared))
-    raw = _read_together(frames, raw)
+    raw = _read_together(frames, [_read_set(*each, how, shared) for each in zip(frames, pair, strict=True)])
     tested, readings = tested_names(_join(*(one.features for one in raw))[1], how), []
     for frame, one in zip(frames, raw, strict=True):
         with naming(frame.name):
@@ -82,6 +72,14 @@ def prepare_pair(reference: Any, current: Any, how: Preparation, *, labels: Labe
     differences += _category_differences(table, len(first.rows))
     natives = [partial(select_native, frame, how, part.rows) for frame, part in zip(frames, readings, strict=True)]
     return PreparedPair(Prepared(table, frames[1].library, natives), len(first.rows), differences, same)
+
+
+def _read_set(frame: Frame, label: Any, how: Preparation, shared: Sequence[str]) -> Reading:
+    """Read the shared columns of one set. It may lack columns that the options name, if the other set has them."""
+    drop, keep, categorical = (_within(names, frame) for names in (how.drop, how.keep, how.categorical))
+    part = how._replace(label=label, drop=drop, keep=keep, categorical=categorical)
+    with naming(frame.name):
+        return read_columns(frame, part, shared)
 
 
 def _within(names: Sequence[str], frame: Frame) -> tuple[str, ...]:

@@ -20,10 +20,11 @@ from exchangeable.data.encode import encode, missing_indicators, missing_notes
 from exchangeable.data.errors import ColumnError, DataError, check_known, naming
 from exchangeable.data.frames import Frame, open_frame, take_rows
 from exchangeable.data.labels import LabelKind, convert_labels, read_labels
-from exchangeable.data.roles import SORTED, Roles, assign_roles, is_sorted, is_year
+from exchangeable.data.roles import SORTED, Roles, assign_roles
 from exchangeable.data.table import Table, TableColumn, constant
-from exchangeable.data.times import SAMPLE, UNIT, parse_times
-from exchangeable.data.values import Column, read_series
+from exchangeable.data.time_axis import index_times, time_columns, with_times
+from exchangeable.data.times import SAMPLE, parse_times
+from exchangeable.data.values import Column
 from exchangeable.pvalues import thetas
 from exchangeable.validation import format_value
 
@@ -127,7 +128,8 @@ def prepare(
     classes = None if target is None or target.kind == "other" else target.values
     roles = assign_roles(reading.features, how.keep, ordered=True, classes=classes)
     table = build_table(reading, roles, how, labels, frame.name)
-    table = _with_times(table, [*_index_times(frame, reading.rows), *_times(reading, roles)], reading.order)
+    index = index_times(frame.index, reading.rows)
+    table = with_times(table, [*index, *time_columns(reading.features, reading.order, roles)], reading.order)
     return Prepared(table, frame.library, [partial(select_native, frame, how, reading.rows)], frame.index)
 
 
@@ -339,57 +341,6 @@ def _treatments(
         **({} if reading.order is None else {reading.order.name: "order"}),
         **dict.fromkeys(how.drop, "left out"),
     }
-
-
-# --------------------------------------------------------------------------------------------------------------- times
-
-
-def _index_times(frame: Frame, rows: NDArray[np.intp]) -> list[Column]:
-    """Return the index of a pandas frame, if it holds times."""
-    kind = str(getattr(frame.index, "dtype", ""))
-    if not kind.startswith(("datetime64", "period")):
-        return []
-    import narwhals as nw
-
-    index = frame.index.to_timestamp() if kind.startswith("period") else frame.index
-    name = str(index.name) if index.name is not None else "the index"
-    return [read_series(name, nw.from_native(index.to_series(), series_only=True), False).take(rows)]
-
-
-def _times(reading: Reading, roles: Roles) -> list[Column]:
-    """Return the columns of times; if there are none, years by which the rows are sorted."""
-    if roles.times:
-        return roles.times
-    columns = [reading.order] if reading.order is not None else []
-    columns += [column for column in reading.features if roles.aside.get(column.name) == SORTED]
-    return [_years_as_times(column) for column in columns if is_year(column)]
-
-
-def _years_as_times(column: Column) -> Column:
-    years = np.where(column.missing, np.nan, column.values - 1970.0).astype("datetime64[Y]")
-    return Column(column.name, "times", years.astype(UNIT))
-
-
-def _with_times(table: Table, columns: Sequence[Column], order: Column | None) -> Table:
-    """Add the times of the rows, from the first column that is in ascending order, or else from the first one."""
-    if order is not None and order.kind == "times":
-        columns = [order]
-    if not columns:
-        return table
-    chosen = next((column for column in columns if _ascending(column)), columns[0])
-    notes: tuple[str, ...] = ()
-    if order is None and not _ascending(chosen):
-        arranged = "in descending order" if is_sorted(chosen.values[~chosen.missing]) else "not sorted"
-        notes = (
-            f"the times in {format_value(chosen.name)} are {arranged}; the rows were tested in the order of the data "
-            "(set order to this column to sort them)",
-        )
-    return table._replace(times=chosen.values, time_name=chosen.name, notes=table.notes + notes)
-
-
-def _ascending(column: Column) -> bool:
-    present = column.values[~column.missing]
-    return bool((present[1:] >= present[:-1]).all())
 
 
 def select_native(frame: Frame, how: Preparation, rows: NDArray[np.intp]) -> Any:

@@ -84,8 +84,9 @@ def numeric_times(name: str, values: NDArray[Any]) -> Times | None:
 def _from_epoch(values: NDArray[Any]) -> Times | None:
     for low, high, unit in _UNITS:
         if low <= values.min() and values.max() < high:
-            factor = {"s": 10**6, "ms": 10**3, "us": 1}.get(unit)
-            return (values * factor if factor else values // 1000).astype(np.int64).view(UNIT)
+            ticks = values // 1000 if unit == "ns" else values
+            wide = ticks.astype(np.float64 if ticks.dtype.kind == "f" else np.int64)  # small integers would wrap around
+            return (wide * {"s": 10**6, "ms": 10**3}.get(unit, 1)).astype(np.int64).view(UNIT)
     return None
 
 
