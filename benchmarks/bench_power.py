@@ -23,7 +23,8 @@ from exchangeable.protocols import Bet, Ranks
 from exchangeable.pvalues import from_ranks
 from exchangeable.research import datasets
 from exchangeable.research.datasets import Dataset, DatasetError
-from workloads import HELD_OUT, STREAMS, Floats, best, heading, mark, table
+from streams import HELD_OUT, STREAMS, Floats
+from workloads import best, heading, mark, table
 
 N, SEEDS = 5_000, 20
 SINGLE: Mapping[str, Callable[[], Bet]] = {

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.research import datasets
-from workloads import autoregression
+from streams import autoregression
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
