@@ -18,10 +18,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 import naive
+import naive_scores
+import portfolio
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.protocols import Alarm, Bet, Measure
+from naive_scores import Law
 
 Floats = NDArray[np.float64]
 Counts = list[tuple[int, int, int]]
@@ -68,9 +72,11 @@ def check_each(check: Callable[[Case], object], cases: Iterable[tuple[str, Case]
 
 class BetCase(NamedTuple):
     make: Callable[[], Bet]
-    beyond: Callable[[Sequence[float]], float]  # mass of the next bet in (0, FLOOR], and in [exp(-start), 1]
+    beyond: Callable[[Sequence[float]], float]  # mass of the next bet in (0, FLOOR], in [exp(-start), 1], and in holes
     start: float = 0.0  # of the numerical integral, in -log p
     depth: int = 4  # the density may jump at multiples of 2^-depth
+    edges: Callable[[Sequence[float]], Iterable[float]] = lambda history: ()  # p where it may jump or be steep, too
+    holes: Callable[[Sequence[float]], Sequence[tuple[float, float]]] = lambda history: ()  # left to ``beyond``
 
 
 def _mixture_beyond(history: Sequence[float]) -> float:
@@ -100,75 +106,139 @@ def _bounded(make: Callable[[], Bet]) -> BetCase:
     return BetCase(make, lambda history: 0.0)
 
 
-def _beta_outside(history: Sequence[float], switching: float, size: int = 15, reach: float = 2.5) -> float:
-    return naive.beta_mass_outside(history, FLOOR, -math.expm1(-NEAR_ONE), switching, size, reach)
-
-
-def _beta(switching: float, size: int, reach: float) -> BetCase:
+def _beta(switching: float, size: int, reach: float, memory: float = 0.0) -> BetCase:
     return BetCase(
-        lambda: bets.Beta(switching, size=size, reach=reach),
-        lambda history: _beta_outside(history, switching, size, reach),
+        lambda: bets.Beta(switching, memory=memory, size=size, reach=reach),
+        lambda history: naive.beta_mass_outside(history, FLOOR, HIGH, switching, size, reach, memory),
         NEAR_ONE,
     )
 
 
-SWITCHING = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3)  # of the Beta bets of Adaptive
+HIGH = -math.expm1(-NEAR_ONE)  # exp(-NEAR_ONE) = 1 - HIGH
 
 
-ADAPTIVE_BETS = 73
-ADAPTIVE_PARTS: dict[
-    str, tuple[int, ...]
-] = {  # the parts of the state, in the order of the struct in native/adaptive.c
-    "sums": (64, 8),  # Jackson kernels: sums of cosines, for each forgetting factor
-    "pairs": (2, 16, 16),  # Markov kernels: sums of products of cosines, for each forgetting factor
-    "last": (16,),  # and the cosines of the last p-value
-    "grids": (6, 15, 16),  # Beta grids: weights for each switching rate
-    "bayes": (3, 80),  # Bayes blend: log shares, shares, and products of the densities since then
-    "fixed": (80,),  # fixed share: shares
-    "parts": (3, 8),  # the blend, the fixed share and idleness: laid out as bayes
-    "totals": (9,),  # of the grids, of bayes, fixed and parts
-    "mixture": (4,),
-    "rough": (2**10, 3),
-    "smooth": (2**6, 3),
-}
+def _normal(make: Callable[[], Bet], laws: Callable[[Sequence[float]], Sequence[Law]]) -> BetCase:
+    """A bet on a normal law of the score."""
+
+    def beyond(history: Sequence[float]) -> float:
+        law = laws(history)[-1]
+        return law.below(FLOOR) + law.above(math.exp(-NEAR_ONE))
+
+    return BetCase(make, beyond, NEAR_ONE, 1, lambda history: steep(laws(history)[-1]))
 
 
-def adaptive_parts(state: Floats) -> dict[str, Floats]:
-    """The parts of the state of `Adaptive`, as views."""
-    ends = np.cumsum([math.prod(shape) for shape in ADAPTIVE_PARTS.values()])
-    pieces = np.split(state, ends[:-1])
-    return {name: piece.reshape(shape) for piece, (name, shape) in zip(pieces, ADAPTIVE_PARTS.items(), strict=True)}
+def steep(law: Law) -> list[float]:
+    """The p-values from 8 deviations below the mean to 8 above it, by halves."""
+    z = law.mean + math.sqrt(law.variance) * np.arange(-8.0, 8.5, 0.5)
+    return [float(p) for p in ndtr(-z) if FLOOR < p < math.exp(-NEAR_ONE)]
+
+
+def _chain(walk: float, share: float, memory: float) -> BetCase:
+    def beyond(history: Sequence[float]) -> float:
+        return naive_scores.chain_mass_outside(naive_scores.power_chain(history, walk, share, memory)[1], FLOOR, HIGH)
+
+    return BetCase(lambda: bets.PowerChain(walk, share=share, memory=memory), beyond, NEAR_ONE)
+
+
+def _fade_edges(history: Sequence[float]) -> list[float]:
+    edges = naive_scores.fade_edges()[1:]
+    return [*edges.tolist(), *(1.0 - edges).tolist()]
+
+
+def _copula() -> bets.Copula:
+    return bets.Copula(
+        bets.MemoryShare([bets.Kernel(4), bets.Kernel(8, 0.9)], 0.1, 0.5), bets.Regression(seasons=False)
+    )
+
+
+def _copula_law(history: Sequence[float]) -> tuple[bets.Copula, Law]:
+    bet, us = _copula(), []
+    for p in history:
+        us.append(bet.marginal.tails(p)[0])
+        bet.update(p)
+    return bet, naive_scores.regression(us, 0.998, 0.998, False)[-1]
+
+
+def _copula_beyond(history: Sequence[float]) -> float:
+    bet, law = _copula_law(history)
+    return law.below(bet.marginal.tails(FLOOR)[0]) + law.above(bet.marginal.tails(math.exp(-NEAR_ONE))[0])
+
+
+def _copula_edges(history: Sequence[float]) -> list[float]:
+    bet, law = _copula_law(history)
+    return inverted(bet.marginal, steep(law))
+
+
+def inverted(marginal: Any, us: Sequence[float]) -> list[float]:
+    """The p-values with these masses below them, by halving; approximate, for they only divide the integral."""
+    low, high = np.zeros(len(us)), np.ones(len(us))
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        below = np.array([marginal.tails(float(p))[0] for p in middle]) < np.asarray(us)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return [float(p) for p in low if FLOOR < p < math.exp(-NEAR_ONE)]
 
 
 def _adaptive_beyond(history: Sequence[float]) -> float:
-    """From the parts that are not bounded, in proportion to their shares of the next bet."""
-    bet = bets.Adaptive()
+    """From the columns that are not bounded, by their shares of the next bet; the others are even at the upper end."""
+    bet, learnt = bets.Adaptive(), portfolio.replay(history)
     bet.extend(history)
-    part = adaptive_parts(*bet._state)
-    blended, switched = part["bayes"][1] * part["bayes"][2], part["fixed"] / part["fixed"].sum()
-    shares = part["parts"][1] * part["parts"][2] / (part["parts"][1] @ part["parts"][2])
-    weights = shares[0] * blended / blended.sum() + shares[1] * (0.999 * switched + 0.001 / ADAPTIVE_BETS)
-    sharp, mixture = weights[64:70], weights[70]
-    outside = [_beta_outside(history, switching) for switching in SWITCHING]
-    middle = math.exp(-0.5 * NEAR_ONE)
-    others = math.exp(bet.log_density(middle)) - sharp @ [_beta_at(history, s, middle) for s in SWITCHING]
-    return float(sharp @ outside + mixture * _mixture_beyond(history) - math.expm1(-NEAR_ONE) * others)
+
+    def others(p: float) -> float:
+        return math.exp(bet.log_density(p)) - float(learnt.shares @ learnt.point(p))
+
+    total = float(learnt.shares @ learnt.outside(FLOOR, HIGH)) + HIGH * others(math.exp(-0.5 * NEAR_ONE))
+    for low, high in _adaptive_holes(history):
+        sharp = learnt.shares[19] * learnt.spread.above(1.0 - HOLE)
+        rest = [math.exp(bet.log_density(p)) - learnt.shares[19] * learnt.point(p)[19] for p in (low, high)]
+        total += sharp + (high - low) * 0.5 * sum(rest)
+    return total
 
 
-def _beta_at(history: Sequence[float], switching: float, p: float) -> float:
-    return math.exp(naive.beta([*history, p], switching, 15, 2.5)[0][-1])
+HOLE = (
+    1e-5  # the mass around the median of the seasonal regression, where a bet on the two-sided p-value may be infinite
+)
+
+
+def _adaptive_holes(history: Sequence[float]) -> list[tuple[float, float]]:
+    law = portfolio.replay(history).laws[1]
+    z = law.mean + math.sqrt(law.variance) * ndtri(0.5 + 0.5 * HOLE) * np.array([1.0, -1.0])
+    low, high = ndtr(-z)
+    return [(float(low), float(high))]
+
+
+def _adaptive_edges(history: Sequence[float]) -> list[float]:
+    learnt = portfolio.replay(history)
+    found = [p for law in learnt.laws for p in steep(law)]
+    rest = [*(1.0 - p for p in steep(learnt.spread)), *(10.0 ** (-k / 4) for k in range(1, 21))]  # 1 - 2 min(u, 1 - u)
+    seasonal = learnt.laws[1]
+    z = seasonal.mean + math.sqrt(seasonal.variance) * ndtri(0.5 + 0.5 * np.array([*rest, *(-r for r in rest)]))
+    found += [float(p) for p in ndtr(-z) if FLOOR < p < math.exp(-NEAR_ONE)]
+    return [*found, *inverted(learnt.marginal, steep(learnt.pit)), *_fade_edges(history)]
 
 
 BETS: dict[str, BetCase] = {
-    "Adaptive": BetCase(bets.Adaptive, _adaptive_beyond, NEAR_ONE, 10),
+    "Adaptive": BetCase(bets.Adaptive, _adaptive_beyond, NEAR_ONE, 10, _adaptive_edges, _adaptive_holes),
     "Watchful": BetCase(
         bets.Watchful,
-        lambda history: naive.watchful_mass_outside(history, FLOOR, -math.expm1(-NEAR_ONE)),
+        lambda history: naive.watchful_mass_outside(history, FLOOR, HIGH),
         NEAR_ONE,
         6,
     ),
     "Beta": _beta(0.001, 15, 2.5),
     "Beta(small)": _beta(0.3, 4, 1.0),
+    "Beta(remembers)": _beta(0.1, 5, 1.0, 0.8),
+    "PowerChain": _chain(0.004, 1e-4, 0.0),
+    "PowerChain(remembers)": _chain(0.3, 0.05, 0.9),
+    "Fade": BetCase(bets.Fade, lambda history: 0.0, edges=_fade_edges),
+    "Volatility": _normal(bets.Volatility, naive_scores.volatility),
+    "Season": _normal(bets.Season, naive_scores.season),
+    "Regression": _normal(bets.Regression, lambda p: naive_scores.regression(p, 0.998, 0.998, True)),
+    "Regression(forgets)": _normal(
+        lambda: bets.Regression(0.9, noise=0.8, seasons=False), lambda p: naive_scores.regression(p, 0.9, 0.8, False)
+    ),
+    "Copula": BetCase(_copula, _copula_beyond, NEAR_ONE, 1, _copula_edges),
+    "TwoSided": _bounded(lambda: bets.TwoSided(bets.Markov(6, 0.9))),
     "Idle": _bounded(bets.Idle),
     "SimpleJumper": _bounded(bets.SimpleJumper),
     "CompositeJumper": _bounded(bets.CompositeJumper),
@@ -177,9 +247,12 @@ BETS: dict[str, BetCase] = {
     "Tree": _bounded(lambda: bets.Tree(4)),
     "Tree(smooth)": _bounded(lambda: bets.Tree(3, prior="smooth")),
     "Kernel": _bounded(lambda: bets.Kernel(8, 0.9)),
-    "Kernel(forgets nothing)": _bounded(lambda: bets.Kernel(32)),
+    "Kernel(forgets nothing)": BetCase(lambda: bets.Kernel(32), lambda history: 0.0, depth=6),
     "Markov": _bounded(lambda: bets.Markov(6, 0.95)),
     "Blend": _bounded(lambda: bets.Blend([bets.Kernel(4), bets.Histogram(4), bets.Idle()], [0.5, 0.25, 0.25])),
+    "MemoryShare": _bounded(
+        lambda: bets.MemoryShare([bets.Kernel(4), bets.SimpleJumper(), bets.Idle()], 0.1, 0.7, [0.5, 0.25, 0.25])
+    ),
     "Switching": _bounded(lambda: bets.Switching([bets.Kernel(4), bets.SimpleJumper()], 0.1)),
     "Cautious": _bounded(lambda: bets.Cautious(bets.Kernel(4), factor=1.5, window=6)),
     "Power(0.01)": _power(0.01),
@@ -577,20 +650,25 @@ _FEW, _MANY = (list(zip(*np.polynomial.legendre.leggauss(size), strict=True)) fo
 _TOWARDS_ONE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
 
 
-def integral(log_density: Callable[[float], float], beyond: float, start: float = 0.0, depth: int = 4) -> float:
+def integral(log_density: Callable[[float], float], case: BetCase, history: Sequence[float]) -> float:
     """Of the density over (0, 1], in t = -log p: ``int f(e^-t) e^-t dt`` by Gauss-Legendre; the rest is given."""
-    jumps = {-math.log(j / 2.0**depth) for j in range(1, 2**depth + 1)}
-    edges = sorted(t for t in {start, *jumps, *_COARSE, *(_TOWARDS_ONE if start else ())} if t >= start)
-    total = [beyond]
+    jumps = {-math.log(j / 2.0**case.depth) for j in range(1, 2**case.depth + 1)}
+    holes = [(-math.log(high), -math.log(low)) for low, high in case.holes(history)]
+    more = {-math.log(p) for p in case.edges(history)} | {t for hole in holes for t in hole}
+    near_one = _TOWARDS_ONE if case.start else ()
+    edges = sorted(t for t in {case.start, *jumps, *more, *_COARSE, *near_one} if t >= case.start)
+    total = [case.beyond(history)]
     for low, high in pairwise(edges):
+        if any(left <= low and high <= right for left, right in holes):
+            continue
         for node, weight in _FEW if high < 1.2 * low else _MANY:
             t = 0.5 * (low + high) + 0.5 * (high - low) * node
             total.append(0.5 * (high - low) * weight * math.exp(log_density(math.exp(-t)) - t))
     return math.fsum(total)
 
 
-def check_integrates_to_one(bet: Bet, case: BetCase, history: Sequence[float], tolerance: float = 1e-7) -> None:
-    whole = integral(bet.log_density, case.beyond(history), case.start, case.depth)
+def check_integrates_to_one(bet: Bet, case: BetCase, history: Sequence[float], tolerance: float = 1e-9) -> None:
+    whole = integral(bet.log_density, case, history)
     assert abs(whole - 1.0) < tolerance, f"the bet integrates to {whole!r}"
 
 

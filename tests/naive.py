@@ -350,24 +350,38 @@ def beta_grid(size: int, reach: float) -> tuple[Floats, Floats]:
     return np.array(a), np.array(b)
 
 
-def beta(p: Iterable[float], switching: float, size: int, reach: float) -> tuple[list[float], Floats]:
+def beta(
+    p: Iterable[float], switching: float, size: int, reach: float, memory: float = 0.0
+) -> tuple[list[float], Floats]:
     """Log densities of the Beta bank with switching, and the weights with which it bets next."""
     a, b = beta_grid(size, reach)
-    weights = np.full(len(a), 1.0 / len(a))
-    gains = []
+    weights = prior = np.full(len(a), 1.0 / len(a))
+    gains, past = [], [prior]
     for value in p:
         logs = np.log(weights) + beta_log_density(value, a, b)
         gains.append(float(logs.max() + math.log(np.exp(logs - logs.max()).sum())))
-        weights = (1.0 - switching) * np.exp(logs - gains[-1]) + switching / len(a)
+        past.append(np.exp(logs - gains[-1]))
+        recalled = (1.0 - memory) * prior + memory * np.mean(past, axis=0)
+        weights = (1.0 - switching) * past[-1] + switching * recalled
     return gains, weights
 
 
 def beta_mass_outside(
-    history: Iterable[float], low: float, from_one: float, switching: float, size: int, reach: float
+    history: Iterable[float],
+    low: float,
+    from_one: float,
+    switching: float,
+    size: int,
+    reach: float,
+    memory: float = 0.0,
 ) -> float:
     """The mass of the next bet in (0, low] and in [1 - from_one, 1]."""
+    return beta_weights_outside(beta(history, switching, size, reach, memory)[1], low, from_one, size, reach)
+
+
+def beta_weights_outside(weights: Floats, low: float, from_one: float, size: int, reach: float) -> float:
+    """The same of a bet with these weights."""
     a, b = beta_grid(size, reach)
-    weights = beta(history, switching, size, reach)[1]
     return float(weights @ (betainc(a, b, low) + betainc(b, a, from_one)))
 
 

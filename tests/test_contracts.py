@@ -85,7 +85,7 @@ def test_the_integral_contract_can_fail() -> None:
         density = Tilted(math.log(factor)).log_density
         with pytest.raises(AssertionError):
             contracts.check_integrates_to_one(Tilted(math.log(factor)), BETS["Power(0.5)"], [])
-        assert abs(contracts.integral(density, contracts.FLOOR**0.5) - factor) < 1e-9
+        assert abs(contracts.integral(density, BETS["Power(0.5)"], []) - factor) < 1e-9
 
 
 class Tilted(bets.Power):

@@ -1,9 +1,9 @@
-"""Beta densities, for p-values that concentrate at the ends."""
+"""Beta densities, for p-values that concentrate at the ends, or in between."""
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
-SIZE, REACH = 15, 2.5  # defaults of the grid; native/adaptive.c has the same
+SIZE, REACH = 15, 2.5  # defaults of the grid
 
 
 @lru_cache(maxsize=64)
 def grid(size: int, reach: float) -> Floats:
-    """Return the shapes a in row 0 and 1/B(a_j, a_k) in row j + 1; rows are padded with zeros to a multiple of 16.
+    """Return the shapes a in row 0 and 1/B(a_j, a_k) in row j + 1; rows are padded with zeros to a multiple of 8.
 
     >>> grid(3, 0.7)[:, :3].round(3)
     array([[0.497, 1.   , 2.014],
@@ -25,7 +25,7 @@ def grid(size: int, reach: float) -> Floats:
            [0.497, 1.   , 2.014],
            [0.746, 2.014, 6.139]])
     """
-    table = np.empty((size + 1, -(-size // 16) * 16))
+    table = np.empty((size + 1, -(-size // 8) * 8))
     native.beta_grid(size, reach, table)
     table.flags.writeable = False
     return table
@@ -34,24 +34,69 @@ def grid(size: int, reach: float) -> Floats:
 class Beta(Learner):
     """Bets a mixture of Beta densities with changing weights: for p-values near one end, near both, or in between.
 
-        w_k <- ((1 - s) w_k + s/m) Beta(p; a_k, b_k) ,   s = switching, m = size^2
+        w_k <- ((1 - s) w_k + s ((1 - g)/m + g r_k)) Beta(p; a_k, b_k) ,   s = switching, g = memory, m = size^2
 
-    over the grid ``ln a, ln b = reach t |t|`` for ``size`` even steps t from -1 to 1, which is denser near 0, where the
-    density is uniform. At p = 1 the density is its mean over the p-values that round to 1. O(size^2) time and memory.
+    with r the mean of all past shares, as in `MemoryShare`, over the grid ``ln a, ln b = reach t |t|`` for ``size``
+    even steps t from -1 to 1, which is denser near 0, where the density is uniform. At p = 1 the density is its mean
+    over the p-values that round to 1. O(size^2) time and memory.
 
     >>> Beta(0.01).extend([0.01, 0.01, 0.01]).round(3)
     array([1.057, 2.037, 2.286])
 
-    Reference: Herbster and Warmuth (1998) for the switching.
+    Reference: Herbster and Warmuth (1998), Bousquet and Warmuth (2002) for the switching.
     """
 
-    def __init__(self, switching: float = 0.001, *, size: int = SIZE, reach: float = REACH) -> None:
+    def __init__(
+        self, switching: float = 0.001, *, memory: float = 0.0, size: int = SIZE, reach: float = REACH
+    ) -> None:
         self.switching: float = check_interval("switching", switching, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.memory: float = check_interval("memory", memory, -math.ulp(0.0), 1.0, "[0, 1]")
         self.size: int = check_integer("size", size, 2, 200)
         self.reach: float = check_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")  # so that all densities are finite
         weights = np.zeros_like(grid(self.size, self.reach)[1:])
         weights[:, : self.size] = 1.0 / self.size**2
-        self._state = weights, np.ones(1)  # and their sum
+        recalled = weights.copy() if self.memory else np.empty(0)
+        self._state = weights, recalled, np.array([1.0, 0.0])  # the sum of the weights, and the number of steps
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
-        return native.beta(state[0], state[1], grid(self.size, self.reach), self.switching, p, gains)
+        weights, recalled, scalars = state
+        table = grid(self.size, self.reach)
+        return native.beta(weights, recalled, scalars, table, self.switching, self.memory, p, gains)
+
+
+class PowerChain(Learner):
+    """Bets that p-values are near one end, with a strength that changes slowly, or suddenly.
+
+    The states are two lines, Beta(a, 1) and Beta(1, a), for 29 shapes a from 0.08 to 12, spaced as the grid of `Beta`.
+    In each step a part ``walk`` of each share moves to its neighbours, half to either side (at an end of a line, one
+    half stays). Then the shares move as in `MemoryShare`, with s = share, g = memory, m = 58:
+
+        w <- ((1 - s) walked(w) + s ((1 - g)/m + g r)) f(p) .
+
+    O(1) time and memory.
+
+    >>> PowerChain().extend([0.01, 0.02, 0.01]).round(3)
+    array([0.761, 1.398, 1.96 ])
+
+    Reference: Bousquet and Warmuth (2002) for the memory.
+    """
+
+    def __init__(self, walk: float = 0.004, *, share: float = 1e-4, memory: float = 0.0) -> None:
+        self.walk: float = check_interval("walk", walk, -math.ulp(0.0), 1.0, "[0, 1]")
+        self.share: float = check_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.memory: float = check_interval("memory", memory, -math.ulp(0.0), 1.0, "[0, 1]")
+        state = np.empty(native.CHAIN_STATE)
+        native.power_chain_fresh(state, _chain_tables())
+        self._state = (state,)
+
+    def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
+        return native.power_chain(state[0], _chain_tables(), self.walk, self.share, self.memory, p, gains)
+
+
+@cache
+def _chain_tables() -> Floats:
+    """Return the constants that all instances share: shapes, and factors of the densities."""
+    tables = np.empty(native.CHAIN_TABLES)
+    native.power_chain_tables(REACH, tables)
+    tables.flags.writeable = False
+    return tables

@@ -6,37 +6,44 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from exchangeable import native
-from exchangeable.bets.learner import logs, step
+from exchangeable.bets.learner import LOST, State, copy_state, logs, step
 from exchangeable.protocols import Bet, Floats
 from exchangeable.validation import call_repr, check_integer, check_interval, check_p, check_p_array
+
+T = TypeVar("T")
+TINY = math.ulp(0.0)
 
 
 class _Mixture(ABC):
     """Several bets that share the capital."""
 
     bets: list[Bet]
-    _shares: Floats
+    _state: State
 
     def __repr__(self) -> str:
         return call_repr(self)
 
     @abstractmethod
-    def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> Any:
-        """Compute log densities of the mixture from those of its bets (steps x bets), and update the shares.
+    def _mix(self, state: State, table: Floats, gains: Floats | None) -> Any:
+        """Compute log densities of the mixture from those of its bets (steps x bets), and update the state.
 
         They are written to ``gains``. If that is None, there is one step, and its log density is returned.
         """
 
+    @abstractmethod
+    def _next_shares(self) -> Floats:
+        """Return the shares of the bets in the next step; they sum to one."""
+
     def log_density(self, p: float) -> float:
         """Return the log of the betting function at p."""
         value = check_p(p)
-        gain: float = self._mix(self._shares.copy(), np.array([bet.log_density(value) for bet in self.bets]), None)
+        gain: float = self._mix(copy_state(self._state), np.array([bet.log_density(value) for bet in self.bets]), None)
         return gain
 
     def update(self, p: float) -> None:
@@ -44,7 +51,7 @@ class _Mixture(ABC):
         self._step(check_p(p))
 
     def _step(self, p: float) -> float:
-        gain: float = self._mix(self._shares, np.array([step(bet, p) for bet in self.bets]), None)
+        gain: float = self._mix(self._state, np.array([step(bet, p) for bet in self.bets]), None)
         return gain
 
     def extend(self, p: ArrayLike) -> Floats:
@@ -52,8 +59,21 @@ class _Mixture(ABC):
         values = check_p_array(p)
         gains = np.empty(len(values))
         table = np.column_stack([bet.extend(values) for bet in self.bets])
-        self._mix(self._shares, np.ascontiguousarray(table, np.float64), gains)
+        self._mix(self._state, np.ascontiguousarray(table, np.float64), gains)
         return gains
+
+    def tails(self, p: float) -> tuple[float, float]:
+        """Return the mass of the next bet below p, and above it, if all bets know theirs (see `Copula`)."""
+        value, shares = check_p(p), self._next_shares()
+        for bet in self.bets:
+            if not hasattr(bet, "tails"):
+                raise ValueError(f"bets must have a method tails, as Kernel and Regression have, got {bet!r}")
+        below, above = np.array([bet.tails(value) for bet in self.bets]).T  # type: ignore[attr-defined]
+        if value > 0.5:  # the smaller mass has more digits
+            rest = float(shares @ above)
+            return max(1.0 - rest, LOST), rest
+        mass = max(float(shares @ below), TINY)
+        return mass, max(1.0 - mass, LOST)
 
 
 class Blend(_Mixture):
@@ -73,21 +93,64 @@ class Blend(_Mixture):
 
     def __init__(self, bets: Sequence[Bet], weights: Sequence[float] | None = None) -> None:
         self.bets: list[Bet] = _check_bets(bets)
-        self.weights: list[float] = (
-            [1.0 / len(self.bets)] * len(self.bets) if weights is None else _check_weights(weights, len(self.bets))
-        )
-        self._shares = logs(np.array(self.weights))
+        self.weights: list[float] = _check_weights(weights, len(self.bets))
+        self._state = (logs(np.array(self.weights)),)
 
-    def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
-        return native.blend(shares, table, gains)
+    def _mix(self, state: State, table: Floats, gains: Floats | None) -> float | None:
+        return native.blend(state[0], table, gains)
+
+    def _next_shares(self) -> Floats:
+        out = np.empty(len(self.bets))
+        native.exp(self._state[0], out)
+        return out
 
 
-class Switching(_Mixture):
-    """Fixed share: follows the best bet even when the best one changes.
+class MemoryShare(_Mixture):
+    """Follows the best bet when the best one changes, and returns at once to one that was good before.
+
+    Before each step a fraction ``share`` of the capital moves. A part ``memory`` of it goes to the bets that had
+    capital in the past, the rest to all bets by their ``weights``. With s = share, g = memory, and r the mean of the
+    weights and of all past shares,
+
+        w_k <- ((1 - s) w_k + s ((1 - g) weights_k + g r_k)) f_k(p) / f(p) ,   r_k <- r_k + (w_k - r_k) / (n + 1) .
+
+    Time and memory are those of the bets.
+
+    >>> from exchangeable.bets import Idle, Power
+    >>> MemoryShare([Power(0.5), Idle()], 0.01).extend([0.01, 0.01]).round(3)
+    array([1.099, 1.465])
+
+    Reference: Bousquet and Warmuth (2002), mixing past posteriors with a uniform past.
+    """
+
+    def __init__(
+        self, bets: Sequence[Bet], share: float = 0.001, memory: float = 0.9, weights: Sequence[float] | None = None
+    ) -> None:
+        self.bets: list[Bet] = _check_bets(bets)
+        self.share: float = check_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
+        self.memory: float = check_interval("memory", memory, -TINY, 1.0, "[0, 1]")
+        self.weights: list[float] = _check_weights(weights, len(self.bets))
+        shares = np.array(self.weights)
+        self._state = shares, shares.copy(), np.zeros(1)  # past shares, number of steps
+
+    def _mix(self, state: State, table: Floats, gains: Floats | None) -> float | None:
+        shares, recalled, n = state
+        weights = np.array(self.weights)
+        return native.memory_share(shares, recalled, n, weights, self.share, self.memory, table, gains)
+
+    def _next_shares(self) -> Floats:
+        shares, recalled, _ = self._state
+        moved: Floats = (1.0 - self.memory) * np.array(self.weights) + self.memory * recalled
+        next_shares: Floats = (1.0 - self.share) * shares + self.share * moved
+        return next_shares
+
+
+class Switching(MemoryShare):
+    """Fixed share: follows the best bet even when the best one changes. It is `MemoryShare` without memory.
 
     Before each step a fraction ``share`` of the capital is spread evenly over the m bets,
 
-        w_k <- ((1 - share) w_k + share / m) f_k(p) .
+        w_k <- ((1 - share) w_k + share / m) f_k(p) / f(p) .
 
     Time and memory are those of the bets.
 
@@ -99,12 +162,7 @@ class Switching(_Mixture):
     """
 
     def __init__(self, bets: Sequence[Bet], share: float = 0.001) -> None:
-        self.bets: list[Bet] = _check_bets(bets)
-        self.share: float = check_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
-        self._shares = np.full(len(self.bets), 1.0 / len(self.bets))
-
-    def _mix(self, shares: Floats, table: Floats, gains: Floats | None) -> float | None:
-        return native.switching(shares, self.share, table, gains)
+        super().__init__(bets, share, 0.0)
 
 
 class Cautious:
@@ -122,7 +180,7 @@ class Cautious:
     """
 
     def __init__(self, bet: Bet, *, factor: float = 100.0, window: int = 5000) -> None:
-        self.bet: Bet = _check_bets([bet])[0]
+        self.bet: Bet = check_bet(bet)
         self.factor: float = check_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
         self.window: int = check_integer("window", window, 1, 10**8)
         self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, shadow log capital, and the used part of the ring
@@ -152,22 +210,30 @@ class Cautious:
         return gains
 
 
+def check_bet(bet: T) -> T:
+    """Check that this is a bet, and return a copy: an object used twice would learn everything twice.
+
+    >>> from exchangeable.bets import Idle
+    >>> check_bet(Idle())
+    Idle()
+    """
+    if isinstance(bet, type) or not isinstance(bet, Bet):
+        raise ValueError(f"bets must have log_density, update and extend, got {bet!r}")
+    return copy.deepcopy(bet)
+
+
 def _check_bets(bets: Sequence[Bet]) -> list[Bet]:
-    """Check that there is at least one bet, and return copies: an object used twice would learn everything twice."""
     try:
         parts = list(bets)
     except TypeError:
         raise ValueError(f"bets must be a list of bets, got {bets!r}") from None
     if not parts:
         raise ValueError("bets must hold at least one bet, got none")
-    for bet in parts:
-        if isinstance(bet, type) or not isinstance(bet, Bet):
-            raise ValueError(f"bets must have log_density, update and extend, got {bet!r}")
-    return [copy.deepcopy(bet) for bet in parts]
+    return [check_bet(bet) for bet in parts]
 
 
-def _check_weights(weights: Sequence[float], count: int) -> list[float]:
-    shares = [float(weight) for weight in weights]
+def _check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
+    shares = [1.0 / count] * count if weights is None else [float(weight) for weight in weights]
     if len(shares) != count:
         raise ValueError(f"weights must hold one number for each of the {count} bets, got {len(shares)}")
     if not all(0.0 <= weight <= 1.0 for weight in shares) or abs(math.fsum(shares) - 1.0) > 1e-12:

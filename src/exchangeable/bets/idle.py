@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from exchangeable.bets.learner import LOST
 from exchangeable.protocols import Floats
 from exchangeable.validation import call_repr, check_p, check_p_array
 
@@ -30,6 +31,11 @@ class Idle:
     def extend(self, p: ArrayLike) -> Floats:
         """Return 0 for each p."""
         return np.zeros(len(check_p_array(p)))
+
+    def tails(self, p: float) -> tuple[float, float]:
+        """Return the mass below p, which is p, and above it."""
+        value = check_p(p)
+        return value, max(1.0 - value, LOST)
 
     def _step(self, p: float) -> float:
         return 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from exchangeable import native
 from exchangeable.bets.learner import Learner, State
 from exchangeable.protocols import Floats
-from exchangeable.validation import check_integer, check_interval
+from exchangeable.validation import check_integer, check_interval, check_p
 
 
 @cache
@@ -46,6 +46,10 @@ class Kernel(Learner):
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.kernel(state[0], weights(self.order), self.forgetting, p, gains)
+
+    def tails(self, p: float) -> tuple[float, float]:
+        """Return the mass of the next bet below p, and above it."""
+        return native.kernel_tails(self._state[0], weights(self.order), check_p(p))
 
 
 class Markov(Learner):

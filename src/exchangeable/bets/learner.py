@@ -16,6 +16,7 @@ from exchangeable.protocols import Bet, Floats
 from exchangeable.validation import call_repr, check_p, check_p_array
 
 State = tuple[Any, ...]  # arrays, or nested tuples of arrays
+LOST = 2.0**-55  # stands for a mass that is lost when it is subtracted from 1 (native/pit.h)
 
 
 class Learner(ABC):

@@ -99,7 +99,7 @@ class GammaMixture(Learner):
     def __init__(self, shape: float = 1.0, rate: float = 1.0) -> None:
         self.shape: float = check_interval("shape", shape, 0.0, 1e6, "(0, 1e6]")
         self.rate: float = check_interval("rate", rate, 0.0, 1e6, "(0, 1e6]")
-        self._state = (np.zeros(4),)  # n, -sum ln p and its carry, log S_n
+        self._state = (np.zeros(3),)  # n, -sum ln p and its carry
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.gamma_mixture(state[0], self.shape, self.rate, p, gains)

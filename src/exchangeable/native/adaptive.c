@@ -1,162 +1,332 @@
-/* The adaptive portfolio of 73 bets: a blend of three parts, which are a Bayes blend of the bets, a fixed-share
- * mixture of them, and staying idle. All of it is one call, so that a single step costs little more than its
- * arithmetic. Columns hold densities, not their logarithms.
+/* The adaptive portfolio: 23 bets (columns), mixed by memory share at three rates; the three mixtures and staying idle
+ * are a Bayes blend. All of it is one call, so that a single step costs little more than its arithmetic. Columns hold
+ * densities, not their logarithms; for p below 1e-200 they are in units of e^400.
  */
 
-enum { ADAPTIVE_BETAS = 6 }; /* Beta grids */
 enum { /* the first column of each part: */
-    COLUMN_KERNELS = 0, /* Jackson kernels: for each order, one per forgetting factor */
-    COLUMN_MARKOVS = COLUMN_KERNELS + KERNEL_ORDERS * KERNEL_FORGETTINGS, /* for each factor, the orders */
-    COLUMN_BETAS = COLUMN_MARKOVS + MARKOV_ORDERS * MARKOV_FORGETTINGS, /* Beta grids: one per switching rate */
-    COLUMN_MIXTURE = COLUMN_BETAS + ADAPTIVE_BETAS, /* the simple mixture of power bets */
-    COLUMN_ROUGH, /* two trees */
-    COLUMN_SMOOTH,
+    COLUMN_KERNELS = 0, /* Jackson kernels, mixed at three rates: slow, middle, fast */
+    COLUMN_PIT = COLUMN_KERNELS + 3, /* serial bets on the integral of the fast mixture: three Markov, one regression */
+    COLUMN_MARKOVS = COLUMN_PIT + 4, /* two forgettings */
+    COLUMN_MIXTURE = COLUMN_MARKOVS + 1, /* the gamma mixture of power bets */
+    COLUMN_TREE,
+    COLUMN_CHAINS, /* powers at either end */
+    COLUMN_BETA = COLUMN_CHAINS + 4,
+    COLUMN_FADE,
+    COLUMN_REGRESSIONS, /* plain, seasonal, seasonal with quick noise, seasonal with noise by regression */
+    COLUMN_VOLATILITY = COLUMN_REGRESSIONS + 4,
+    COLUMN_SEASON,
     PORTFOLIO_COLUMNS,
     PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
 };
 enum {
-    PORTFOLIO_PARTS = 3, /* the blend, the fixed share, and staying idle */
-    ADAPTIVE_SIZE = 15, /* of the Beta grid */
-    ADAPTIVE_ROUGH = 10,
-    ADAPTIVE_SMOOTH = 6, /* depths */
+    ADAPTIVE_RATES = 3, /* mixtures of the kernels, and of all columns */
+    ADAPTIVE_CHAINS = 4,
+    ADAPTIVE_SIZE = 8, /* of the Beta grid */
+    ADAPTIVE_DEPTH = 10, /* of the tree */
+    ADAPTIVE_PARTS = ADAPTIVE_RATES + 1, /* the mixtures, and staying idle */
     ADAPTIVE_BLOCK = 64, /* steps */
 };
 static const double ADAPTIVE_REACH = 2.5;
-static const double ADAPTIVE_SWITCHING[ADAPTIVE_BETAS] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.3};
-static const double PORTFOLIO_SHARE = 1e-3; /* the part that the fixed share moves at each step */
-static const double PORTFOLIO_WEIGHTS[PORTFOLIO_PARTS] = {0.40, 0.35, 0.25};
-static const double PORTFOLIO_MIN = 0x1p-300, PORTFOLIO_MAX = 0x1p300; /* the range of the products */
+static const Share ADAPTIVE_KERNEL[ADAPTIVE_RATES] = {{1e-5, 0.0}, {1e-3, 0.8}, {1e-2, 0.8}};
+static const double ADAPTIVE_FORGETTING_PRIOR[LANES] = {0.4,     0.2,     0.4 / 6, 0.4 / 6,
+                                                        0.4 / 6, 0.4 / 6, 0.4 / 6, 0.4 / 6};
+static const struct {
+    double walk;
+    Share with;
+} ADAPTIVE_CHAIN[ADAPTIVE_CHAINS] = {
+    {0.0, {1e-4, 0.0}}, {0.004, {1e-5, 0.0}}, {0.0, {1e-2, 0.95}}, {0.0, {3e-2, 0.9}},
+};
+static const Share ADAPTIVE_BETA = {1e-2, 0.95};
+static const Share ADAPTIVE_COLUMNS[ADAPTIVE_RATES] = {{1e-7, 0.9}, {1e-3, 0.9}, {1e-2, 0.9}};
+static const double ADAPTIVE_CAPITAL[ADAPTIVE_PARTS] = {0.40, 0.175, 0.175, 0.25};
+static const double ADAPTIVE_FORGETTING = 0.998, ADAPTIVE_QUICK = 0.95, ADAPTIVE_VOLATILITY = 0.1;
+static const struct {
+    int columns;
+    double weight;
+} ADAPTIVE_GROUPS[] = {
+    {1, 0.9}, {1, 0.6}, {1, 0.25}, {4, 0.4}, {1, 0.1}, {2, 0.3}, {4, 0.6}, {1, 0.2}, {1, 0.3}, {4, 0.5}, {1, 0.05}, {1, 0.15},
+};
 
-/* ------------------------------------------------------------------ Bayes: each share grows by its own bet
- *
- * So that shares never vanish, we store their logs as of some steps ago, the exponentials of these, and separately the
- * products of the densities since then. When a product leaves its range, all logs are updated. Padding has share 0.
- */
+/* Shares of the kernels, or of the columns, at one rate. */
+typedef struct {
+    double shares[KERNELS], recalled[KERNELS], total;
+} AdaptiveKernels;
 
-static void bayes_fresh(double *log_shares, int64_t count, double *total, const double *shares, int64_t used) {
-    double *linear = log_shares + count, *products = linear + count;
-    *total = 0.0;
-    for (int64_t k = 0; k < count; k++) {
-        log_shares[k] = k < used ? ex_log(shares[k]) : -INFINITY;
-        linear[k] = k < used ? shares[k] : 0.0;
-        products[k] = 1.0;
-        *total += linear[k];
-    }
-}
+typedef struct {
+    double shares[PORTFOLIO_PADDED], recalled[PORTFOLIO_PADDED], total;
+} AdaptiveColumns;
 
-static void bayes_to_date(double *log_shares, int64_t count, double *total) {
-    double *linear = log_shares + count, *products = linear + count, log_total = ex_log(*total);
-    *total = 0.0;
-    for (int64_t k = 0; k < count; k++) {
-        log_shares[k] += ex_log(products[k]) - log_total;
-        linear[k] = ex_exp(log_shares[k]);
-        products[k] = 1.0;
-    }
-    for (int64_t k = 0; k < count; k++) *total += linear[k];
-}
-
-/* The density of the blend of these densities; then learn them. */
-static inline double bayes_step(double *log_shares, int64_t count, double *total, const double *densities) {
-    double *linear = log_shares + count, *products = linear + count;
-    Lanes sum = lanes_fill(0.0), least = lanes_fill(PORTFOLIO_MIN), most = lanes_fill(PORTFOLIO_MAX);
-    LanesMask outside = lanes_less(most, least); /* none */
-    for (int64_t k = 0; k < count; k += LANES) {
-        Lanes product = lanes_mul(lanes_load(products + k), lanes_load(densities + k));
-        lanes_store(products + k, product);
-        sum = lanes_add(sum, lanes_mul(lanes_load(linear + k), product));
-        outside = lanes_or(outside, lanes_or(lanes_less(product, least), lanes_less(most, product)));
-    }
-    double grown = lanes_sum(sum), density = grown / *total;
-    *total = grown;
-    if (lanes_any(outside)) bayes_to_date(log_shares, count, total);
-    return density;
-}
-
-/* ------------------------------------------------------------------ fixed share
- *
- * Before each bet a part of all capital is spread evenly: w <- ((1 - s) w + s/m (sum of w)) f. The shares are stored
- * without the factor (1 - s)/(sum of w).
- */
-static inline double fixed_share_step(double *shares, double *total, const double *densities) {
-    const double stay = 1.0 - PORTFOLIO_SHARE;
-    double moved = PORTFOLIO_SHARE / (stay * PORTFOLIO_COLUMNS) * *total, last[LANES];
-    for (int k = 0; k < LANES; k++) last[k] = PORTFOLIO_PADDED - LANES + k < PORTFOLIO_COLUMNS ? moved : 0.0;
-    Lanes sum = lanes_fill(0.0), all = lanes_fill(moved), some = lanes_of(last);
-    for (int64_t k = 0; k < PORTFOLIO_PADDED; k += LANES) {
-        Lanes to_each = k < PORTFOLIO_PADDED - LANES ? all : some;
-        Lanes share = lanes_mul(lanes_add(lanes_load(shares + k), to_each), lanes_load(densities + k));
-        lanes_store(shares + k, share);
-        sum = lanes_add(sum, share);
-    }
-    double grown = lanes_sum(sum), density = stay * grown / *total;
-    *total = grown;
-    if (grown < BETA_MIN || grown > BETA_MAX) beta_rescale(shares, PORTFOLIO_PADDED, total);
-    return density;
-}
-
-/* ------------------------------------------------------------------ the portfolio */
+/* A regression and the variances of its errors. */
+typedef struct {
+    Squares squares;
+    Recent recent;
+    Noise noise;
+} AdaptiveRegression;
 
 /* The state of the bet. */
 typedef struct {
+    double n; /* steps */
     double sums[KERNEL_TERMS][LANES];
-    double pairs[MARKOV_FORGETTINGS][MARKOV_TERMS][MARKOV_TERMS];
-    double last[MARKOV_TERMS];
-    double grids[ADAPTIVE_BETAS][ADAPTIVE_SIZE][BETA_LANES];
-    double bayes[3][PORTFOLIO_PADDED]; /* log shares, shares, products */
-    double fixed[PORTFOLIO_PADDED];
-    double parts[3][LANES]; /* the same as `bayes`, for the three parts */
-    double totals[ADAPTIVE_BETAS], bayes_total, fixed_total, parts_total;
-    double mixture[4];
-    TreeNode rough[1 << ADAPTIVE_ROUGH], smooth[1 << ADAPTIVE_SMOOTH];
+    AdaptiveKernels kernels[ADAPTIVE_RATES];
+    double pit_last[16], pit_8[2][8 * 8], pit_16[16 * 16]; /* Markov */
+    double last[16], pairs[2][16 * 16];
+    double mixture[3];
+    Chain chains[ADAPTIVE_CHAINS];
+    double beta[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_recalled[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_total;
+    Fade fade;
+    AdaptiveRegression plain, seasonal, pit, spread; /* the plain one uses the recent y of the seasonal one */
+    Noise quick; /* of the seasonal one */
+    double volatility;
+    SeasonClock clock;
+    SeasonSeries season, spread_season;
+    AdaptiveColumns columns[ADAPTIVE_RATES];
+    double capital[ADAPTIVE_PARTS], powers[ADAPTIVE_PARTS]; /* capital 2^power, with capital from 2^-100 to 2^100 */
+    TreeNode tree[1 << ADAPTIVE_DEPTH];
 } Adaptive;
 
 typedef struct {
-    double kernels[KERNEL_ORDERS][KERNEL_TERMS];
-    double markovs[MARKOV_ORDERS][MARKOV_TERMS];
-    double grid[ADAPTIVE_SIZE + 1][BETA_LANES];
+    double kernels[KERNEL_ORDERS][KERNEL_TERMS], kernel_prior[KERNELS], inverse[KERNEL_TERMS]; /* 1/(k pi) */
+    double markov_8[8], markov_16[16];
+    double grid[(ADAPTIVE_SIZE + 1) * ADAPTIVE_SIZE];
+    ChainTables chain;
+    double prior[PORTFOLIO_PADDED];
+    FadeTables fade;
 } AdaptiveTables;
 
 enum { ADAPTIVE_STATE = sizeof(Adaptive) / sizeof(double), ADAPTIVE_TABLES = sizeof(AdaptiveTables) / sizeof(double) };
 
 typedef struct {
     double p, log_p, log_q, cosine, sine; /* q = 1 - p; cosine and sine are those of pi p */
-    double unit;                          /* densities are relative to its exponential */
+    double z;                             /* the normal score of p */
+    double unit, rest;                    /* densities are relative to exp(unit) = 1/rest */
 } AdaptivePoint;
 
-/* The densities of all columns at p; then learn p. */
-static inline void adaptive_densities(Adaptive *state, const AdaptiveTables *tables, AdaptivePoint at, double *f) {
-    double cosines[KERNEL_TERMS], heights[ADAPTIVE_SIZE * BETA_LANES];
-    jackson_cosines(at.cosine, at.sine, KERNEL_TERMS, cosines);
-    double top = beta_heights(tables->grid[0], ADAPTIVE_SIZE, BETA_LANES, at.p, at.log_p, at.log_q, heights) - at.unit;
-    double factor = top != 0.0 ? ex_exp(top) : 1.0;
-    f[COLUMN_MIXTURE] = ex_exp(mixture_step(state->mixture, at.log_p) - at.unit);
-    f[COLUMN_ROUGH] = tree_density(tree_step(state->rough, ADAPTIVE_ROUGH, false, at.p, true));
-    f[COLUMN_SMOOTH] = tree_density(tree_step(state->smooth, ADAPTIVE_SMOOTH, true, at.p, true));
-    for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 1.0;
-    for (int r = 0; r < ADAPTIVE_BETAS; r++) /* by now the first values written have reached the cache */
-        f[COLUMN_BETAS + r] = factor * beta_step(state->grids[r][0], &state->totals[r], ADAPTIVE_SWITCHING[r],
-                                                 ADAPTIVE_SIZE * ADAPTIVE_SIZE, heights, ADAPTIVE_SIZE * BETA_LANES);
-    kernel_bank_step(state->sums, tables->kernels, cosines, f + COLUMN_KERNELS);
-    markov_bank_step(state->last, state->pairs, tables->markovs, cosines, f + COLUMN_MARKOVS);
-    if (at.unit > 0.0) {
-        double rest = ex_exp(-at.unit);
-        for (int k = 0; k < COLUMN_BETAS; k++) f[k] *= rest;
-        f[COLUMN_ROUGH] *= rest, f[COLUMN_SMOOTH] *= rest;
+/* ------------------------------------------------------------------ kernels, and serial bets on what they leave */
+
+/* The fast mixture of the kernels; then learn. Returns its integral. */
+static inline double adaptive_fast_kernels(AdaptiveKernels *of, const ShareStep *step, const double *prior,
+                                           const double *densities, const double *integrals) {
+    Lanes sum = lanes_fill(0.0), whole = sum;
+    for (int k = 0; k < KERNELS; k += LANES) {
+        Lanes fresh = lanes_mul(lanes_fill(step->fresh), lanes_load(prior + k));
+        Lanes moved = share_move(step, of->shares + k, of->recalled + k, fresh);
+        Lanes grown = lanes_mul(moved, lanes_load(densities + k));
+        lanes_store(of->shares + k, grown);
+        sum = lanes_add(sum, grown);
+        whole = lanes_add(whole, lanes_mul(moved, lanes_load(integrals + k)));
     }
+    of->total = lanes_sum(sum);
+    return lanes_sum(whole);
 }
 
-static inline double adaptive_step(Adaptive *state, const AdaptiveTables *tables, AdaptivePoint at) {
-    double f[PORTFOLIO_PADDED], parts[LANES];
-    adaptive_densities(state, tables, at, f);
-    parts[0] = bayes_step(state->bayes[0], PORTFOLIO_PADDED, &state->bayes_total, f);
-    parts[1] = fixed_share_step(state->fixed, &state->fixed_total, f);
-    parts[2] = at.unit > 0.0 ? ex_exp(-at.unit) : 1.0;
-    for (int k = PORTFOLIO_PARTS; k < LANES; k++) parts[k] = 1.0;
-    return ex_log(bayes_step(state->parts[0], LANES, &state->parts_total, parts)) + at.unit;
+/* The three mixtures of kernels at p; then learn p. Returns the integral of the fast one from 0 to p. */
+static inline double adaptive_kernels(Adaptive *state, const AdaptiveTables *tables, const AdaptivePoint *at,
+                                      const double *cosines, const double *waves, double *f) {
+    double densities[KERNELS], integrals[KERNELS], integral = 0.0;
+    kernel_bank_step(state->sums, tables->kernels, cosines, waves, at->p, densities, integrals);
+    for (int r = 0; r < ADAPTIVE_RATES; r++) {
+        AdaptiveKernels *of = &state->kernels[r];
+        ShareStep step = share_begin(ADAPTIVE_KERNEL[r], of->total, state->n);
+        if (r < ADAPTIVE_RATES - 1)
+            of->total = share_bet(&step, of->shares, of->recalled, tables->kernel_prior, densities, KERNELS);
+        else
+            integral = adaptive_fast_kernels(of, &step, tables->kernel_prior, densities, integrals);
+        f[COLUMN_KERNELS + r] = of->total;
+    }
+    return pit_value(integral, at->p > 0.5);
+}
+
+/* Markov bets on u, in columns that still lack the density of the fast mixture. */
+static inline void adaptive_pit(Adaptive *state, const AdaptiveTables *tables, double u, double *f) {
+    double cosines[16];
+    ExTurn turn = ex_turn(u);
+    jackson_cosines(turn.cosine, turn.sine, 16, cosines);
+    f[COLUMN_PIT] = jackson_markov_step(state->pit_last, state->pit_8[0], tables->markov_8, 1.0, 8, cosines);
+    f[COLUMN_PIT + 1] = jackson_markov_step(state->pit_last, state->pit_8[1], tables->markov_8, 0.99, 8, cosines);
+    f[COLUMN_PIT + 2] = jackson_markov_step(state->pit_last, state->pit_16, tables->markov_16, 0.97, 16, cosines);
+    memcpy(state->pit_last, cosines, sizeof cosines);
+}
+
+static inline void adaptive_markovs(Adaptive *state, const AdaptiveTables *tables, const double *cosines, double *f) {
+    f[COLUMN_MARKOVS] = jackson_markov_step(state->last, state->pairs[0], tables->markov_16, 1.0, 16, cosines);
+    memcpy(state->last, cosines, sizeof state->last);
+}
+
+/* ------------------------------------------------------------------ bets on the ends */
+
+__attribute__((flatten)) static inline void adaptive_ends(Adaptive *state, const AdaptiveTables *tables,
+                                                          const AdaptivePoint *at, double *f) {
+    double low[CHAIN_LINE], high[CHAIN_LINE], heights[CHAIN_STATES], left[ADAPTIVE_SIZE], right[ADAPTIVE_SIZE];
+    for (int k = 0; k < CHAIN_LINE; k++) low[k] = ex_exp((tables->chain.shapes[k] - 1.0) * at->log_p - at->unit);
+    for (int k = 0; k < CHAIN_LINE; k++) high[k] = ex_exp((tables->chain.shapes[k] - 1.0) * at->log_q);
+    for (int k = 0; k < ADAPTIVE_SIZE; k++) { /* the shapes of the grid are every fourth one of the chain */
+        left[k] = low[CHAIN_FIRST + 4 * k];
+        right[k] = high[CHAIN_FIRST + 4 * k];
+        if (at->p == 1.0) right[k] /= tables->grid[k];
+    }
+    ShareStep step = share_begin(ADAPTIVE_BETA, state->beta_total, state->n);
+    f[COLUMN_BETA] = state->beta_total = beta_step(&step, state->beta, state->beta_recalled, tables->grid, ADAPTIVE_SIZE,
+                                                   ADAPTIVE_SIZE, left, right);
+    for (int k = 0; k < CHAIN_LINE; k++) high[k] *= at->rest;
+    chain_heights(&tables->chain, at->p, low, high, heights);
+    for (int k = 0; k < ADAPTIVE_CHAINS; k++)
+        f[COLUMN_CHAINS + k] =
+            chain_step(&state->chains[k], ADAPTIVE_CHAIN[k].walk, ADAPTIVE_CHAIN[k].with, heights);
+    double factor, exponent = gamma_mixture_step(state->mixture, 1.0, 1.0, at->log_p, &factor);
+    f[COLUMN_MIXTURE] = factor * ex_exp(exponent - at->unit);
+}
+
+/* ------------------------------------------------------------------ normal laws of the scores */
+
+/* Learn a score. */
+static inline void adaptive_regression_learn(AdaptiveRegression *of, const RegressionStep *step, double forgetting, double z) {
+    double error = normal_cut(z, REGRESSION_CUT) - step->mean;
+    squares_learn(&of->squares, step, forgetting, error);
+    noise_learn(&of->noise, forgetting, error, step->q);
+    recent_learn(&of->recent, normal_cut(z, NORMAL_FEATURE));
+}
+
+/* The densities exp((z^2 - (z - m)^2/v)/2 - unit)/sqrt(v) of eight laws, side by side unless a z is infinite. */
+__attribute__((flatten)) static inline void adaptive_normals(const double *z, const double *mean, const double *variance,
+                                                             const double *unit, double *out) {
+    bool finite = true;
+    for (int k = 0; k < LANES; k++) finite &= z[k] > -INFINITY;
+    if (finite) {
+        double exponent[LANES];
+        for (int k = 0; k < LANES; k++) {
+            double rest = z[k] - mean[k];
+            exponent[k] = 0.5 * (z[k] * z[k] - rest * rest / variance[k]) - unit[k];
+        }
+        for (int k = 0; k < LANES; k++) out[k] = ex_exp(exponent[k]) / sqrt(variance[k]);
+    } else
+        for (int k = 0; k < LANES; k++)
+            out[k] = ex_exp(normal_log_density((Normal){mean[k], variance[k]}, z[k]) - unit[k]);
+}
+
+/* The columns with normal laws, given the fast mixture and u; then learn. */
+static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const AdaptivePoint *at, double u, double fast, double *f) {
+    double weights[SEASON_PADDED], pit_z = normal_score(u), densities[LANES];
+    SeasonPredictors with, spread_with;
+    season_weights(now, weights);
+    season_predict(now, &state->season, weights, &with);
+    season_predict(now, &state->spread_season, weights, &spread_with);
+    Normal law = season_law(&state->season, &with);
+    const Recent *recent = &state->seasonal.recent;
+    RegressionStep plain = squares_predict(&state->plain.squares, recent, 0.0, 0.0);
+    RegressionStep seasonal = squares_predict(&state->seasonal.squares, recent, season_feature(&state->season, &with, 0),
+                                              season_feature(&state->season, &with, 1));
+    RegressionStep pit = squares_predict(&state->pit.squares, &state->pit.recent, 0.0, 0.0);
+    RegressionStep spread = squares_predict(&state->spread.squares, &state->spread.recent,
+                                            season_feature(&state->spread_season, &spread_with, 0),
+                                            season_feature(&state->spread_season, &spread_with, 1));
+    Normal main = {seasonal.mean, noise_variance(&state->seasonal.noise, seasonal.q)};
+    double spread_z = normal_score(pit_two_sided(normal_cdf(main, at->z)));
+    double z[LANES] = {at->z, at->z, at->z, at->z, at->z, pit_z, spread_z, 0.0};
+    double means[LANES] = {plain.mean, seasonal.mean, seasonal.mean, 0.0, law.mean, pit.mean, spread.mean, 0.0};
+    double variances[LANES] = {noise_variance(&state->plain.noise, plain.q),
+                               main.variance,
+                               noise_variance(&state->quick, seasonal.q),
+                               volatility_variance(state->volatility),
+                               law.variance,
+                               noise_variance(&state->pit.noise, pit.q),
+                               noise_variance(&state->spread.noise, spread.q),
+                               1.0};
+    double units[LANES] = {at->unit, at->unit, at->unit, at->unit, at->unit, at->unit, 0.0, 0.0};
+    adaptive_normals(z, means, variances, units, densities);
+    for (int k = 0; k < 3; k++) f[COLUMN_REGRESSIONS + k] = densities[k];
+    f[COLUMN_REGRESSIONS + 3] = densities[1] * densities[6];
+    f[COLUMN_VOLATILITY] = densities[3];
+    f[COLUMN_SEASON] = densities[4];
+    f[COLUMN_PIT + 3] = fast * densities[5];
+    double error = normal_cut(at->z, REGRESSION_CUT);
+    squares_learn(&state->plain.squares, &plain, 1.0, error - plain.mean);
+    noise_learn(&state->plain.noise, 1.0, error - plain.mean, plain.q);
+    noise_learn(&state->quick, ADAPTIVE_QUICK, error - seasonal.mean, seasonal.q);
+    adaptive_regression_learn(&state->seasonal, &seasonal, ADAPTIVE_FORGETTING, at->z);
+    adaptive_regression_learn(&state->pit, &pit, ADAPTIVE_FORGETTING, pit_z);
+    adaptive_regression_learn(&state->spread, &spread, ADAPTIVE_FORGETTING, spread_z);
+    state->volatility = volatility_next(state->volatility, ADAPTIVE_VOLATILITY, at->z);
+    season_learn(now, &state->season, &with, normal_cut(at->z, NORMAL_FEATURE));
+    season_learn(now, &state->spread_season, &spread_with, normal_cut(spread_z, NORMAL_FEATURE));
+    season_advance(now);
+    season_review(now, &state->season);
+    season_review(now, &state->spread_season);
+}
+
+/* ------------------------------------------------------------------ all columns */
+
+/* The densities of all columns at p; then learn p. */
+static inline void adaptive_densities(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const AdaptivePoint *at,
+                                      double *f) {
+    double cosines[KERNEL_TERMS], waves[KERNEL_TERMS];
+    state->n += 1.0;
+    fade_prefetch(&tables->fade, at->p);
+    jackson_waves(at->cosine, at->sine, KERNEL_TERMS, cosines, waves);
+    for (int k = 0; k < KERNEL_TERMS; k++) waves[k] *= tables->inverse[k];
+    adaptive_ends(state, tables, at, f);
+    double u = adaptive_kernels(state, tables, at, cosines, waves, f), fast = f[COLUMN_KERNELS + ADAPTIVE_RATES - 1];
+    adaptive_pit(state, tables, u, f);
+    adaptive_markovs(state, tables, cosines, f);
+    f[COLUMN_TREE] = tree_density(tree_step(state->tree, ADAPTIVE_DEPTH, false, at->p, true));
+    f[COLUMN_FADE] = fade_step(&state->fade, &tables->fade, at->p);
+    for (int k = 0; k < 3; k++) f[COLUMN_PIT + k] *= fast;
+    if (at->unit > 0.0) { /* those that are not relative to it yet */
+        for (int k = 0; k < COLUMN_MIXTURE; k++) f[k] *= at->rest;
+        f[COLUMN_TREE] *= at->rest, f[COLUMN_FADE] *= at->rest;
+    }
+    adaptive_scores(state, now, at, u, fast, f);
+    for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 0.0;
+}
+
+/* ------------------------------------------------------------------ the blend of the parts */
+
+static inline double adaptive_highest(const Adaptive *state) {
+    double highest = state->powers[0];
+    for (int k = 1; k < ADAPTIVE_PARTS; k++) highest = state->powers[k] > highest ? state->powers[k] : highest;
+    return highest;
+}
+
+/* The capital of all parts, in units of 2^highest. */
+static inline double adaptive_worth(const Adaptive *state, double highest) {
+    double sum = 0.0;
+    for (int k = 0; k < ADAPTIVE_PARTS; k++) {
+        double below = highest - state->powers[k];
+        sum += state->capital[k] * (below == 0.0 ? 1.0 : below < 1000.0 ? ldexp(1.0, -(int)below) : 0.0);
+    }
+    return sum;
+}
+
+/* Multiply the capital of a part. Densities are between 1e-200 and 1e200. */
+static inline void adaptive_grow(double *capital, double *power, double density) {
+    *capital *= density;
+    if (*capital > 0x1p-100 && *capital < 0x1p100) return;
+    int exponent;
+    *capital = frexp(*capital, &exponent);
+    *power += exponent;
+}
+
+/* The log of the factor by which the capital of all parts grows if each part grows by its density. */
+static inline double adaptive_blend(Adaptive *state, const double *densities) {
+    double before = adaptive_highest(state), worth = adaptive_worth(state, before);
+    for (int k = 0; k < ADAPTIVE_PARTS; k++) adaptive_grow(&state->capital[k], &state->powers[k], densities[k]);
+    double after = adaptive_highest(state);
+    return ex_log(ldexp(adaptive_worth(state, after) / worth, (int)(after - before)));
+}
+
+static inline double adaptive_step(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const AdaptivePoint *at) {
+    double f[PORTFOLIO_PADDED], parts[ADAPTIVE_PARTS];
+    adaptive_densities(state, now, tables, at, f);
+    for (int r = 0; r < ADAPTIVE_RATES; r++) {
+        AdaptiveColumns *of = &state->columns[r];
+        ShareStep step = share_begin(ADAPTIVE_COLUMNS[r], of->total, state->n);
+        parts[r] = of->total = share_bet(&step, of->shares, of->recalled, tables->prior, f, PORTFOLIO_PADDED);
+    }
+    parts[ADAPTIVE_RATES] = at->rest;
+    return adaptive_blend(state, parts) + at->unit;
 }
 
 typedef struct {
-    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK];
+    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK], z[ADAPTIVE_BLOCK];
 } AdaptiveBlock;
 
 /* The elementary functions of up to 64 steps at once ("flatten" inlines them, so that the loops are vectorised). */
@@ -164,16 +334,30 @@ __attribute__((flatten)) static void adaptive_functions(const double *p, int64_t
     for (int64_t i = 0; i < n; i++) out->log_p[i] = ex_log(p[i]);
     for (int64_t i = 0; i < n; i++) out->log_q[i] = beta_log_rest(p[i]);
     for (int64_t i = 0; i < n; i++) out->cosine[i] = ex_cospi(p[i]);
-    for (int64_t i = 0; i < n; i++) out->sine[i] = ex_sinpi(p[i]);
+    for (int64_t i = 0; i < n; i++) out->sine[i] = pit_sine(p[i]);
+    for (int64_t i = 0; i < n; i++) out->z[i] = normal_score(p[i]);
 }
 
-static void adaptive_block(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+static void adaptive_block(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
     AdaptiveBlock of;
     adaptive_functions(p, n, &of);
     for (int64_t i = 0; i < n; i++) {
-        AdaptivePoint at = {p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i], beta_unit(p[i])};
-        gains[i] = adaptive_step(state, tables, at);
+        double unit = beta_unit(p[i]), rest = unit > 0.0 ? ex_exp(-unit) : 1.0;
+        AdaptivePoint at = {p[i], of.log_p[i], of.log_q[i], of.cosine[i], of.sine[i], of.z[i], unit, rest};
+        gains[i] = adaptive_step(state, now, tables, &at);
     }
+}
+
+/* ------------------------------------------------------------------ entries */
+
+/* The shares of the columns: those of the groups, divided evenly inside. */
+static void adaptive_prior(double *out) {
+    int groups = sizeof ADAPTIVE_GROUPS / sizeof ADAPTIVE_GROUPS[0], at = 0;
+    double sum = 0.0;
+    for (int g = 0; g < groups; g++) sum += ADAPTIVE_GROUPS[g].weight;
+    for (int g = 0; g < groups; g++)
+        for (int k = 0; k < ADAPTIVE_GROUPS[g].columns; k++)
+            out[at++] = ADAPTIVE_GROUPS[g].weight / (sum * ADAPTIVE_GROUPS[g].columns);
 }
 
 /* adaptive_tables(tables) */
@@ -181,31 +365,57 @@ static const char *adaptive_tables(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(in[0].size == ADAPTIVE_TABLES, "tables must have ADAPTIVE_TABLES items");
     AdaptiveTables *tables = in[0].data;
+    memset(tables, 0, sizeof *tables);
     for (int o = 0; o < KERNEL_ORDERS; o++) jackson_weights_of(KERNEL_ORDER[o], tables->kernels[o], KERNEL_TERMS);
-    for (int o = 0; o < MARKOV_ORDERS; o++) jackson_weights_of(MARKOV_ORDER[o], tables->markovs[o], MARKOV_TERMS);
-    beta_grid_of(ADAPTIVE_SIZE, ADAPTIVE_REACH, tables->grid[0]);
+    for (int k = 0; k < KERNELS; k++) tables->kernel_prior[k] = ADAPTIVE_FORGETTING_PRIOR[k % LANES] / KERNEL_ORDERS;
+    for (int k = 1; k < KERNEL_TERMS; k++) tables->inverse[k] = 1.0 / (PI * k);
+    jackson_weights_of(8, tables->markov_8, 8);
+    jackson_weights_of(16, tables->markov_16, 16);
+    beta_grid_of(ADAPTIVE_SIZE, ADAPTIVE_REACH, tables->grid);
+    chain_tables_of(&tables->chain, ADAPTIVE_REACH);
+    adaptive_prior(tables->prior);
+    fade_tables_of(&tables->fade);
     return NULL;
 }
 
-/* adaptive_fresh(state) */
+static void adaptive_regression_fresh(AdaptiveRegression *of, int features) {
+    squares_fresh(&of->squares, features);
+    of->noise = (Noise){REGRESSION_NOISE, REGRESSION_NOISE};
+}
+
+static void adaptive_fresh_shares(Adaptive *state, const AdaptiveTables *tables) {
+    for (int r = 0; r < ADAPTIVE_RATES; r++) {
+        memcpy(state->kernels[r].shares, tables->kernel_prior, sizeof tables->kernel_prior);
+        memcpy(state->kernels[r].recalled, tables->kernel_prior, sizeof tables->kernel_prior);
+        memcpy(state->columns[r].shares, tables->prior, sizeof tables->prior);
+        memcpy(state->columns[r].recalled, tables->prior, sizeof tables->prior);
+        state->kernels[r].total = state->columns[r].total = 1.0;
+    }
+    for (int k = 0; k < ADAPTIVE_SIZE * ADAPTIVE_SIZE; k++)
+        state->beta[k] = state->beta_recalled[k] = 1.0 / (ADAPTIVE_SIZE * ADAPTIVE_SIZE);
+    state->beta_total = 1.0;
+    for (int k = 0; k < ADAPTIVE_CHAINS; k++) chain_fresh(&state->chains[k], &tables->chain);
+    memcpy(state->capital, ADAPTIVE_CAPITAL, sizeof ADAPTIVE_CAPITAL);
+}
+
+/* adaptive_fresh(state, tables) */
 static const char *adaptive_fresh(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == ADAPTIVE_STATE, "state must have ADAPTIVE_STATE items");
+    REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES, "state and tables must have their sizes");
     Adaptive *state = in[0].data;
     memset(state, 0, sizeof *state);
-    double even[PORTFOLIO_COLUMNS];
-    for (int k = 0; k < PORTFOLIO_COLUMNS; k++) even[k] = 1.0 / PORTFOLIO_COLUMNS;
-    for (int r = 0; r < ADAPTIVE_BETAS; r++) {
-        for (int j = 0; j < ADAPTIVE_SIZE; j++)
-            for (int k = 0; k < ADAPTIVE_SIZE; k++) state->grids[r][j][k] = 1.0 / (ADAPTIVE_SIZE * ADAPTIVE_SIZE);
-        state->totals[r] = 1.0;
-    }
-    bayes_fresh(state->bayes[0], PORTFOLIO_PADDED, &state->bayes_total, even, PORTFOLIO_COLUMNS);
-    bayes_fresh(state->parts[0], LANES, &state->parts_total, PORTFOLIO_WEIGHTS, PORTFOLIO_PARTS);
-    memcpy(state->fixed, even, sizeof even);
-    state->fixed_total = 1.0;
-    for (int s = 0; s < 1 << ADAPTIVE_ROUGH; s++) state->rough[s].odds = 1.0;
-    for (int s = 0; s < 1 << ADAPTIVE_SMOOTH; s++) state->smooth[s].odds = 1.0;
+    adaptive_fresh_shares(state, in[1].data);
+    fade_start(&state->fade);
+    adaptive_regression_fresh(&state->plain, REGRESSION_PLAIN);
+    adaptive_regression_fresh(&state->seasonal, REGRESSION_FEATURES);
+    adaptive_regression_fresh(&state->pit, REGRESSION_PLAIN);
+    adaptive_regression_fresh(&state->spread, REGRESSION_FEATURES);
+    state->quick = (Noise){REGRESSION_NOISE, REGRESSION_NOISE};
+    state->volatility = 1.0;
+    season_clock_fresh(&state->clock);
+    season_series_fresh(&state->season);
+    season_series_fresh(&state->spread_season);
+    for (int s = 0; s < 1 << ADAPTIVE_DEPTH; s++) state->tree[s].odds = 1.0;
     return NULL;
 }
 
@@ -214,11 +424,14 @@ static const char *adaptive(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES, "state and tables must have their sizes");
     REQUIRE(in[2].size == in[3].size, "gains must be as long as p");
+    Adaptive *state = in[0].data;
+    SeasonStep now = season_open(&state->clock);
     for (int64_t lo = 0; lo < in[2].size; lo += ADAPTIVE_BLOCK)
-        adaptive_block(in[0].data, in[1].data, float64s(&in[2]) + lo, smaller(in[2].size - lo, ADAPTIVE_BLOCK),
+        adaptive_block(state, &now, in[1].data, float64s(&in[2]) + lo, smaller(in[2].size - lo, ADAPTIVE_BLOCK),
                        float64s(&in[3]) + lo);
+    season_close(&state->clock, &now);
     return NULL;
 }
 
-#define ADAPTIVE_KERNELS ENTRY(adaptive_tables, "D"), ENTRY(adaptive_fresh, "D"), ENTRY(adaptive, "Ddpo"),
+#define ADAPTIVE_KERNELS ENTRY(adaptive_tables, "D"), ENTRY(adaptive_fresh, "Dd"), ENTRY(adaptive, "Ddpo"),
 #define ADAPTIVE_CONSTANTS CONSTANT(ADAPTIVE_STATE), CONSTANT(ADAPTIVE_TABLES),

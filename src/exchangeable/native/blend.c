@@ -22,26 +22,40 @@ static inline double blend_step(double *log_shares, const double *gains, int64_t
     return gain;
 }
 
-/* Fixed share: before each bet a fraction `rate` of the capital is spread evenly over the m bets,
+/* Memory share, as in share.h, but on log densities (gains) of any bets, which may be bankrupt:
  *
- *     w_k <- ((1 - rate) w_k + rate / m) f_k / f ,   f = sum_k ((1 - rate) w_k + rate / m) f_k .
+ *     w_k <- ((1 - s) w_k + s ((1 - g) prior_k + g r_k)) f_k/f ,   r_k <- r_k + (w_k - r_k)/(n + 1) .
  *
- * The shares sum to one. If all capital is where the density is zero, they become even.
+ * The shares sum to one. If all capital is where the density is zero, they become the prior. state = (n).
  */
-static inline double switching_step(double *shares, double rate, const double *gains, int64_t bets) {
-    double top = gains[0], total = 0.0;
-    for (int64_t k = 1; k < bets; k++) top = gains[k] > top ? gains[k] : top;
-    if (top == -INFINITY) return -INFINITY;
-    for (int64_t k = 0; k < bets; k++) {
-        shares[k] = ((1.0 - rate) * shares[k] + rate / (double)bets) * ex_exp(gains[k] - top);
-        total += shares[k];
+typedef struct {
+    double *shares, *recalled, *n;
+    const double *prior;
+    int64_t bets;
+    double share, memory;
+} MemoryShare;
+
+/* The share of bet k after the move. */
+static inline double memory_share_moved(const MemoryShare *of, int64_t k) {
+    return (1.0 - of->share) * of->shares[k] +
+           of->share * ((1.0 - of->memory) * of->prior[k] + of->memory * of->recalled[k]);
+}
+
+static double memory_share_step(const MemoryShare *of, const double *gains) {
+    double top = -INFINITY, total = 0.0;
+    for (int64_t k = 0; k < of->bets; k++)
+        if (gains[k] > top && memory_share_moved(of, k) > 0.0) top = gains[k];
+    for (int64_t k = 0; k < of->bets; k++) {
+        double moved = memory_share_moved(of, k);
+        of->shares[k] = moved > 0.0 && top > -INFINITY ? moved * ex_exp(gains[k] - top) : 0.0;
+        total += of->shares[k];
     }
-    if (total == 0.0) {
-        for (int64_t k = 0; k < bets; k++) shares[k] = 1.0 / (double)bets;
-        return -INFINITY;
+    *of->n += 1.0;
+    for (int64_t k = 0; k < of->bets; k++) {
+        of->shares[k] = total > 0.0 ? of->shares[k] / total : of->prior[k];
+        of->recalled[k] += (of->shares[k] - of->recalled[k]) / (*of->n + 1.0);
     }
-    for (int64_t k = 0; k < bets; k++) shares[k] /= total;
-    return top + ex_log(total);
+    return total > 0.0 ? top + ex_log(total) : -INFINITY;
 }
 
 /* Use the gain of a step only if the log capital of the shadow account was `threshold` above its recent minimum.
@@ -76,13 +90,15 @@ static const char *blend(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* switching(shares, rate, gains, out); gains are steps x bets */
-static const char *switching(const Arg *in, Arg *out) {
+/* memory_share(shares, recalled, n, prior, share, memory, gains, out); gains are steps x bets */
+static const char *memory_share(const Arg *in, Arg *out) {
     (void)out;
-    int64_t bets = in[0].size, steps = in[3].size;
-    REQUIRE(bets > 0 && in[2].size == steps * bets, "gains must have a row for each step and a column for each share");
-    for (int64_t i = 0; i < steps; i++)
-        float64s(&in[3])[i] = switching_step(float64s(&in[0]), in[1].real, float64s(&in[2]) + i * bets, bets);
+    int64_t bets = in[0].size, steps = in[7].size;
+    REQUIRE(bets > 0 && in[1].size == bets && in[3].size == bets && in[2].size == 1, "each bet must have its shares");
+    REQUIRE(in[6].size == steps * bets, "gains must have a row for each step and a column for each share");
+    MemoryShare of = {float64s(&in[0]), float64s(&in[1]), float64s(&in[2]), float64s(&in[3]),
+                      bets,             in[4].real,       in[5].real};
+    for (int64_t i = 0; i < steps; i++) float64s(&in[7])[i] = memory_share_step(&of, float64s(&in[6]) + i * bets);
     return NULL;
 }
 
@@ -100,8 +116,17 @@ static const char *cautious(const Arg *in, Arg *out) {
     return NULL;
 }
 
+/* two_sided(p, out): 2 min(p, 1 - p) */
+static const char *two_sided(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == in[1].size, "out must be as long as p");
+    for (int64_t i = 0; i < in[0].size; i++) float64s(&in[1])[i] = pit_two_sided(float64s(&in[0])[i]);
+    return NULL;
+}
+
 #define BLEND_KERNELS \
+    ENTRY(two_sided, "po"), \
     ENTRY(blend, "Ddo"), \
-    ENTRY(switching, "Dfdo"), \
+    ENTRY(memory_share, "DDDdffdo"), \
     ENTRY(cautious, "DDfpo"),
 #define BLEND_CONSTANTS

@@ -21,6 +21,7 @@
 #include <string.h>
 
 static const double PI = 3.14159265358979323846, LN2 = 0.69314718055994530942;
+static const double EX_SQRT_HALF = 0.70710678118654752440;
 
 #define EX_ROUNDER 0x1.8p52
 #define EX_LN2_HIGH 0x1.62e42fefa38p-1 /* 42 bits of ln 2: its product with an exponent is exact; */
@@ -104,7 +105,7 @@ static inline double ex_log1p(double x) {
 
 /* ------------------------------------------------------------------ sinpi, cospi: sin(pi x), cos(pi x)
  * |x| = 2 m + n/2 + r with integers m, n and |r| <= 1/4, all exact. sin(pi r) = pi r + r^3 S(r^2) and
- * cos(pi r) = 1 - (pi r)^2/2 + r^4 C(r^2), both of degree 5; n mod 4 selects one of them, and its sign. The
+ * cos(pi r) = 1 - (pi r)^2/2 + r^4 C(r^2), both of degree 5; n mod 4 says which is which, and their signs. The
  * products pi r and (pi r)^2/2 are taken in two parts, the first exact.
  */
 
@@ -113,8 +114,11 @@ static inline double ex_log1p(double x) {
 #define EX_SQUARE_HIGH 0x1.3bd3cp+2 /* and 19 bits of pi^2/2 */
 #define EX_SQUARE_LOW 0x1.937c8bbcb495cp-19
 
-/* sin(pi |x|) or, if `cosine` is 1, cos(pi |x|). */
-static inline double ex_turn(double x, uint64_t cosine) {
+typedef struct {
+    double sine, cosine; /* of pi |x| */
+} ExTurn;
+
+static inline ExTurn ex_turn(double x) {
     double size = fabs(x), a = size < 0x1p53 ? size : 0.0; /* from 2^53 on all doubles are even */
     double y = a - 2.0 * ((0.5 * a + 0x1p52) - 0x1p52), rounded = 2.0 * y + EX_ROUNDER;
     double lift = size < 0x1p-900 ? 0x1p128 : 1.0, sink = size < 0x1p-900 ? 0x1p-128 : 1.0; /* no subnormal parts */
@@ -131,14 +135,15 @@ static inline double ex_turn(double x, uint64_t cosine) {
     double square = EX_SQUARE_HIGH * (head * head), rest = EX_SQUARE_HIGH * (tail * (r + head)) + EX_SQUARE_LOW * z;
     double sum = 1.0 - square, lost = (1.0 - sum) - square;
     double other = sum + (lost - rest + z2 * c);
-    uint64_t n = ex_bits(rounded) + cosine, swap = 0 - (n & 1), sign = (n & 2) << 62;
-    uint64_t bits = (ex_bits(other) & swap) | (ex_bits(sine) & ~swap);
-    double value = ex_double(bits ^ sign) + 0.0; /* zeros are positive */
-    return size < INFINITY ? value : NAN;
+    uint64_t n = ex_bits(rounded), swap = 0 - (n & 1), flip = (n & 2) << 62, turn = ((n + 1) & 2) << 62;
+    uint64_t first = (ex_bits(other) & swap) | (ex_bits(sine) & ~swap);
+    uint64_t second = (ex_bits(sine) & swap) | (ex_bits(other) & ~swap);
+    double none = size < INFINITY ? 0.0 : NAN; /* zeros are positive */
+    return (ExTurn){ex_double(first ^ flip) + none, ex_double(second ^ turn) + none};
 }
 
-static inline double ex_cospi(double x) { return ex_turn(x, 1); }
-static inline double ex_sinpi(double x) { return ex_double(ex_bits(ex_turn(x, 0)) ^ (ex_bits(x) >> 63 << 63)); }
+static inline double ex_cospi(double x) { return ex_turn(x).cosine; }
+static inline double ex_sinpi(double x) { return ex_double(ex_bits(ex_turn(x).sine) ^ (ex_bits(x) >> 63 << 63)); }
 
 /* ------------------------------------------------------------------ lgamma, erfcx, erfc */
 

@@ -19,10 +19,11 @@ static void jackson_weights_of(int64_t order, double *out, int64_t size) {
     out[0] = 1.0;
 }
 
-/* cos(k pi p) for k = 0, 1, ... up to a multiple of 8, from cos(pi p) and sin(pi p): eight angles by the addition
- * theorems, then all eight rotated by 8 pi p again and again.
+/* cos(k pi p), and sin(k pi p) if asked for, for k = 0, 1, ... up to a multiple of 8, from cos(pi p) and sin(pi p):
+ * eight angles by the addition theorems, then all eight rotated by 8 pi p again and again. Near p = 0 and p = 1 the terms
+ * of the sines have the same sign, so that their relative errors stay small.
  */
-static inline void jackson_cosines(double cosine, double sine, int64_t terms, double *out) {
+static inline void jackson_waves(double cosine, double sine, int64_t terms, double *cosines, double *sines) {
     double c[LANES] = {1.0, cosine, cosine * cosine - sine * sine}, s[LANES] = {0.0, sine, 2.0 * cosine * sine};
     c[3] = c[2] * cosine - s[2] * sine, s[3] = s[2] * cosine + c[2] * sine;
     c[4] = c[2] * c[2] - s[2] * s[2], s[4] = 2.0 * c[2] * s[2];
@@ -33,11 +34,16 @@ static inline void jackson_cosines(double cosine, double sine, int64_t terms, do
     Lanes turn_c = lanes_fill(c[4] * c[4] - s[4] * s[4]), turn_s = lanes_fill(2.0 * c[4] * s[4]);
     Lanes all_c = lanes_of(c), all_s = lanes_of(s);
     for (int64_t k = 0; k < terms; k += LANES) {
-        lanes_store(out + k, all_c);
+        lanes_store(cosines + k, all_c);
+        if (sines) lanes_store(sines + k, all_s);
         Lanes next = lanes_sub(lanes_mul(all_c, turn_c), lanes_mul(all_s, turn_s));
         all_s = lanes_add(lanes_mul(all_s, turn_c), lanes_mul(all_c, turn_s));
         all_c = next;
     }
+}
+
+static inline void jackson_cosines(double cosine, double sine, int64_t terms, double *out) {
+    jackson_waves(cosine, sine, terms, out, NULL);
 }
 
 /* ------------------------------------------------------------------ one order, one forgetting */
@@ -57,115 +63,96 @@ static double jackson_kernel_step(double *sums, const double *weights, double fo
     return (1.0 + lanes_sum(total)) / (1.0 + mass);
 }
 
-/* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the previous p; then
- * learn p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); last holds the cosines of q, zeros at first.
+/* The integral of this density from 0 to p or, for p > 1/2, from p to 1:
+ *
+ *     p + sum_{0<k<K} w_k sin(k pi p)/(k pi) sums[k]/(1 + sums[0])   or   1 - p - (the same sum) .
  */
-static double jackson_markov_step(double *last, double *sums, const double *weights, double forgetting, int64_t order,
-                                  double p) {
-    double cosines[JACKSON_LARGEST_MARKOV], folded[JACKSON_LARGEST_MARKOV] = {0.0};
-    int64_t terms = jackson_padded(order);
-    jackson_cosines(ex_cospi(p), ex_sinpi(p), terms, cosines);
-    Lanes total = lanes_fill(0.0), keep = lanes_fill(forgetting);
+static double jackson_kernel_integral(const double *sums, const double *weights, int64_t terms, double p) {
+    double cosines[JACKSON_LARGEST], sines[JACKSON_LARGEST], total = 0.0;
+    jackson_waves(ex_cospi(p), pit_sine(p), terms, cosines, sines);
+    for (int64_t k = 1; k < terms; k++) total += weights[k] * (sines[k] / (PI * (double)k)) * sums[k];
+    total /= 1.0 + sums[0];
+    return p > 0.5 ? pit_rest(p) - total : p + total;
+}
+
+/* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the previous p; then
+ * learn p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); `last` holds the cosines of q, zeros at first, and
+ * `cosines` those of p. Where the order is a constant, the compiler keeps `folded` in registers.
+ */
+static inline __attribute__((always_inline)) double jackson_markov_step(const double *last, double *sums,
+                                                                        const double *weights, double forgetting,
+                                                                        int64_t order, const double *cosines) {
+    int64_t terms = jackson_padded(order), blocks = terms / LANES;
+    Lanes folded[JACKSON_LARGEST_MARKOV / LANES], keep = lanes_fill(forgetting), total = lanes_fill(0.0);
+    for (int64_t b = 0; b < blocks; b++) folded[b] = lanes_fill(0.0);
+#pragma GCC unroll 1
     for (int64_t j = 0; j < order; j++) {
         Lanes weight = lanes_fill(weights[j] * last[j]), q = lanes_fill(last[j]);
-        for (int64_t k = 0; k < terms; k += LANES) {
-            double *target = sums + j * terms + k;
+        for (int64_t b = 0; b < blocks; b++) {
+            double *target = sums + j * terms + b * LANES;
             Lanes row = lanes_load(target);
-            lanes_store(folded + k, lanes_add(lanes_load(folded + k), lanes_mul(weight, row)));
-            lanes_store(target, lanes_add(lanes_mul(keep, row), lanes_mul(q, lanes_load(cosines + k))));
+            folded[b] = lanes_add(folded[b], lanes_mul(weight, row));
+            lanes_store(target, lanes_add(lanes_mul(keep, row), lanes_mul(q, lanes_load(cosines + b * LANES))));
         }
     }
-    for (int64_t k = 0; k < terms; k += LANES) {
-        Lanes weight = lanes_mul(lanes_load(weights + k), lanes_load(cosines + k));
-        total = lanes_add(total, lanes_mul(weight, lanes_load(folded + k)));
+    for (int64_t b = 0; b < blocks; b++) {
+        Lanes weight = lanes_mul(lanes_load(weights + b * LANES), lanes_load(cosines + b * LANES));
+        total = lanes_add(total, lanes_mul(weight, folded[b]));
     }
-    memcpy(last, cosines, (size_t)terms * sizeof(double));
-    return (1.0 + lanes_sum(total)) / (1.0 + folded[0]);
+    return (1.0 + lanes_sum(total)) / (1.0 + folded[0].part[0][0]);
 }
 
 /* ------------------------------------------------------------------ many orders and forgettings: a bank */
 
-enum { KERNEL_ORDERS = 9, KERNEL_TERMS = 64, KERNEL_FORGETTINGS = 6 };
-static const int KERNEL_ORDER[KERNEL_ORDERS] = {2, 3, 4, 6, 8, 12, 16, 32, 64};
-static const double KERNEL_FORGETTING[LANES] = {1.0, 0.999, 0.99, 0.98, 0.95, 0.9, 0.0, 0.0}; /* two lanes are unused */
+enum { KERNEL_ORDERS = 6, KERNEL_TERMS = 64, KERNELS = KERNEL_ORDERS * LANES };
+static const int KERNEL_ORDER[KERNEL_ORDERS] = {2, 4, 8, 16, 32, 64};
+static const double KERNEL_FORGETTING[LANES] = {1.0, 0.999, 0.995, 0.99, 0.97, 0.94, 0.88, 0.75};
 
-/* A row of the sums, one for each forgetting, times its cosine; then learn the cosine. */
-static inline Lanes kernel_product(double *row, Lanes forgetting, double cosine) {
-    Lanes sums = lanes_load(row), c = lanes_fill(cosine);
-    lanes_store(row, lanes_add(lanes_mul(forgetting, sums), c));
-    return lanes_mul(sums, c);
-}
+/* Factors of the sums: w_k cos(k pi p) for the densities, and w_k sin(k pi p)/(k pi) for their integrals. */
+typedef struct {
+    double density[KERNEL_ORDERS][KERNEL_TERMS], integral[KERNEL_ORDERS][KERNEL_TERMS];
+} KernelFactors;
 
-static inline Lanes kernel_add(Lanes total, double weight, Lanes product) {
-    return lanes_add(total, lanes_mul(lanes_fill(weight), product));
-}
-
-/* jackson_kernel_step for each order and forgetting: 54 densities, and the 2 unused lanes. The first 16 terms serve
- * all orders, the next 16 the last two, and the others the last only.
- */
-static inline void kernel_bank_step(double (*sums)[LANES], const double (*weights)[KERNEL_TERMS], const double *cosines,
-                                    double *out) {
-    Lanes one = lanes_fill(1.0), forgetting = lanes_load(KERNEL_FORGETTING), zero = lanes_fill(0.0), products[16];
-    Lanes inverse = lanes_div(one, lanes_add(one, lanes_load(sums[0]))), next = zero, last = zero, both = zero;
-    for (int k = 0; k < 16; k++) products[k] = kernel_product(sums[k], forgetting, cosines[k]);
-    for (int k = 16; k < 32; k++) {
-        Lanes product = kernel_product(sums[k], forgetting, cosines[k]);
-        next = kernel_add(next, weights[7][k], product);
-        last = kernel_add(last, weights[8][k], product);
-    }
-    for (int k = 32; k < 64; k++)
-        both = kernel_add(both, weights[8][k], kernel_product(sums[k], forgetting, cosines[k]));
-    for (int o = 0; o < KERNEL_ORDERS; o++) {
-        Lanes total = one;
-        for (int k = 0; k < smaller(KERNEL_ORDER[o], 16); k++) total = kernel_add(total, weights[o][k], products[k]);
-        if (o == 7) total = lanes_add(total, next);
-        if (o == 8) total = lanes_add(total, lanes_add(last, both));
-        lanes_store(out + KERNEL_FORGETTINGS * o, lanes_mul(total, inverse)); /* over unused lanes of the one before */
-    }
-}
-
-enum { MARKOV_ORDERS = 5, MARKOV_TERMS = 16, MARKOV_FORGETTINGS = 2 };
-static const int MARKOV_ORDER[MARKOV_ORDERS] = {16, 8, 4, 3, 2};
-static const double MARKOV_FORGETTING[MARKOV_FORGETTINGS] = {1.0, 0.99};
-
-/* Eight columns of the rows [from, to) of the sums, multiplied by the weights of the first `width` orders (those that
- * have these rows) and added up; then learn the cosines.
- */
-static inline void markov_rows(double (*sums)[MARKOV_TERMS], int column, const double *last,
-                               const double (*weights)[MARKOV_TERMS], Lanes forgetting, Lanes cosines, int from, int to,
-                               int width, Lanes *folded) {
+/* Add rows [from, to) of the sums to the totals of the orders that have them, `first` and later; then learn. */
+static inline void kernel_rows(double (*sums)[LANES], const double *cosines, const KernelFactors *by, int first, int from,
+                               int to, Lanes *densities, Lanes *integrals) {
+    Lanes forgetting = lanes_load(KERNEL_FORGETTING);
 #pragma GCC unroll 1
-    for (int j = from; j < to; j++) {
-        Lanes row = lanes_load(sums[j] + column), q = lanes_fill(last[j]);
-        lanes_store(sums[j] + column, lanes_add(lanes_mul(forgetting, row), lanes_mul(q, cosines)));
-        for (int o = 0; o < width; o++)
-            folded[o] = lanes_add(folded[o], lanes_mul(lanes_mul(lanes_fill(weights[o][j]), q), row));
-    }
-}
-
-/* jackson_markov_step for each forgetting and order: 10 densities. Orders after the first have at most eight terms. */
-static inline void markov_bank_step(double *last, double (*sums)[MARKOV_TERMS][MARKOV_TERMS],
-                                    const double (*weights)[MARKOV_TERMS], const double *cosines, double *out) {
-    double above[16], below[16];
-    Lanes low = lanes_load(cosines), high = lanes_load(cosines + LANES), zero = lanes_fill(0.0);
-    for (int f = 0; f < MARKOV_FORGETTINGS; f++) {
-        Lanes forgetting = lanes_fill(MARKOV_FORGETTING[f]), folded[5] = {zero, zero, zero, zero, zero}, more = zero;
-        markov_rows(sums[f], LANES, last, weights, forgetting, high, 0, 16, 1, &more);
-        markov_rows(sums[f], 0, last, weights, forgetting, low, 0, 2, 5, folded);
-        markov_rows(sums[f], 0, last, weights, forgetting, low, 2, 3, 4, folded);
-        markov_rows(sums[f], 0, last, weights, forgetting, low, 3, 4, 3, folded);
-        markov_rows(sums[f], 0, last, weights, forgetting, low, 4, 8, 2, folded);
-        markov_rows(sums[f], 0, last, weights, forgetting, low, 8, 16, 1, folded);
-        for (int o = 0; o < MARKOV_ORDERS; o++) {
-            Lanes sum = lanes_mul(lanes_mul(lanes_load(weights[o]), low), folded[o]);
-            if (o == 0) sum = lanes_add(sum, lanes_mul(lanes_mul(lanes_load(weights[0] + LANES), high), more));
-            above[f * MARKOV_ORDERS + o] = 1.0 + lanes_sum(sum);
-            below[f * MARKOV_ORDERS + o] = 1.0 + folded[o].part[0][0];
+    for (int k = from; k < to; k++) {
+        Lanes row = lanes_load(sums[k]);
+        lanes_store(sums[k], lanes_add(lanes_mul(forgetting, row), lanes_fill(cosines[k])));
+        for (int o = first; o < KERNEL_ORDERS; o++) {
+            densities[o] = lanes_add(densities[o], lanes_mul(row, lanes_fill(by->density[o][k])));
+            integrals[o] = lanes_add(integrals[o], lanes_mul(row, lanes_fill(by->integral[o][k])));
         }
     }
-    for (int k = 0; k < MARKOV_FORGETTINGS * MARKOV_ORDERS; k++) out[k] = above[k] / below[k];
-    lanes_store(last, low);
-    lanes_store(last + LANES, high);
+}
+
+/* jackson_kernel_step and jackson_kernel_integral for each order and forgetting: 48 densities and integrals. `waves` are
+ * sin(k pi p)/(k pi).
+ */
+static inline void kernel_bank_step(double (*sums)[LANES], const double (*weights)[KERNEL_TERMS], const double *cosines,
+                                    const double *waves, double p, double *densities, double *integrals) {
+    KernelFactors by;
+    Lanes one = lanes_fill(1.0), zero = lanes_fill(0.0), inverse = lanes_div(one, lanes_add(one, lanes_load(sums[0])));
+    Lanes density[KERNEL_ORDERS] = {one, one, one, one, one, one}, integral[KERNEL_ORDERS] = {zero, zero, zero, zero, zero, zero};
+    for (int o = 0; o < KERNEL_ORDERS; o++)
+        for (int k = 0; k < KERNEL_ORDER[o]; k += LANES) {
+            Lanes weight = lanes_load(weights[o] + k);
+            lanes_store(by.density[o] + k, lanes_mul(weight, lanes_load(cosines + k)));
+            lanes_store(by.integral[o] + k, lanes_mul(weight, lanes_load(waves + k)));
+        }
+    kernel_rows(sums, cosines, &by, 5, 32, 64, density, integral);
+    kernel_rows(sums, cosines, &by, 4, 16, 32, density, integral);
+    kernel_rows(sums, cosines, &by, 3, 8, 16, density, integral);
+    kernel_rows(sums, cosines, &by, 2, 4, 8, density, integral);
+    kernel_rows(sums, cosines, &by, 1, 2, 4, density, integral);
+    kernel_rows(sums, cosines, &by, 0, 0, 2, density, integral);
+    Lanes side = lanes_fill(p > 0.5 ? pit_rest(p) : p), sign = lanes_fill(p > 0.5 ? -1.0 : 1.0);
+    for (int o = 0; o < KERNEL_ORDERS; o++) {
+        lanes_store(densities + LANES * o, lanes_mul(density[o], inverse));
+        lanes_store(integrals + LANES * o, lanes_add(side, lanes_mul(lanes_mul(integral[o], inverse), sign)));
+    }
 }
 
 /* ------------------------------------------------------------------ entries */
@@ -192,6 +179,16 @@ static const char *kernel(const Arg *in, Arg *out) {
     return NULL;
 }
 
+/* kernel_tails(sums, weights, p): the integrals from 0 to p and from p to 1 */
+static const char *kernel_tails(const Arg *in, Arg *out) {
+    int64_t terms = in[0].size;
+    REQUIRE(LANES <= terms && terms <= JACKSON_LARGEST && terms % LANES == 0, "sums must have 8 to 1024 items");
+    REQUIRE(in[1].size == terms, "weights must be as long as sums");
+    double p = in[2].real, integral = jackson_kernel_integral(float64s(&in[0]), float64s(&in[1]), terms, p);
+    out[0].real = pit_value(integral, p > 0.5), out[1].real = pit_value(integral, !(p > 0.5));
+    return NULL;
+}
+
 /* markov(last, sums, weights, forgetting, p, gains) */
 static const char *markov(const Arg *in, Arg *out) {
     (void)out;
@@ -200,11 +197,19 @@ static const char *markov(const Arg *in, Arg *out) {
             "last must have the length of the order, 1 to 256, padded to 8");
     REQUIRE(in[1].ndim == 2 && in[1].shape[1] == terms && in[2].size == terms, "sums and weights must fit last");
     REQUIRE(in[4].size == in[5].size, "gains must be as long as p");
-    for (int64_t i = 0; i < in[4].size; i++)
+    for (int64_t i = 0; i < in[4].size; i++) {
+        double p = float64s(&in[4])[i], cosines[JACKSON_LARGEST_MARKOV];
+        jackson_cosines(ex_cospi(p), ex_sinpi(p), terms, cosines);
         float64s(&in[5])[i] = ex_log(jackson_markov_step(float64s(&in[0]), float64s(&in[1]), float64s(&in[2]),
-                                                         in[3].real, order, float64s(&in[4])[i]));
+                                                         in[3].real, order, cosines));
+        memcpy(in[0].data, cosines, (size_t)terms * sizeof(double));
+    }
     return NULL;
 }
 
-#define JACKSON_KERNELS ENTRY(jackson_weights, "nD"), ENTRY(kernel, "Ddfpo"), ENTRY(markov, "DDdfpo"),
+#define JACKSON_KERNELS \
+    ENTRY(jackson_weights, "nD"), \
+    ENTRY(kernel, "Ddfpo"), \
+    ENTRY(kernel_tails, "ddf>ff"), \
+    ENTRY(markov, "DDdfpo"),
 #define JACKSON_CONSTANTS

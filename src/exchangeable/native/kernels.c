@@ -6,6 +6,9 @@
 #include "native.h"
 #include "elementary.h"
 #include "lanes.h"
+#include "normal.h"
+#include "pit.h"
+#include "share.h"
 
 #include "elementary.c"
 #include "summation.c"
@@ -20,6 +23,9 @@
 #include "jumper.c"
 #include "watchful.c"
 #include "plugin.c"
+#include "season.c"
+#include "regression.c"
+#include "fade.c"
 #include "adaptive.c"
 #include "pools.c"
 #include "nearest.c"
@@ -54,6 +60,9 @@ const Entry NAMED(kernels_, BUILD)[] = {
     JUMPER_KERNELS //
     WATCHFUL_KERNELS //
     PLUGIN_KERNELS //
+    SEASON_KERNELS //
+    REGRESSION_KERNELS //
+    FADE_KERNELS //
     ADAPTIVE_KERNELS //
     POOLS_KERNELS //
     NEAREST_KERNELS //
@@ -79,6 +88,9 @@ const Constant NAMED(constants_, BUILD)[] = {
     JUMPER_CONSTANTS //
     WATCHFUL_CONSTANTS //
     PLUGIN_CONSTANTS //
+    SEASON_CONSTANTS //
+    REGRESSION_CONSTANTS //
+    FADE_CONSTANTS //
     ADAPTIVE_CONSTANTS //
     POOLS_CONSTANTS //
     NEAREST_CONSTANTS //

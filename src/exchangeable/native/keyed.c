@@ -191,8 +191,8 @@ KEYED_LOOP(composite_jumper, 0, all.width == COMPOSITE_STATE,
 KEYED_LOOP(sleepy_jumper, 2, all.width >= 2, /* waking, jumping */
            sleepy_jumper_path(row.state, all.width - 1, in[0].real, in[1].real, row.values, row.n, row.out))
 KEYED_LOOP(simple_mixture, 0, all.width == 4, mixture_extend(row.state, row.values, row.n, row.out))
-KEYED_LOOP(gamma_mixture, 2, all.width == 4, /* shape, rate */
-           mixture_gamma_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(gamma_mixture, 2, all.width == 3, /* shape, rate */
+           gamma_mixture_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out))
 KEYED_LOOP(histogram, 0, all.width >= 1, histogram_path(row.state, all.width, row.values, row.n, row.out))
 KEYED_LOOP(accumulate, 0, all.width == KEYED_REALS, sum_path(row.state + KEYED_SUM, row.values, row.n, row.out))
 KEYED_LOOP(cusum, 0, all.width == 2, cusum_path(row.state, row.values, row.n, row.out))

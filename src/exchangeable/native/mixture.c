@@ -158,24 +158,19 @@ static double mixture_log_value(double n, double a, double carry) {
     return mixture_central(s, ((a - s) + carry) / s);
 }
 
-/* log S_n of power bets mixed over epsilon ~ Gamma(shape, rate), written so that nothing large cancels:
+/* Power bets mixed over epsilon ~ Gamma(b, rate c): S_n = e^a c^b Gamma(n + b)/(Gamma(b) (a + c)^(n + b)), so that with
+ * L = -ln p and A = a + c the next density is
  *
- *     a + b ln c + lnG(n + b) - lnG(b) - (n + b) ln(a + c) ,   b = shape, c = rate,
+ *     f(p) = (n + b)/A e^L (1 + L/A)^-(n + b + 1) .
  *
- * is, with s = n + b and y = (a + c)/s - 1,
- *
- *     b ln c - lnG(b) - c + (lnG(s) - s ln s + s) + s (y - ln(1 + y)) .
+ * Returns the log without the factor (n + b)/A, which is returned apart; then learn p. state = (n, a, its carry).
  */
-static double mixture_gamma_log_value(double n, double a, double shape, double rate, double fixed) {
-    double s = n + shape, y = ((a - s) + rate) / s;
-    double stirling = s >= MIXTURE_SMALL ? mixture_log_stirling(s) : ex_lgamma(s) - s * ex_log(s) + s;
-    double half = y > -0.5 ? mixture_half_eta_squared(y) : y - ex_log((a + rate) / s); /* 1 + y before rounding */
-    return fixed + stirling + s * half;
-}
-
-/* The part that does not depend on the p-values: b ln c - lnG(b) - c. */
-static double mixture_gamma_fixed(double shape, double rate) {
-    return shape * ex_log(rate) - ex_lgamma(shape) - rate;
+static inline double gamma_mixture_step(double *state, double shape, double rate, double log_p, double *factor) {
+    double all = (state[1] + rate) + state[2], s = state[0] + shape;
+    Sum a = sum_add((Sum){state[1], state[2]}, -log_p);
+    state[0] += 1.0, state[1] = a.total, state[2] = a.carry;
+    *factor = s / all;
+    return -log_p - (s + 1.0) * ex_log1p(-log_p / all);
 }
 
 /* Bet on p, then learn it: log S_{n+1} - log S_n. state = (n, -sum ln p, its carry, log S_n). */
@@ -196,13 +191,10 @@ static void mixture_extend(double *state, const double *p, int64_t n, double *ou
     for (int64_t i = 0; i < n; i++) out[i] = mixture_step(state, out[i]);
 }
 
-static void mixture_gamma_extend(double *state, double shape, double rate, const double *p, int64_t n, double *out) {
-    double fixed = mixture_gamma_fixed(shape, rate);
-    for (int64_t i = 0; i < n; i++) out[i] = ex_log(p[i]); /* several at once */
+static void gamma_mixture_extend(double *state, double shape, double rate, const double *p, int64_t n, double *out) {
     for (int64_t i = 0; i < n; i++) {
-        Sum a = sum_add((Sum){state[1], state[2]}, -out[i]);
-        double value = mixture_gamma_log_value(state[0] + 1.0, a.total + a.carry, shape, rate, fixed);
-        out[i] = mixture_learn(state, a, value);
+        double factor, exponent = gamma_mixture_step(state, shape, rate, ex_log(p[i]), &factor);
+        out[i] = exponent + ex_log(factor);
     }
 }
 
@@ -228,22 +220,15 @@ static const char *simple_mixture(const Arg *in, Arg *out) {
 /* gamma_mixture(state, shape, rate, p, out) */
 static const char *gamma_mixture(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == 4, "state must hold 4 numbers");
+    REQUIRE(in[0].size == 3, "state must hold 3 numbers");
     REQUIRE(in[3].size == in[4].size, "out must be as long as p");
-    mixture_gamma_extend(float64s(&in[0]), in[1].real, in[2].real, float64s(&in[3]), in[3].size, float64s(&in[4]));
+    gamma_mixture_extend(float64s(&in[0]), in[1].real, in[2].real, float64s(&in[3]), in[3].size, float64s(&in[4]));
     return NULL;
 }
 
 /* simple_mixture_log_value(n, a, carry) -> number */
 static const char *simple_mixture_log_value(const Arg *in, Arg *out) {
     out[0].real = mixture_log_value(in[0].real, in[1].real, in[2].real);
-    return NULL;
-}
-
-/* gamma_mixture_log_value(n, a, shape, rate) -> number */
-static const char *gamma_mixture_log_value(const Arg *in, Arg *out) {
-    double shape = in[2].real, rate = in[3].real;
-    out[0].real = mixture_gamma_log_value(in[0].real, in[1].real, shape, rate, mixture_gamma_fixed(shape, rate));
     return NULL;
 }
 
@@ -261,7 +246,6 @@ static const char *mixture_coefficients(const Arg *in, Arg *out) {
     ENTRY(simple_mixture, "Dpo"), \
     ENTRY(gamma_mixture, "Dffpo"), \
     ENTRY(simple_mixture_log_value, "fff>f"), \
-    ENTRY(gamma_mixture_log_value, "ffff>f"), \
     ENTRY(mixture_coefficients, "D"),
 #define MIXTURE_CONSTANTS \
     CONSTANT(MIXTURE_LEVELS), \
