@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri
 
 Floats = NDArray[np.float64]
+Values = Sequence[float] | NDArray[Any]
 
 # ------------------------------------------------------------------ scores and normal laws
 
@@ -52,14 +53,14 @@ class Law(NamedTuple):
         return float(ndtr((score(p) - self.mean) / math.sqrt(self.variance)))
 
 
-def gains(laws: Sequence[Law], p: Sequence[float]) -> list[float]:
+def gains(laws: Sequence[Law], p: Values) -> list[float]:
     return [law.log_density(value) for law, value in zip(laws, p, strict=False)]
 
 
 # ------------------------------------------------------------------ volatility, seasons, regression
 
 
-def volatility(p: Sequence[float], rate: float = 0.1) -> list[Law]:
+def volatility(p: Values, rate: float = 0.1) -> list[Law]:
     """One law for each step, and the next."""
     v, laws = 1.0, []
     for value in p:
@@ -123,7 +124,7 @@ def _fit(
     return -0.5 * m * math.log(1.0 - xy**2 / (xx * yy)), xy / xx, (yy - xy**2 / xx) / (m + 10.0)
 
 
-def choices(p: Sequence[float]) -> Iterator[tuple[list[float], Choice]]:
+def choices(p: Values) -> Iterator[tuple[list[float], Choice]]:
     """For each step, and the next: the y so far, and what was chosen last."""
     y: list[float] = []
     choice = Choice()
@@ -135,12 +136,12 @@ def choices(p: Sequence[float]) -> Iterator[tuple[list[float], Choice]]:
     yield y, choice
 
 
-def season(p: Sequence[float]) -> list[Law]:
+def season(p: Values) -> list[Law]:
     """One law for each step, and the next."""
     return [choice.law(y) for y, choice in choices(p)]
 
 
-def regression(p: Sequence[float], forgetting: float, noise: float, seasons: bool) -> list[Law]:
+def regression(p: Values, forgetting: float, noise: float, seasons: bool) -> list[Law]:
     """One law for each step, and the next."""
     size = 8 if seasons else 6
     P, b, s, m = 0.05 * np.eye(size), np.zeros(size), 5.0, 5.0
@@ -163,7 +164,7 @@ def regression(p: Sequence[float], forgetting: float, noise: float, seasons: boo
     return laws
 
 
-def _without_seasons(p: Sequence[float]) -> Iterator[tuple[list[float], Choice]]:
+def _without_seasons(p: Values) -> Iterator[tuple[list[float], Choice]]:
     y: list[float] = []
     for value in p:
         yield y, Choice()
@@ -176,7 +177,7 @@ def two_sided(p: float) -> float:
     return 2.0 * min(p, 1.0 - p) or 2.0**-54
 
 
-def transforms(laws: Sequence[Law], p: Sequence[float]) -> list[float]:
+def transforms(laws: Sequence[Law], p: Values) -> list[float]:
     """The mass below each p; p = 1 stands for 1 - 2^-55."""
     return [
         law.below(value) if value < 1.0 else 1.0 - float(ndtr((ndtri(2.0**-55) - law.mean) / math.sqrt(law.variance)))
@@ -213,7 +214,7 @@ def chain_log_densities(p: float) -> Floats:
     return np.concatenate([np.log(a) + (a - 1.0) * math.log(p), high])
 
 
-def power_chain(p: Sequence[float], walk: float, share: float, memory: float) -> tuple[list[float], Floats]:
+def power_chain(p: Values, walk: float, share: float, memory: float) -> tuple[list[float], Floats]:
     """Log densities, and the shares of the next bet."""
     line = (1.0 - walk) * np.eye(29) + 0.5 * walk * (np.eye(29, k=1) + np.eye(29, k=-1))
     line[0, 0] += 0.5 * walk
@@ -296,7 +297,7 @@ def _masses(law: Change, w: float, edges: Floats) -> Floats:
     return np.where(edges == 0.0, 0.0, law.above(0.5 * (low + high)))
 
 
-def fade(p: Sequence[float]) -> tuple[list[float], Floats]:
+def fade(p: Values) -> tuple[list[float], Floats]:
     """Log densities, and the next density by cells."""
     table, (_, prior) = fade_densities(), changes()
     idle, shares, out = 1.0, np.zeros((6, len(prior))), []

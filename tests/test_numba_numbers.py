@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from exchangeable import Martingale, Monitor, Precomputed, PValues, alarms, bets, measures
 from exchangeable.keyed import Monitors
+from first_version import first_version
 
 Floats = NDArray[np.float64]
 FIXTURE = Path(__file__).parent / "data" / "numba.npz"
@@ -25,7 +26,6 @@ EVERY, LONG = 25, 10_000
 ROWS = 600  # of each table
 STREAMS = ("uniform", "Beta(1/2, 1)", "Beta(1, 2)", "tiny and one", "alternating", "ranks with a change")
 BETS = (
-    "Adaptive()",
     "Watchful()",
     "Plugin()",
     "Beta()",
@@ -58,7 +58,6 @@ BETS = (
 )
 LIMITS = {"bet Beta()": 2e-13}  # numba's numbers themselves are 1.2e-13 off: the shapes of its grid were rounded twice
 KEYED = (
-    "Adaptive()",
     "CompositeJumper()",
     "GammaMixture()",
     "Histogram()",
@@ -188,9 +187,15 @@ def made(module: Any, call: str) -> Any:
     return eval(call, vars(module))
 
 
+def first_adaptive(p: Floats) -> Floats:
+    """Log10 S of the first version of `Adaptive`, with which the benchmarks compare the present one."""
+    return np.array([first_version(stream)[EVERY - 1 :: EVERY] for stream in p]) / math.log(10.0)
+
+
 NUMBERS: dict[str, Callable[[Floats], NDArray[Any]]] = {
+    "bet Adaptive()": first_adaptive,
     **{f"bet {bet}": partial(capital, bet) for bet in BETS},
-    **{f"long run of {bet}": partial(long_run, bet) for bet in ("Adaptive()", "Plugin()")},
+    **{f"long run of {bet}": partial(long_run, bet) for bet in ("Plugin()",)},
     **{f"alarm {alarm}": partial(statistic, alarm) for alarm in ALARMS},
     **{f"ties {measure}": partial(ranks, measure, ties) for measure in MEASURES},
     **{f"wide {measure}": partial(ranks, measure, wide) for measure in MEASURES if "Value" not in measure},

@@ -125,23 +125,32 @@ def test_autoregression_is_its_recursion() -> None:
 # ------------------------------------------------------------------ the verdicts on power
 
 
-def row(own: float, single: float, stream: str = "drift") -> bench_power.Row:
-    return bench_power.Row(stream, dict.fromkeys(bench_power.SINGLE, single) | {"Adaptive": own})
+def row(own: float, single: float, first: float, stream: str = "sine", truth: float = 100.0) -> bench_power.Row:
+    values = dict.fromkeys(bench_power.SINGLE, single) | {bench_power.FIRST: first, "Adaptive": own}
+    return bench_power.Row(stream, values, truth)
+
+
+def test_ahead_of_all() -> None:
+    assert row(101.0, 100.0, 99.0).is_ahead
+    assert not row(101.0, 102.0, 99.0).is_ahead
+    assert not row(101.0, 99.0, 101.5).is_ahead
 
 
 @pytest.mark.parametrize(
-    ("own", "single", "level", "ahead"),
-    [(101.0, 100.0, True, True), (95.1, 100.0, True, False), (94.9, 100.0, False, False), (7.1, 10.0, True, False),
-     (6.9, 10.0, False, False), (-0.6, -0.3, True, False)],
-)  # fmt: skip
-def test_level_and_ahead(own: float, single: float, level: bool, ahead: bool) -> None:
-    assert (row(own, single).level, row(own, single).ahead) == (level, ahead)
-
-
-def test_targets_can_be_missed() -> None:
-    assert bench_power.targets(row(50.0, 100.0)) == [("level", False), ("ahead", False)]
-    assert bench_power.targets(row(-0.8, 0.0, "uniform")) == [("> -0.7", False)]
-    assert bench_power.targets(row(20.0, 19.0, "USPS raw")) == [("level", True), (">= 24", False)]
+    ("drawn", "kept"),
+    [
+        (row(50.0, 60.0, 50.4), [True]),
+        (row(50.0, 40.0, 50.6), [False]),
+        (row(90.1, 40.0, 80.0, "drift"), [True, True]),
+        (row(89.9, 40.0, 80.0, "drift"), [True, False]),
+        (row(86.9, 40.0, 80.0, "switching"), [True, False]),
+        (row(-0.5, 0.0, 0.0, "uniform", 0.0), [True]),
+        (row(-0.7, 0.0, 0.0, "uniform", 0.0), [False]),
+        (row(-0.2, 0.0, 0.0, "Satellite, shuffled", math.nan), [False]),
+    ],
+)
+def test_targets_can_be_missed(drawn: bench_power.Row, kept: list[bool]) -> None:
+    assert [is_kept for _, is_kept in drawn.targets()] == kept
 
 
 # ------------------------------------------------------------------ streams with a change

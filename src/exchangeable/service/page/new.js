@@ -24,7 +24,8 @@ const MEASURES = {
   "p-values": ["p-values computed elsewhere", "You send p-values in (0, 1]; the server only bets on them.", { scalar: true, unit: true }],
 };
 const BETS = ["adaptive", "watchful", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
-  "sleepy-jumper", "histogram", "tree", "kernel", "markov", "beta", "blend", "switching", "cautious", "idle"];
+  "sleepy-jumper", "histogram", "tree", "kernel", "markov", "beta", "power-chain", "fade", "regression", "volatility", "season",
+  "copula", "two-sided", "blend", "memory-share", "switching", "cautious", "idle"];
 const ALARMS = {
   ville: ["One alarm with a bounded error (ville)", "On exchangeable data, the probability that it is ever raised is at most alpha, for streams of any length."],
   "shiryaev-roberts": ["Endless monitoring (shiryaev-roberts)", "On average, at most one false alarm in each period; finds a change quickly even after a long quiet time."],
