@@ -202,8 +202,8 @@ def main(folder: str | None = None) -> str:
     parts = [
         heading("Power", "make power", ("numpy", "scipy")),
         f"log10 of the final capital after n = {N:,} steps, mean of {SEEDS} seeds. *{FIRST}* is the portfolio of "
-        "version 0.1 (`benchmarks/first_version.py`). Two ideal bets are beside them: one knows *the truth*, the law of "
-        "each p-value; the other knows the laws and how often they change, but *not the times*. On streams of ranks "
+        "version 0.1 (`benchmarks/first_version.py`). Two ideal bets are beside them: one knows *the truth*, the law "
+        "of each p-value; the other knows the laws and how often they change, but *not the times*. On streams of ranks "
         "both use what ranks show in the limit of long streams. Bold: ahead of the single bets and of the first "
         f"version. Targets: at most {SLACK} below the first version; a part of the truth; where there is nothing to "
         f"find, an end between {QUIET[0]} and {QUIET[1]}.\n",

@@ -189,8 +189,11 @@ def _adaptive_beyond(history: Sequence[float]) -> float:
 
     total = float(learnt.shares @ learnt.outside(FLOOR, HIGH)) + HIGH * others(math.exp(-0.5 * NEAR_ONE))
     for low, high in _adaptive_holes(history):
-        sharp = learnt.shares[19] * learnt.spread.above(1.0 - HOLE)
-        rest = [math.exp(bet.log_density(p)) - learnt.shares[19] * learnt.point(p)[19] for p in (low, high)]
+        sharp = learnt.shares[portfolio.SPREAD] * learnt.spread.above(1.0 - HOLE)
+        rest = [
+            math.exp(bet.log_density(p)) - learnt.shares[portfolio.SPREAD] * learnt.point(p)[portfolio.SPREAD]
+            for p in (low, high)
+        ]
         total += sharp + (high - low) * 0.5 * sum(rest)
     return total
 

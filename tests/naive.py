@@ -356,13 +356,15 @@ def beta(
     """Log densities of the Beta bank with switching, and the weights with which it bets next."""
     a, b = beta_grid(size, reach)
     weights = prior = np.full(len(a), 1.0 / len(a))
-    gains, past = [], [prior]
+    gains: list[float] = []
+    past = [prior]  # and every eighth of the later shares
     for value in p:
         logs = np.log(weights) + beta_log_density(value, a, b)
         gains.append(float(logs.max() + math.log(np.exp(logs - logs.max()).sum())))
-        past.append(np.exp(logs - gains[-1]))
-        recalled = (1.0 - memory) * prior + memory * np.mean(past, axis=0)
-        weights = (1.0 - switching) * past[-1] + switching * recalled
+        shares = np.exp(logs - gains[-1])
+        if len(gains) % 8 == 0:
+            past.append(shares)
+        weights = (1.0 - switching) * shares + switching * ((1.0 - memory) * prior + memory * np.mean(past, axis=0))
     return gains, weights
 
 

@@ -188,17 +188,33 @@ def transforms(laws: Sequence[Law], p: Values) -> list[float]:
 # ------------------------------------------------------------------ shares
 
 
+class Shares:
+    """Shares of bets with memory: the mean of every eighth of them, and of the prior, is where moved capital goes."""
+
+    def __init__(self, prior: Floats, share: float, memory: float) -> None:
+        self.prior, self.share, self.memory = prior, share, memory
+        self.now, self.past, self.n = prior, [prior], 0
+
+    def moved(self, walked: Floats | None = None) -> Floats:
+        """The shares of the next bet; ``walked`` instead of the present ones."""
+        recalled = (1.0 - self.memory) * self.prior + self.memory * np.mean(self.past, axis=0)
+        return np.asarray((1.0 - self.share) * (self.now if walked is None else walked) + self.share * recalled)
+
+    def learn(self, shares: Floats) -> None:
+        self.now, self.n = shares, self.n + 1
+        if self.n % 8 == 0:
+            self.past.append(shares)
+
+
 def memory_share(log_densities: Floats, prior: Floats, share: float, memory: float) -> tuple[list[float], Floats]:
     """Log densities of the mixture, and the shares of the next bet."""
-    w, past, out = prior.copy(), [prior], []
+    shares, out = Shares(prior, share, memory), []
     for row in log_densities:
-        moved = (1.0 - share) * w + share * ((1.0 - memory) * prior + memory * np.mean(past, axis=0))
         with np.errstate(divide="ignore"):
-            grown = np.log(moved) + row
+            grown = np.log(shares.moved()) + row
         out.append(float(np.logaddexp.reduce(grown)))
-        w = np.exp(grown - out[-1])
-        past.append(w)
-    return out, (1.0 - share) * w + share * ((1.0 - memory) * prior + memory * np.mean(past, axis=0))
+        shares.learn(np.exp(grown - out[-1]))
+    return out, shares.moved()
 
 
 @cache
@@ -220,15 +236,12 @@ def power_chain(p: Values, walk: float, share: float, memory: float) -> tuple[li
     line[0, 0] += 0.5 * walk
     line[-1, -1] += 0.5 * walk
     step = np.kron(np.eye(2), line)
-    prior = np.full(58, 1.0 / 58.0)
-    w, past, out = prior, [prior], []
+    shares, out = Shares(np.full(58, 1.0 / 58.0), share, memory), []
     for value in p:
-        moved = (1.0 - share) * (step @ w) + share * ((1.0 - memory) * prior + memory * np.mean(past, axis=0))
-        grown = np.log(moved) + chain_log_densities(value)
+        grown = np.log(shares.moved(step @ shares.now)) + chain_log_densities(value)
         out.append(float(np.logaddexp.reduce(grown)))
-        w = np.exp(grown - out[-1])
-        past.append(w)
-    return out, (1.0 - share) * (step @ w) + share * ((1.0 - memory) * prior + memory * np.mean(past, axis=0))
+        shares.learn(np.exp(grown - out[-1]))
+    return out, shares.moved(step @ shares.now)
 
 
 def chain_mass_outside(shares: Floats, low: float, from_one: float) -> float:

@@ -17,7 +17,9 @@ from naive_scores import Law
 
 Floats = NDArray[np.float64]
 FORGETTING = (1.0, 0.999, 0.995, 0.99, 0.97, 0.94, 0.88, 0.75)
-CHAINS = ((0.0, 1e-4, 0.0), (0.004, 1e-5, 0.0), (0.0, 0.01, 0.95), (0.0, 0.03, 0.9))
+CHAINS = ((0.002, 1e-4, 0.0), (0.0, 0.01, 0.95), (0.0, 0.03, 0.9))
+COLUMNS = 21
+PIT, GAMMA, CHAIN, BETA, FADE, PLAIN, SPREAD, REST = 5, 8, slice(10, 13), 13, 14, slice(15, 18), 18, slice(19, 21)
 RATES, CAPITAL = (1e-7, 1e-3, 1e-2), (0.40, 0.175, 0.175, 0.25)
 
 
@@ -32,15 +34,15 @@ def fast() -> bets.MemoryShare:
 
 
 def groups() -> list[tuple[float, list[Bet]]]:
-    serial: list[Bet] = [bets.Markov(8), bets.Markov(8, 0.99), bets.Markov(16, 0.97), bets.Regression(seasons=False)]
+    serial: list[Bet] = [bets.Markov(8), bets.Markov(16, 0.97), bets.Regression(seasons=False)]
     plain = bets.Regression(1.0, noise=1.0, seasons=False)
     spread = bets.Copula(bets.Regression(), bets.TwoSided(bets.Regression()))
     return [
         (0.9, [kernels(1e-5, 0.0)]),
         (0.6, [kernels(1e-3, 0.8)]),
         (0.25, [fast()]),
-        (0.4, [bets.Copula(fast(), bet) for bet in serial]),
-        (0.1, [bets.Markov(16)]),
+        (0.3, [bets.Copula(fast(), bet) for bet in serial]),
+        (0.15, [bets.Markov(16), bets.Markov(16, 0.99)]),
         (0.3, [bets.GammaMixture(), bets.Tree(10)]),
         (0.6, [bets.PowerChain(walk, share=share, memory=memory) for walk, share, memory in CHAINS]),
         (0.2, [bets.Beta(0.01, memory=0.95, size=8)]),
@@ -79,35 +81,37 @@ class Replay(NamedTuple):
 
     def point(self, p: float) -> Floats:
         """The densities of the columns that are steep at the ends, others being 0."""
-        out = np.zeros(22)
+        out = np.zeros(COLUMNS)
         seasonal = self.laws[1]
         u = self.marginal.tails(p)[0]
-        out[6] = math.exp(self.marginal.log_density(p) + self.pit.log_density(u))
-        out[8] = math.exp(naive.gamma_mixture(self.n + 1, self.a - math.log(p)) - naive.gamma_mixture(self.n, self.a))
-        out[10:14] = [np.exp(naive_scores.chain_log_densities(p)) @ shares for shares in self.chains]
-        out[14] = np.exp(naive.beta_log_density(p, *naive.beta_grid(8, 2.5))) @ self.beta
-        out[15] = self.fade[naive_scores.fade_cell(p)]
-        out[16:19] = [math.exp(law.log_density(p)) for law in self.laws[:3]]
+        out[PIT] = math.exp(self.marginal.log_density(p) + self.pit.log_density(u))
+        out[GAMMA] = math.exp(
+            naive.gamma_mixture(self.n + 1, self.a - math.log(p)) - naive.gamma_mixture(self.n, self.a)
+        )
+        out[CHAIN] = [np.exp(naive_scores.chain_log_densities(p)) @ shares for shares in self.chains]
+        out[BETA] = np.exp(naive.beta_log_density(p, *naive.beta_grid(8, 2.5))) @ self.beta
+        out[FADE] = self.fade[naive_scores.fade_cell(p)]
+        out[PLAIN] = [math.exp(law.log_density(p)) for law in self.laws[:3]]
         both = naive_scores.two_sided(seasonal.below(p))
-        out[19] = math.exp(seasonal.log_density(p) + self.spread.log_density(both))
-        out[20:] = [math.exp(law.log_density(p)) for law in self.laws[3:]]
+        out[SPREAD] = math.exp(seasonal.log_density(p) + self.spread.log_density(both))
+        out[REST] = [math.exp(law.log_density(p)) for law in self.laws[3:]]
         return out
 
     def outside(self, low: float, from_one: float) -> Floats:
         """The masses of the same columns in (0, low] and in [1 - from_one, 1]."""
-        out, high, seasonal = np.zeros(22), 1.0 - from_one, self.laws[1]
-        out[6] = self.pit.below(self.marginal.tails(low)[0]) + self.pit.above(self.marginal.tails(high)[0])
-        out[8] = math.exp(
+        out, high, seasonal = np.zeros(COLUMNS), 1.0 - from_one, self.laws[1]
+        out[PIT] = self.pit.below(self.marginal.tails(low)[0]) + self.pit.above(self.marginal.tails(high)[0])
+        out[GAMMA] = math.exp(
             naive.gamma_mixture(self.n, self.a - math.log(low)) + math.log(low) - naive.gamma_mixture(self.n, self.a)
         )
-        out[8] += from_one * self.point(high)[8]
-        out[10:14] = [naive_scores.chain_mass_outside(shares, low, from_one) for shares in self.chains]
-        out[14] = naive.beta_weights_outside(self.beta, low, from_one, 8, 2.5)
-        out[15] = naive_scores.fade_mass_above(self.fade, from_one)
-        out[16:19] = [law.below(low) + law.above(high) for law in self.laws[:3]]
+        out[GAMMA] += from_one * self.point(high)[GAMMA]
+        out[CHAIN] = [naive_scores.chain_mass_outside(shares, low, from_one) for shares in self.chains]
+        out[BETA] = naive.beta_weights_outside(self.beta, low, from_one, 8, 2.5)
+        out[FADE] = naive_scores.fade_mass_above(self.fade, from_one)
+        out[PLAIN] = [law.below(low) + law.above(high) for law in self.laws[:3]]
         ends = naive_scores.two_sided(seasonal.below(low)), naive_scores.two_sided(seasonal.below(high))
-        out[19] = 0.5 * (self.spread.below(ends[0]) + self.spread.below(ends[1]))
-        out[20:] = [law.below(low) + law.above(high) for law in self.laws[3:]]
+        out[SPREAD] = 0.5 * (self.spread.below(ends[0]) + self.spread.below(ends[1]))
+        out[REST] = [law.below(low) + law.above(high) for law in self.laws[3:]]
         return out
 
 
@@ -146,7 +150,7 @@ def _next_shares(p: Sequence[float], us: Sequence[float], spreads: Sequence[floa
             columns.append(bet.marginal.extend(p) + inner.extend(spreads if seasonal else us))
         else:
             columns.append(bet.extend(p))
-    table = np.column_stack(columns) if len(p) else np.empty((0, 22))
+    table = np.column_stack(columns) if len(p) else np.empty((0, COLUMNS))
     mixed = [naive_scores.memory_share(table, prior(), rate, 0.9) for rate in RATES]
     logs = np.log(CAPITAL) + np.array([*(sum(gains) for gains, _ in mixed), 0.0])
     parts = np.exp(logs - np.logaddexp.reduce(logs))

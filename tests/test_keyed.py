@@ -409,7 +409,7 @@ def test_an_invalid_stored_seed_is_refused(stored: Any) -> None:
 
 
 def test_the_bet_of_a_recipe_follows_its_alarm() -> None:
-    """Left to `Monitor`, it is the one that suits the alarm; of 2.5 kB a key, where `Adaptive` takes 49."""
+    """Left to `Monitor`, it is the one that suits the alarm; of 2.5 kB a key, where `Adaptive` takes 91."""
     for alarm in (alarms.Cusum(100.0), alarms.ShiryaevRoberts(100.0)):
         monitors = Monitors(Monitor(Value(), alarm=alarm), seed=9)
         assert monitors.fingerprint()["bet"] == "Watchful()"

@@ -36,7 +36,7 @@ class Beta(Learner):
 
         w_k <- ((1 - s) w_k + s ((1 - g)/m + g r_k)) Beta(p; a_k, b_k) ,   s = switching, g = memory, m = size^2
 
-    with r the mean of all past shares, as in `MemoryShare`, over the grid ``ln a, ln b = reach t |t|`` for ``size``
+    with r the mean of past shares, as in `MemoryShare`, over the grid ``ln a, ln b = reach t |t|`` for ``size``
     even steps t from -1 to 1, which is denser near 0, where the density is uniform. At p = 1 the density is its mean
     over the p-values that round to 1. O(size^2) time and memory.
 
@@ -53,15 +53,14 @@ class Beta(Learner):
         self.memory: float = check_interval("memory", memory, -math.ulp(0.0), 1.0, "[0, 1]")
         self.size: int = check_integer("size", size, 2, 200)
         self.reach: float = check_interval("reach", reach, 0.0, 2.9, "(0, 2.9]")  # so that all densities are finite
-        weights = np.zeros_like(grid(self.size, self.reach)[1:])
-        weights[:, : self.size] = 1.0 / self.size**2
-        recalled = weights.copy() if self.memory else np.empty(0)
-        self._state = weights, recalled, np.array([1.0, 0.0])  # the sum of the weights, and the number of steps
+        weights, targets = np.empty((2, *grid(self.size, self.reach)[1:].shape))
+        native.beta_fresh(weights, targets)
+        self._state = weights, targets, np.array([1.0, 0.0])  # the sum of the weights, and the number of steps
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
-        weights, recalled, scalars = state
+        weights, targets, scalars = state
         table = grid(self.size, self.reach)
-        return native.beta(weights, recalled, scalars, table, self.switching, self.memory, p, gains)
+        return native.beta(weights, targets, scalars, table, self.switching, self.memory, p, gains)
 
 
 class PowerChain(Learner):
@@ -81,7 +80,7 @@ class PowerChain(Learner):
     Reference: Bousquet and Warmuth (2002) for the memory.
     """
 
-    def __init__(self, walk: float = 0.004, *, share: float = 1e-4, memory: float = 0.0) -> None:
+    def __init__(self, walk: float = 0.002, *, share: float = 1e-4, memory: float = 0.0) -> None:
         self.walk: float = check_interval("walk", walk, -math.ulp(0.0), 1.0, "[0, 1]")
         self.share: float = check_interval("share", share, math.nextafter(1e-100, 0.0), 1.0, "[1e-100, 1]")
         self.memory: float = check_interval("memory", memory, -math.ulp(0.0), 1.0, "[0, 1]")

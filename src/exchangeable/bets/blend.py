@@ -110,15 +110,15 @@ class MemoryShare(_Mixture):
 
     Before each step a fraction ``share`` of the capital moves. A part ``memory`` of it goes to the bets that had
     capital in the past, the rest to all bets by their ``weights``. With s = share, g = memory, and r the mean of the
-    weights and of all past shares,
+    weights and of every eighth of the past shares,
 
-        w_k <- ((1 - s) w_k + s ((1 - g) weights_k + g r_k)) f_k(p) / f(p) ,   r_k <- r_k + (w_k - r_k) / (n + 1) .
+        w_k <- ((1 - s) w_k + s ((1 - g) weights_k + g r_k)) f_k(p) / f(p) .
 
     Time and memory are those of the bets.
 
     >>> from exchangeable.bets import Idle, Power
     >>> MemoryShare([Power(0.5), Idle()], 0.01).extend([0.01, 0.01]).round(3)
-    array([1.099, 1.465])
+    array([1.099, 1.463])
 
     Reference: Bousquet and Warmuth (2002), mixing past posteriors with a uniform past.
     """
@@ -131,17 +131,16 @@ class MemoryShare(_Mixture):
         self.memory: float = check_interval("memory", memory, -TINY, 1.0, "[0, 1]")
         self.weights: list[float] = _check_weights(weights, len(self.bets))
         shares = np.array(self.weights)
-        self._state = shares, shares.copy(), np.zeros(1)  # past shares, number of steps
+        self._state = shares, shares.copy(), np.zeros(1)  # and where moved capital goes, and the number of steps
 
     def _mix(self, state: State, table: Floats, gains: Floats | None) -> float | None:
-        shares, recalled, n = state
+        shares, targets, n = state
         weights = np.array(self.weights)
-        return native.memory_share(shares, recalled, n, weights, self.share, self.memory, table, gains)
+        return native.memory_share(shares, targets, n, weights, self.share, self.memory, table, gains)
 
     def _next_shares(self) -> Floats:
-        shares, recalled, _ = self._state
-        moved: Floats = (1.0 - self.memory) * np.array(self.weights) + self.memory * recalled
-        next_shares: Floats = (1.0 - self.share) * shares + self.share * moved
+        shares, targets, _ = self._state
+        next_shares: Floats = (1.0 - self.share) * shares + self.share * targets
         return next_shares
 
 

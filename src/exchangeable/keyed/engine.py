@@ -83,7 +83,7 @@ class Monitors:
     Time: for bets with a compiled loop over streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`) 2
     microseconds per key and 1 per event; for others 20 to 300 per key. Memory per key, with `CompositeJumper` and
     `Ville`: 282 bytes, the key itself, and its pool: 8 bytes per bin for `Frozen`, encoded in 1, 2 or 4; 16 per
-    distinct number for `Value`, encoded in 9 or more. `Watchful` needs 2.5 kB, `Adaptive` 49 kB, and `Plugin` 3 MB.
+    distinct number for `Value`, encoded in 9 or more. `Watchful` needs 2.5 kB, `Adaptive` 91 kB, and `Plugin` 3 MB.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
     ``monitors.seed``, shown in the ``repr`` and stored with the state. The seed of the recipe is ignored. ``extra`` is

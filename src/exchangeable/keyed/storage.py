@@ -23,7 +23,7 @@ from exchangeable.monitor import check_records
 from exchangeable.snapshot import archive
 from exchangeable.validation import format_value
 
-FORMAT, VERSION = "exchangeable monitors", 3
+FORMAT, VERSION = "exchangeable monitors", 4
 HEAD = {"format", "keys", "package", "recipe", "version"}
 COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of counts
 INTEGERS, REALS, BYTES = ("<i8",), ("<f8",), ("|u1",)

@@ -159,10 +159,11 @@ def markov(
 # ------------------------------------------------------------------ beta.c
 
 def beta_grid(size: int, reach: float, grid: Floats) -> None: ...
+def beta_fresh(weights: Floats, targets: Floats) -> None: ...
 @overload
 def beta(
     weights: Floats,
-    recalled: Floats,
+    targets: Floats,
     scalars: Floats,
     grid: Floats,
     switching: float,
@@ -173,7 +174,7 @@ def beta(
 @overload
 def beta(
     weights: Floats,
-    recalled: Floats,
+    targets: Floats,
     scalars: Floats,
     grid: Floats,
     switching: float,
@@ -184,7 +185,7 @@ def beta(
 @overload
 def beta(
     weights: Floats,
-    recalled: Floats,
+    targets: Floats,
     scalars: Floats,
     grid: Floats,
     switching: float,
@@ -237,16 +238,16 @@ def blend(log_shares: Floats, gains: Floats, out: Floats) -> None: ...
 def blend(log_shares: Floats, gains: Floats, out: Floats | None) -> float | None: ...
 @overload
 def memory_share(
-    shares: Floats, recalled: Floats, n: Floats, prior: Floats, share: float, memory: float, gains: Floats, out: None
+    shares: Floats, targets: Floats, n: Floats, prior: Floats, share: float, memory: float, gains: Floats, out: None
 ) -> float: ...
 @overload
 def memory_share(
-    shares: Floats, recalled: Floats, n: Floats, prior: Floats, share: float, memory: float, gains: Floats, out: Floats
+    shares: Floats, targets: Floats, n: Floats, prior: Floats, share: float, memory: float, gains: Floats, out: Floats
 ) -> None: ...
 @overload
 def memory_share(
     shares: Floats,
-    recalled: Floats,
+    targets: Floats,
     n: Floats,
     prior: Floats,
     share: float,

@@ -1,16 +1,16 @@
-/* The adaptive portfolio: 23 bets (columns), mixed by memory share at three rates; the three mixtures and staying idle
+/* The adaptive portfolio: 21 bets (columns), mixed by memory share at three rates; the three mixtures and staying idle
  * are a Bayes blend. All of it is one call, so that a single step costs little more than its arithmetic. Columns hold
  * densities, not their logarithms; for p below 1e-200 they are in units of e^400.
  */
 
 enum { /* the first column of each part: */
     COLUMN_KERNELS = 0, /* Jackson kernels, mixed at three rates: slow, middle, fast */
-    COLUMN_PIT = COLUMN_KERNELS + 3, /* serial bets on the integral of the fast mixture: three Markov, one regression */
-    COLUMN_MARKOVS = COLUMN_PIT + 4, /* two forgettings */
-    COLUMN_MIXTURE = COLUMN_MARKOVS + 1, /* the gamma mixture of power bets */
+    COLUMN_PIT = COLUMN_KERNELS + 3, /* serial bets on the integral of the fast mixture: two Markov, one regression */
+    COLUMN_MARKOVS = COLUMN_PIT + 3, /* two forgettings */
+    COLUMN_MIXTURE = COLUMN_MARKOVS + 2, /* the gamma mixture of power bets */
     COLUMN_TREE,
     COLUMN_CHAINS, /* powers at either end */
-    COLUMN_BETA = COLUMN_CHAINS + 4,
+    COLUMN_BETA = COLUMN_CHAINS + 3,
     COLUMN_FADE,
     COLUMN_REGRESSIONS, /* plain, seasonal, seasonal with quick noise, seasonal with noise by regression */
     COLUMN_VOLATILITY = COLUMN_REGRESSIONS + 4,
@@ -20,7 +20,7 @@ enum { /* the first column of each part: */
 };
 enum {
     ADAPTIVE_RATES = 3, /* mixtures of the kernels, and of all columns */
-    ADAPTIVE_CHAINS = 4,
+    ADAPTIVE_CHAINS = 3,
     ADAPTIVE_SIZE = 8, /* of the Beta grid */
     ADAPTIVE_DEPTH = 10, /* of the tree */
     ADAPTIVE_PARTS = ADAPTIVE_RATES + 1, /* the mixtures, and staying idle */
@@ -34,7 +34,7 @@ static const struct {
     double walk;
     Share with;
 } ADAPTIVE_CHAIN[ADAPTIVE_CHAINS] = {
-    {0.0, {1e-4, 0.0}}, {0.004, {1e-5, 0.0}}, {0.0, {1e-2, 0.95}}, {0.0, {3e-2, 0.9}},
+    {0.002, {1e-4, 0.0}}, {0.0, {1e-2, 0.95}}, {0.0, {3e-2, 0.9}},
 };
 static const Share ADAPTIVE_BETA = {1e-2, 0.95};
 static const Share ADAPTIVE_COLUMNS[ADAPTIVE_RATES] = {{1e-7, 0.9}, {1e-3, 0.9}, {1e-2, 0.9}};
@@ -44,16 +44,16 @@ static const struct {
     int columns;
     double weight;
 } ADAPTIVE_GROUPS[] = {
-    {1, 0.9}, {1, 0.6}, {1, 0.25}, {4, 0.4}, {1, 0.1}, {2, 0.3}, {4, 0.6}, {1, 0.2}, {1, 0.3}, {4, 0.5}, {1, 0.05}, {1, 0.15},
+    {1, 0.9}, {1, 0.6}, {1, 0.25}, {3, 0.3}, {2, 0.15}, {2, 0.3}, {3, 0.6}, {1, 0.2}, {1, 0.3}, {4, 0.5}, {1, 0.05}, {1, 0.15},
 };
 
 /* Shares of the kernels, or of the columns, at one rate. */
 typedef struct {
-    double shares[KERNELS], recalled[KERNELS], total;
+    double shares[KERNELS], targets[KERNELS], total;
 } AdaptiveKernels;
 
 typedef struct {
-    double shares[PORTFOLIO_PADDED], recalled[PORTFOLIO_PADDED], total;
+    double shares[PORTFOLIO_PADDED], targets[PORTFOLIO_PADDED], total;
 } AdaptiveColumns;
 
 /* A regression and the variances of its errors. */
@@ -68,11 +68,11 @@ typedef struct {
     double n; /* steps */
     double sums[KERNEL_TERMS][LANES];
     AdaptiveKernels kernels[ADAPTIVE_RATES];
-    double pit_last[16], pit_8[2][8 * 8], pit_16[16 * 16]; /* Markov */
+    double pit_last[16], pit_8[8 * 8], pit_16[16 * 16]; /* Markov */
     double last[16], pairs[2][16 * 16];
     double mixture[3];
     Chain chains[ADAPTIVE_CHAINS];
-    double beta[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_recalled[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_total;
+    double beta[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_targets[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_total;
     Fade fade;
     AdaptiveRegression plain, seasonal, pit, spread; /* the plain one uses the recent y of the seasonal one */
     Noise quick; /* of the seasonal one */
@@ -87,7 +87,7 @@ typedef struct {
 typedef struct {
     double kernels[KERNEL_ORDERS][KERNEL_TERMS], kernel_prior[KERNELS], inverse[KERNEL_TERMS]; /* 1/(k pi) */
     double markov_8[8], markov_16[16];
-    double grid[(ADAPTIVE_SIZE + 1) * ADAPTIVE_SIZE];
+    double grid[(ADAPTIVE_SIZE + 1) * ADAPTIVE_SIZE], beta_prior[ADAPTIVE_SIZE * ADAPTIVE_SIZE];
     ChainTables chain;
     double prior[PORTFOLIO_PADDED];
     FadeTables fade;
@@ -103,20 +103,14 @@ typedef struct {
 
 /* ------------------------------------------------------------------ kernels, and serial bets on what they leave */
 
-/* The fast mixture of the kernels; then learn. Returns its integral. */
-static inline double adaptive_fast_kernels(AdaptiveKernels *of, const ShareStep *step, const double *prior,
-                                           const double *densities, const double *integrals) {
-    Lanes sum = lanes_fill(0.0), whole = sum;
+/* The integral of a mixture of the kernels. */
+static inline double adaptive_integral(const AdaptiveKernels *of, const ShareStep *step, const double *integrals) {
+    Lanes sum = lanes_fill(0.0);
     for (int k = 0; k < KERNELS; k += LANES) {
-        Lanes fresh = lanes_mul(lanes_fill(step->fresh), lanes_load(prior + k));
-        Lanes moved = share_move(step, of->shares + k, of->recalled + k, fresh);
-        Lanes grown = lanes_mul(moved, lanes_load(densities + k));
-        lanes_store(of->shares + k, grown);
-        sum = lanes_add(sum, grown);
-        whole = lanes_add(whole, lanes_mul(moved, lanes_load(integrals + k)));
+        Lanes moved = share_move(step, of->shares + k, of->targets + k);
+        sum = lanes_add(sum, lanes_mul(moved, lanes_load(integrals + k)));
     }
-    of->total = lanes_sum(sum);
-    return lanes_sum(whole);
+    return lanes_sum(sum);
 }
 
 /* The three mixtures of kernels at p; then learn p. Returns the integral of the fast one from 0 to p. */
@@ -126,12 +120,10 @@ static inline double adaptive_kernels(Adaptive *state, const AdaptiveTables *tab
     kernel_bank_step(state->sums, tables->kernels, cosines, waves, at->p, densities, integrals);
     for (int r = 0; r < ADAPTIVE_RATES; r++) {
         AdaptiveKernels *of = &state->kernels[r];
-        ShareStep step = share_begin(ADAPTIVE_KERNEL[r], of->total, state->n);
-        if (r < ADAPTIVE_RATES - 1)
-            of->total = share_bet(&step, of->shares, of->recalled, tables->kernel_prior, densities, KERNELS);
-        else
-            integral = adaptive_fast_kernels(of, &step, tables->kernel_prior, densities, integrals);
-        f[COLUMN_KERNELS + r] = of->total;
+        ShareStep step = share_begin(ADAPTIVE_KERNEL[r], of->total);
+        if (r == ADAPTIVE_RATES - 1) integral = adaptive_integral(of, &step, integrals);
+        f[COLUMN_KERNELS + r] = of->total = share_bet(&step, of->shares, of->targets, densities, KERNELS);
+        share_remember(ADAPTIVE_KERNEL[r], of->shares, of->total, tables->kernel_prior, state->n, of->targets, KERNELS);
     }
     return pit_value(integral, at->p > 0.5);
 }
@@ -141,14 +133,14 @@ static inline void adaptive_pit(Adaptive *state, const AdaptiveTables *tables, d
     double cosines[16];
     ExTurn turn = ex_turn(u);
     jackson_cosines(turn.cosine, turn.sine, 16, cosines);
-    f[COLUMN_PIT] = jackson_markov_step(state->pit_last, state->pit_8[0], tables->markov_8, 1.0, 8, cosines);
-    f[COLUMN_PIT + 1] = jackson_markov_step(state->pit_last, state->pit_8[1], tables->markov_8, 0.99, 8, cosines);
-    f[COLUMN_PIT + 2] = jackson_markov_step(state->pit_last, state->pit_16, tables->markov_16, 0.97, 16, cosines);
+    f[COLUMN_PIT] = jackson_markov_step(state->pit_last, state->pit_8, tables->markov_8, 1.0, 8, cosines);
+    f[COLUMN_PIT + 1] = jackson_markov_step(state->pit_last, state->pit_16, tables->markov_16, 0.97, 16, cosines);
     memcpy(state->pit_last, cosines, sizeof cosines);
 }
 
 static inline void adaptive_markovs(Adaptive *state, const AdaptiveTables *tables, const double *cosines, double *f) {
     f[COLUMN_MARKOVS] = jackson_markov_step(state->last, state->pairs[0], tables->markov_16, 1.0, 16, cosines);
+    f[COLUMN_MARKOVS + 1] = jackson_markov_step(state->last, state->pairs[1], tables->markov_16, 0.99, 16, cosines);
     memcpy(state->last, cosines, sizeof state->last);
 }
 
@@ -164,14 +156,16 @@ __attribute__((flatten)) static inline void adaptive_ends(Adaptive *state, const
         right[k] = high[CHAIN_FIRST + 4 * k];
         if (at->p == 1.0) right[k] /= tables->grid[k];
     }
-    ShareStep step = share_begin(ADAPTIVE_BETA, state->beta_total, state->n);
-    f[COLUMN_BETA] = state->beta_total = beta_step(&step, state->beta, state->beta_recalled, tables->grid, ADAPTIVE_SIZE,
+    ShareStep step = share_begin(ADAPTIVE_BETA, state->beta_total);
+    f[COLUMN_BETA] = state->beta_total = beta_step(&step, state->beta, state->beta_targets, tables->grid, ADAPTIVE_SIZE,
                                                    ADAPTIVE_SIZE, left, right);
+    share_remember(ADAPTIVE_BETA, state->beta, state->beta_total, tables->beta_prior, state->n, state->beta_targets,
+                   ADAPTIVE_SIZE * ADAPTIVE_SIZE);
     for (int k = 0; k < CHAIN_LINE; k++) high[k] *= at->rest;
     chain_heights(&tables->chain, at->p, low, high, heights);
     for (int k = 0; k < ADAPTIVE_CHAINS; k++)
         f[COLUMN_CHAINS + k] =
-            chain_step(&state->chains[k], ADAPTIVE_CHAIN[k].walk, ADAPTIVE_CHAIN[k].with, heights);
+            chain_step(&state->chains[k], &tables->chain, ADAPTIVE_CHAIN[k].walk, ADAPTIVE_CHAIN[k].with, heights);
     double factor, exponent = gamma_mixture_step(state->mixture, 1.0, 1.0, at->log_p, &factor);
     f[COLUMN_MIXTURE] = factor * ex_exp(exponent - at->unit);
 }
@@ -237,7 +231,7 @@ static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const Adapt
     f[COLUMN_REGRESSIONS + 3] = densities[1] * densities[6];
     f[COLUMN_VOLATILITY] = densities[3];
     f[COLUMN_SEASON] = densities[4];
-    f[COLUMN_PIT + 3] = fast * densities[5];
+    f[COLUMN_PIT + 2] = fast * densities[5];
     double error = normal_cut(at->z, REGRESSION_CUT);
     squares_learn(&state->plain.squares, &plain, 1.0, error - plain.mean);
     noise_learn(&state->plain.noise, 1.0, error - plain.mean, plain.q);
@@ -269,7 +263,7 @@ static inline void adaptive_densities(Adaptive *state, SeasonStep *now, const Ad
     adaptive_markovs(state, tables, cosines, f);
     f[COLUMN_TREE] = tree_density(tree_step(state->tree, ADAPTIVE_DEPTH, false, at->p, true));
     f[COLUMN_FADE] = fade_step(&state->fade, &tables->fade, at->p);
-    for (int k = 0; k < 3; k++) f[COLUMN_PIT + k] *= fast;
+    f[COLUMN_PIT] *= fast, f[COLUMN_PIT + 1] *= fast;
     if (at->unit > 0.0) { /* those that are not relative to it yet */
         for (int k = 0; k < COLUMN_MIXTURE; k++) f[k] *= at->rest;
         f[COLUMN_TREE] *= at->rest, f[COLUMN_FADE] *= at->rest;
@@ -309,8 +303,8 @@ static inline void adaptive_grow(double *capital, double *power, double density)
 static inline double adaptive_blend(Adaptive *state, const double *densities) {
     double before = adaptive_highest(state), worth = adaptive_worth(state, before);
     for (int k = 0; k < ADAPTIVE_PARTS; k++) adaptive_grow(&state->capital[k], &state->powers[k], densities[k]);
-    double after = adaptive_highest(state);
-    return ex_log(ldexp(adaptive_worth(state, after) / worth, (int)(after - before)));
+    double after = adaptive_highest(state), density = adaptive_worth(state, after) / worth;
+    return ex_log(after == before ? density : ldexp(density, (int)(after - before)));
 }
 
 static inline double adaptive_step(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const AdaptivePoint *at) {
@@ -318,8 +312,9 @@ static inline double adaptive_step(Adaptive *state, SeasonStep *now, const Adapt
     adaptive_densities(state, now, tables, at, f);
     for (int r = 0; r < ADAPTIVE_RATES; r++) {
         AdaptiveColumns *of = &state->columns[r];
-        ShareStep step = share_begin(ADAPTIVE_COLUMNS[r], of->total, state->n);
-        parts[r] = of->total = share_bet(&step, of->shares, of->recalled, tables->prior, f, PORTFOLIO_PADDED);
+        ShareStep step = share_begin(ADAPTIVE_COLUMNS[r], of->total);
+        parts[r] = of->total = share_bet(&step, of->shares, of->targets, f, PORTFOLIO_PADDED);
+        share_remember(ADAPTIVE_COLUMNS[r], of->shares, of->total, tables->prior, state->n, of->targets, PORTFOLIO_PADDED);
     }
     parts[ADAPTIVE_RATES] = at->rest;
     return adaptive_blend(state, parts) + at->unit;
@@ -372,6 +367,7 @@ static const char *adaptive_tables(const Arg *in, Arg *out) {
     jackson_weights_of(8, tables->markov_8, 8);
     jackson_weights_of(16, tables->markov_16, 16);
     beta_grid_of(ADAPTIVE_SIZE, ADAPTIVE_REACH, tables->grid);
+    beta_prior(ADAPTIVE_SIZE, tables->beta_prior);
     chain_tables_of(&tables->chain, ADAPTIVE_REACH);
     adaptive_prior(tables->prior);
     fade_tables_of(&tables->fade);
@@ -386,13 +382,13 @@ static void adaptive_regression_fresh(AdaptiveRegression *of, int features) {
 static void adaptive_fresh_shares(Adaptive *state, const AdaptiveTables *tables) {
     for (int r = 0; r < ADAPTIVE_RATES; r++) {
         memcpy(state->kernels[r].shares, tables->kernel_prior, sizeof tables->kernel_prior);
-        memcpy(state->kernels[r].recalled, tables->kernel_prior, sizeof tables->kernel_prior);
+        memcpy(state->kernels[r].targets, tables->kernel_prior, sizeof tables->kernel_prior);
         memcpy(state->columns[r].shares, tables->prior, sizeof tables->prior);
-        memcpy(state->columns[r].recalled, tables->prior, sizeof tables->prior);
+        memcpy(state->columns[r].targets, tables->prior, sizeof tables->prior);
         state->kernels[r].total = state->columns[r].total = 1.0;
     }
-    for (int k = 0; k < ADAPTIVE_SIZE * ADAPTIVE_SIZE; k++)
-        state->beta[k] = state->beta_recalled[k] = 1.0 / (ADAPTIVE_SIZE * ADAPTIVE_SIZE);
+    memcpy(state->beta, tables->beta_prior, sizeof tables->beta_prior);
+    memcpy(state->beta_targets, tables->beta_prior, sizeof tables->beta_prior);
     state->beta_total = 1.0;
     for (int k = 0; k < ADAPTIVE_CHAINS; k++) chain_fresh(&state->chains[k], &tables->chain);
     memcpy(state->capital, ADAPTIVE_CAPITAL, sizeof ADAPTIVE_CAPITAL);

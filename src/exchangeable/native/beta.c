@@ -66,22 +66,26 @@ static inline double beta_log_rest(double p) { return p == 1.0 ? BETA_LOG_CELL :
 /* The log of the unit of the densities at p. */
 static inline double beta_unit(double p) { return p < BETA_TINY ? BETA_UNIT : 0.0; }
 
-/* The density of all Beta laws, from the powers of p (left) and 1 - p (right), with shares that have an even prior; then
- * learn.
- */
-static inline double beta_step(const ShareStep *step, double *weights, double *recalled, const double *grid, int64_t size,
-                               int64_t width, const double *left, const double *right) {
-    Lanes sum = lanes_fill(0.0), fresh = lanes_fill(step->fresh / (double)(size * size));
+/* The density of all Beta laws, from the powers of p (left) and 1 - p (right); then learn. */
+static inline double beta_step(const ShareStep *step, double *weights, const double *targets, const double *grid,
+                               int64_t size, int64_t width, const double *left, const double *right) {
+    Lanes sum = lanes_fill(0.0);
     for (int64_t j = 0; j < size; j++) {
         Lanes factor = lanes_fill(left[j]);
         for (int64_t k = 0, at = j * width; k < width; k += LANES, at += LANES) {
             Lanes height = lanes_mul(lanes_mul(factor, lanes_load(right + k)), lanes_load(grid + width + at));
-            Lanes grown = lanes_mul(share_move(step, weights + at, recalled + at, fresh), height);
+            Lanes grown = lanes_mul(share_move(step, weights + at, targets + at), height);
             lanes_store(weights + at, grown);
             sum = lanes_add(sum, grown);
         }
     }
     return lanes_sum(sum);
+}
+
+/* The even prior, without padding. */
+static void beta_prior(int64_t size, double *out) {
+    for (int64_t k = 0; k < size * beta_padded(size); k++)
+        out[k] = k % beta_padded(size) < size ? 1.0 / (double)(size * size) : 0.0;
 }
 
 /* ------------------------------------------------------------------ powers at either end
@@ -94,7 +98,7 @@ enum { CHAIN_SIZE = 29, CHAIN_LINE = 32, CHAIN_STATES = 2 * CHAIN_LINE };
 enum { CHAIN_FIRST = 1 }; /* shares of a line: items 1 to 29 of 32 */
 
 typedef struct {
-    double shares[CHAIN_STATES], recalled[CHAIN_STATES], total, n;
+    double shares[CHAIN_STATES], targets[CHAIN_STATES], total, n;
 } Chain;
 
 typedef struct {
@@ -119,7 +123,7 @@ static void chain_tables_of(ChainTables *tables, double reach) {
 static void chain_fresh(Chain *state, const ChainTables *tables) {
     memset(state, 0, sizeof *state);
     memcpy(state->shares, tables->prior, sizeof state->shares);
-    memcpy(state->recalled, tables->prior, sizeof state->recalled);
+    memcpy(state->targets, tables->prior, sizeof state->targets);
     state->total = 1.0;
 }
 
@@ -143,21 +147,18 @@ static inline void chain_walk(double *restrict shares, double part, double *rest
     }
 }
 
-/* The density; then learn. Padding gets a share as the others do, but its density is 0. */
-static inline double chain_step(Chain *state, double walk, Share with, const double *heights) {
-    state->n += 1.0;
-    ShareStep step = share_begin(with, state->total, state->n);
-    Lanes fresh = lanes_fill(step.fresh / (2 * CHAIN_SIZE)), stay = lanes_fill(step.stay), sum = lanes_fill(0.0);
-    double walked[CHAIN_STATES] = {0.0};
-    if (walk > 0.0) chain_walk(state->shares, walk, walked);
-    for (int k = 0; k < CHAIN_STATES; k += LANES) {
-        Lanes moved = share_move(&step, state->shares + k, state->recalled + k, fresh);
-        if (walk > 0.0) moved = lanes_add(moved, lanes_mul(lanes_load(walked + k), stay));
-        Lanes grown = lanes_mul(moved, lanes_load(heights + k));
-        lanes_store(state->shares + k, grown);
-        sum = lanes_add(sum, grown);
+/* The density; then learn. */
+static inline double chain_step(Chain *state, const ChainTables *tables, double walk, Share with, const double *heights) {
+    ShareStep step = share_begin(with, state->total);
+    if (walk > 0.0) {
+        double walked[CHAIN_STATES] = {0.0};
+        chain_walk(state->shares, walk, walked);
+        for (int k = 0; k < CHAIN_STATES; k += LANES)
+            lanes_store(state->shares + k, lanes_add(lanes_load(state->shares + k), lanes_load(walked + k)));
     }
-    state->total = lanes_sum(sum);
+    state->total = share_bet(&step, state->shares, state->targets, heights, CHAIN_STATES);
+    state->n += 1.0;
+    share_remember(with, state->shares, state->total, tables->prior, state->n, state->targets, CHAIN_STATES);
     return state->total;
 }
 
@@ -174,26 +175,40 @@ static const char *beta_grid(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* beta(weights, recalled, scalars, grid, switching, memory, p, gains); recalled is empty if there is no memory */
+/* beta_fresh(weights, targets) */
+static const char *beta_fresh(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].ndim == 2 && in[0].shape[1] == beta_padded(in[0].shape[0]) && in[1].size == in[0].size,
+            "weights and targets must have a row for each shape, padded to 8");
+    beta_prior(in[0].shape[0], float64s(&in[0]));
+    beta_prior(in[0].shape[0], float64s(&in[1]));
+    return NULL;
+}
+
+/* beta(weights, targets, scalars, grid, switching, memory, p, gains); scalars are the sum of the weights, and n */
 static const char *beta(const Arg *in, Arg *out) {
     (void)out;
     int64_t size = in[0].shape[0], width = in[0].shape[1], count = in[0].size;
     Share with = {in[4].real, in[5].real};
     REQUIRE(in[0].ndim == 2 && 2 <= size && size <= BETA_LARGEST && width == beta_padded(size),
             "weights must have 2 to 200 rows, padded to 8");
-    REQUIRE(in[1].size == (with.memory > 0.0 ? count : 0), "recalled must fit weights");
-    REQUIRE(in[2].size == 2 && in[3].size == (size + 1) * width, "scalars and grid must fit weights");
+    REQUIRE(in[1].size == count && in[2].size == 2 && in[3].size == (size + 1) * width,
+            "targets, scalars and grid must fit weights");
     REQUIRE(in[6].size == in[7].size, "gains must be as long as p");
-    double left[BETA_LARGEST], right[BETA_LARGEST], *scalars = float64s(&in[2]);
+    double left[BETA_LARGEST], right[BETA_LARGEST], *weights = float64s(&in[0]), *scalars = float64s(&in[2]);
+    double *prior = malloc((size_t)count * sizeof(double));
+    if (!prior) return OUT_OF_MEMORY;
+    beta_prior(size, prior);
     for (int64_t i = 0; i < in[6].size; i++) {
         double p = float64s(&in[6])[i];
         double top = beta_both_powers(float64s(&in[3]), width, p, ex_log(p), beta_log_rest(p), left, right);
+        ShareStep step = share_begin(with, scalars[0]);
+        scalars[0] = beta_step(&step, weights, float64s(&in[1]), float64s(&in[3]), size, width, left, right);
         scalars[1] += 1.0;
-        ShareStep step = share_begin(with, scalars[0], scalars[1]);
-        scalars[0] =
-            beta_step(&step, float64s(&in[0]), float64s(&in[1]), float64s(&in[3]), size, width, left, right);
+        share_remember(with, weights, scalars[0], prior, scalars[1], float64s(&in[1]), count);
         float64s(&in[7])[i] = top + ex_log(scalars[0]);
     }
+    free(prior);
     return NULL;
 }
 
@@ -227,13 +242,14 @@ static const char *power_chain(const Arg *in, Arg *out) {
             high[k] = ex_exp((tables->shapes[k] - 1.0) * beta_log_rest(p) - unit);
         chain_heights(tables, p, low, high, heights);
         Share with = {in[3].real, in[4].real};
-        float64s(&in[6])[i] = ex_log(chain_step(in[0].data, in[2].real, with, heights)) + unit;
+        float64s(&in[6])[i] = ex_log(chain_step(in[0].data, tables, in[2].real, with, heights)) + unit;
     }
     return NULL;
 }
 
 #define BETA_KERNELS \
     ENTRY(beta_grid, "nfD"), \
+    ENTRY(beta_fresh, "DD"), \
     ENTRY(beta, "DDDdffpo"), \
     ENTRY(power_chain_tables, "fD"), \
     ENTRY(power_chain_fresh, "Dd"), \

@@ -22,23 +22,19 @@ static inline double blend_step(double *log_shares, const double *gains, int64_t
     return gain;
 }
 
-/* Memory share, as in share.h, but on log densities (gains) of any bets, which may be bankrupt:
- *
- *     w_k <- ((1 - s) w_k + s ((1 - g) prior_k + g r_k)) f_k/f ,   r_k <- r_k + (w_k - r_k)/(n + 1) .
- *
- * The shares sum to one. If all capital is where the density is zero, they become the prior. state = (n).
+/* Memory share, as in share.h, but on log densities (gains) of any bets, which may be bankrupt. The shares sum to one. If
+ * all capital is where the density is zero, they become the prior.
  */
 typedef struct {
-    double *shares, *recalled, *n;
+    double *shares, *targets, *n;
     const double *prior;
     int64_t bets;
-    double share, memory;
+    Share with;
 } MemoryShare;
 
 /* The share of bet k after the move. */
 static inline double memory_share_moved(const MemoryShare *of, int64_t k) {
-    return (1.0 - of->share) * of->shares[k] +
-           of->share * ((1.0 - of->memory) * of->prior[k] + of->memory * of->recalled[k]);
+    return (1.0 - of->with.share) * of->shares[k] + of->with.share * of->targets[k];
 }
 
 static double memory_share_step(const MemoryShare *of, const double *gains) {
@@ -50,11 +46,9 @@ static double memory_share_step(const MemoryShare *of, const double *gains) {
         of->shares[k] = moved > 0.0 && top > -INFINITY ? moved * ex_exp(gains[k] - top) : 0.0;
         total += of->shares[k];
     }
+    for (int64_t k = 0; k < of->bets; k++) of->shares[k] = total > 0.0 ? of->shares[k] / total : of->prior[k];
     *of->n += 1.0;
-    for (int64_t k = 0; k < of->bets; k++) {
-        of->shares[k] = total > 0.0 ? of->shares[k] / total : of->prior[k];
-        of->recalled[k] += (of->shares[k] - of->recalled[k]) / (*of->n + 1.0);
-    }
+    share_remember(of->with, of->shares, 1.0, of->prior, *of->n, of->targets, of->bets);
     return total > 0.0 ? top + ex_log(total) : -INFINITY;
 }
 
@@ -90,14 +84,14 @@ static const char *blend(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* memory_share(shares, recalled, n, prior, share, memory, gains, out); gains are steps x bets */
+/* memory_share(shares, targets, n, prior, share, memory, gains, out); gains are steps x bets */
 static const char *memory_share(const Arg *in, Arg *out) {
     (void)out;
     int64_t bets = in[0].size, steps = in[7].size;
     REQUIRE(bets > 0 && in[1].size == bets && in[3].size == bets && in[2].size == 1, "each bet must have its shares");
     REQUIRE(in[6].size == steps * bets, "gains must have a row for each step and a column for each share");
-    MemoryShare of = {float64s(&in[0]), float64s(&in[1]), float64s(&in[2]), float64s(&in[3]),
-                      bets,             in[4].real,       in[5].real};
+    MemoryShare of = {float64s(&in[0]), float64s(&in[1]), float64s(&in[2]),
+                      float64s(&in[3]), bets,             {in[4].real, in[5].real}};
     for (int64_t i = 0; i < steps; i++) float64s(&in[7])[i] = memory_share_step(&of, float64s(&in[6]) + i * bets);
     return NULL;
 }

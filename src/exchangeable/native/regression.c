@@ -83,23 +83,24 @@ static void squares_restart(Squares *state) {
             state->P[j][k] = j == k && state->P[k][k] != 0.0 ? REGRESSION_START : 0.0;
 }
 
-/* The products g_i g_j are rounded before they are scaled, so that P stays symmetric to the last bit. */
+/* k g g' is the product of h = sqrt(k) g with itself, so that P stays symmetric to the last bit. */
 static inline void squares_learn(Squares *state, const RegressionStep *step, double forgetting, double error) {
     if (!(step->q >= 0.0)) {
         squares_restart(state);
         return;
     }
-    double g[REGRESSION_FEATURES], gain = 1.0 / (forgetting + step->q), most = 0.0, factor = 1.0 / forgetting;
-    lanes_store(g, step->g);
+    double h[REGRESSION_FEATURES], gain = 1.0 / (forgetting + step->q), most = 0.0, factor = 1.0 / forgetting;
+    Lanes part = lanes_mul(lanes_fill(sqrt(gain)), step->g);
+    lanes_store(h, part);
     lanes_store(state->b, lanes_add(lanes_load(state->b), lanes_mul(lanes_fill(gain * error), step->g)));
     for (int j = 0; j < REGRESSION_FEATURES; j++) {
-        double item = (state->P[j][j] - gain * (g[j] * g[j])) * factor;
+        double item = (state->P[j][j] - h[j] * h[j]) * factor;
         most = item > most ? item : most;
     }
     if (most > REGRESSION_LARGEST) factor *= REGRESSION_LARGEST / most;
-    Lanes scale = lanes_fill(factor), all = lanes_fill(gain);
+    Lanes scale = lanes_fill(factor);
     for (int j = 0; j < REGRESSION_FEATURES; j++) {
-        Lanes row = lanes_sub(lanes_load(state->P[j]), lanes_mul(all, lanes_mul(lanes_fill(g[j]), step->g)));
+        Lanes row = lanes_sub(lanes_load(state->P[j]), lanes_mul(lanes_fill(h[j]), part));
         lanes_store(state->P[j], lanes_mul(row, scale));
     }
 }

@@ -1,10 +1,10 @@
 /* Capital shared among m bets, part of which moves before each step: "memory share" with the parameters s and g,
  *
- *     w_k <- ((1 - s) w_k + s ((1 - g) prior_k + g r_k)) f_k/f ,   f = sum_k ((1 - s) w_k + s ((1 - g) prior_k + g r_k)) f_k ,
- *     r_k <- r_k + (w_k - r_k)/(n + 1) after n steps: the mean of the prior and of all past shares.
+ *     w_k <- ((1 - s) w_k + s t_k) f_k/f ,   f = sum_k ((1 - s) w_k + s t_k) f_k ,   t_k = (1 - g) prior_k + g r_k ,
  *
- * Shares are stored without their common factor, together with their sum, and r lags one step behind, so that a step
- * is one pass over the bets. Arrays are padded to a multiple of 8 with bets of density 0.
+ * where r is the mean of the prior and of every eighth of the past shares: t is updated after steps 8, 16, ... Shares are
+ * stored without their common factor, together with their sum, so that a step is one pass over the bets. Arrays are
+ * padded to a multiple of 8 with bets of density 0.
  *
  * Reference: Bousquet and Warmuth (2002), "uniform past".
  */
@@ -13,45 +13,44 @@
 
 #include "lanes.h"
 
+enum { SHARE_EVERY = 8 };
+
 typedef struct {
     double share, memory; /* s, g */
 } Share;
 
-/* Factors of a step, the same for all bets. */
+/* The factors of the shares, whose sum is `total`, and of their targets t. */
 typedef struct {
-    double keep, learn;           /* of r, of w: r <- keep r + learn w */
-    double stay, fresh, recalled; /* of w, the prior, r */
-    bool remembers;
+    Lanes stay, moved;
 } ShareStep;
 
-/* Step number n, counted from 1, of shares whose sum is `total`. */
-static inline ShareStep share_begin(Share with, double total, double n) {
-    double scale = 1.0 / total, new = 1.0 / n;
-    return (ShareStep){1.0 - new, new * scale, (1.0 - with.share) * scale, with.share * (1.0 - with.memory),
-                       with.share * with.memory, with.memory > 0.0};
+static inline ShareStep share_begin(Share with, double total) {
+    return (ShareStep){lanes_fill((1.0 - with.share) / total), lanes_fill(with.share)};
 }
 
-/* The shares of eight bets after the move; r learns those before it. `fresh` is what each gets of the prior. */
-static inline Lanes share_move(const ShareStep *step, const double *w, double *r, Lanes fresh) {
-    Lanes shares = lanes_load(w), moved = lanes_add(lanes_mul(shares, lanes_fill(step->stay)), fresh);
-    if (!step->remembers) return moved;
-    Lanes mean = lanes_mul(lanes_load(r), lanes_fill(step->keep));
-    mean = lanes_add(mean, lanes_mul(shares, lanes_fill(step->learn)));
-    lanes_store(r, mean);
-    return lanes_add(moved, lanes_mul(mean, lanes_fill(step->recalled)));
+/* Eight shares after the move. */
+static inline Lanes share_move(const ShareStep *step, const double *w, const double *t) {
+    return lanes_add(lanes_mul(lanes_load(w), step->stay), lanes_mul(lanes_load(t), step->moved));
 }
 
 /* The density of the mixture: the sum of the new shares w, which are stored. */
-static inline double share_bet(const ShareStep *step, double *w, double *r, const double *prior, const double *f,
-                               int64_t count) {
+static inline double share_bet(const ShareStep *step, double *w, const double *t, const double *f, int64_t count) {
     Lanes sum = lanes_fill(0.0);
     for (int64_t k = 0; k < count; k += LANES) {
-        Lanes moved = share_move(step, w + k, r + k, lanes_mul(lanes_fill(step->fresh), lanes_load(prior + k)));
-        Lanes grown = lanes_mul(moved, lanes_load(f + k));
+        Lanes grown = lanes_mul(share_move(step, w + k, t + k), lanes_load(f + k));
         lanes_store(w + k, grown);
         sum = lanes_add(sum, grown);
     }
     return lanes_sum(sum);
+}
+
+/* Update the targets after step number n, if it is time to. */
+static inline void share_remember(Share with, const double *w, double total, const double *prior, double n, double *t,
+                                  int64_t count) {
+    if (!(with.memory > 0.0) || rest_of(n, SHARE_EVERY)) return;
+    double rate = 1.0 / (n / SHARE_EVERY + 1.0);
+    for (int64_t k = 0; k < count; k++)
+        t[k] += ((1.0 - with.memory) * prior[k] + with.memory * (w[k] / total) - t[k]) * rate;
 }
 
 #endif

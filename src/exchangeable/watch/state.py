@@ -16,7 +16,7 @@ from exchangeable.validation import printable
 from exchangeable.watch.source import Position, Source
 
 KIND = "exchangeable watch"
-VERSION = 3  # earlier versions hold snapshots that cannot be loaded
+VERSION = 4  # earlier versions hold snapshots that cannot be loaded
 
 
 class StateError(Exception):

@@ -123,7 +123,7 @@ Bet = Annotated[
         metavar="NAME",
         help=f"How to bet on the p-values: {join_names(BetName)}. Default: watchful with the alarms cusum and "
         "shiryaev-roberts, composite-jumper with the others. The state of a stream takes 0.3 kB with composite-jumper, "
-        "2.5 kB with watchful, 49 kB with adaptive.",
+        "2.5 kB with watchful, 91 kB with adaptive.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
