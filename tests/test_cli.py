@@ -287,7 +287,7 @@ def test_several_alarms_after_restarts(run: Run, tmp_path: Path) -> None:
 
 
 def test_where_the_change_began(run: Run, tmp_path: Path) -> None:
-    words = ("test", waves(tmp_path / "d.csv"), "--measure", "value")
+    words = ("test", waves(tmp_path / "d.csv"), "--measure", "value", "--seed", 0)
     said = verdict(run, *words)
     began = said["changepoint"]
     assert abs(began - 300) < 100

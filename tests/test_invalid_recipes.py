@@ -58,7 +58,7 @@ def test_exact_recipes_keep_the_promise(name: str, only: str, runs: int) -> None
 LOUD = [
     ("one frozen calibration set of 200", "Plugin", 40),
     ("one frozen calibration set of 200", "Adaptive", 10),
-    ("one frozen calibration set of 1,000", "Adaptive", 60),
+    ("one frozen calibration set of 1,000", "Adaptive", 120),
     ("sliding window: the last 2", "Adaptive", 10),
     ("sliding window: 100, and 100 steps behind", "SimpleJumper", 100),
     ("window of 100, renewed every 100 steps", "Adaptive", 40),
