@@ -746,7 +746,7 @@ def test_it_is_an_archive_of_plain_arrays() -> None:
     with zipfile.ZipFile(io.BytesIO(busy(composite).encode())) as archived:
         head = json.loads(archived.read("state.json"))
         integers = np.load(io.BytesIO(archived.read("integers.npy")), allow_pickle=False)
-    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 3, "str")
+    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 4, "str")
     assert head["recipe"]["bet"] == "CompositeJumper()"
     assert len(integers) == 3 * native.KEYED_INTEGERS
 
@@ -888,9 +888,9 @@ def head(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "format": (head(format="exchangeable snapshot"), "state.json must be of the format 'exchangeable monitors'"),
-    "version": (head(version=4), "version must be 3 for this release to read it, got 4, written by exchangeable"),
+    "version": (head(version=5), "version must be 4 for this release to read it, got 5, written by exchangeable"),
     "old version": (head(version=1), "got 1, .*: start with a new state"),
-    "true version": (head(version="3"), "version must be 3"),
+    "true version": (head(version="4"), "version must be 4"),
     "keys": (head(keys="float"), "state.json must have format, keys"),
     "recipe": (head(recipe=5), "state.json must have"),
     "no recipe": (head(recipe={}), "measure must be what it was"),

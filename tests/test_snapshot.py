@@ -196,7 +196,7 @@ def test_other_tools_open_it() -> None:
         assert opened.namelist() == ["state.json", "float64.npy", "int64.npy"]
         assert {info.compress_type for info in opened.infolist()} == {zipfile.ZIP_STORED}
         head = json.loads(opened.read("state.json"))
-    assert (head["format"], head["version"], head["package"]) == (archive.FORMAT, 4, exchangeable.__version__)
+    assert (head["format"], head["version"], head["package"]) == (archive.FORMAT, 5, exchangeable.__version__)
     assert head["state"]["class"] == "Monitor"
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         sizes = Counter[str]()
@@ -557,11 +557,11 @@ FLOATS = JUMPER["float64.npy"]
     [
         (_head(format="other"), "state.json must be of the format"),
         (
-            _head(version=5, package="9.9"),
-            "version must be 4 .*, got 5, written by exchangeable '9.9': use that release",
+            _head(version=6, package="9.9"),
+            "version must be 5 .*, got 6, written by exchangeable '9.9': use that release",
         ),
-        (_head(version=3, package="0.2.0"), "version must be 4 .*, got 3, written by exchangeable '0.2.0': start with"),
-        (_head(version=1), "version must be 4 .*, got 1, .*: start with a new state, or use that release"),
+        (_head(version=3, package="0.2.0"), "version must be 5 .*, got 3, written by exchangeable '0.2.0': start with"),
+        (_head(version=1), "version must be 5 .*, got 1, .*: start with a new state, or use that release"),
         (_head(version=0), "version must be"),
         (_head(version=True), "version must be"),
         (_head(version="1"), "version must be"),

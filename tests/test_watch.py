@@ -603,7 +603,7 @@ def test_a_state_of_another_version_is_refused(run: Run, tmp_path: Path, version
     (tmp_path / "s").write_bytes(changed)
     done = run("watch", "x", "--state", "s")
     assert (done.code, done.out) == (3, "")
-    assert done.err.endswith(f"s must be of version 3, got {version}: {cure}\n")
+    assert done.err.endswith(f"s must be of version 4, got {version}: {cure}\n")
     assert (tmp_path / "s").read_bytes() == changed
 
 

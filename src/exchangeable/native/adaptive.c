@@ -4,19 +4,20 @@
  */
 
 enum { /* the first column of each part: */
-    COLUMN_KERNELS = 0, /* Jackson kernels, mixed at three rates: slow, middle, fast */
-    COLUMN_PIT = COLUMN_KERNELS + 3, /* serial bets on the integral of the fast mixture: two Markov, one regression */
-    COLUMN_MARKOVS = COLUMN_PIT + 3, /* two forgettings */
-    COLUMN_MIXTURE = COLUMN_MARKOVS + 2, /* the gamma mixture of power bets */
-    COLUMN_TREE,
-    COLUMN_CHAINS, /* powers at either end */
-    COLUMN_BETA = COLUMN_CHAINS + 3,
-    COLUMN_FADE,
-    COLUMN_REGRESSIONS, /* plain, seasonal, seasonal with quick noise, seasonal with noise by regression */
-    COLUMN_VOLATILITY = COLUMN_REGRESSIONS + 4,
-    COLUMN_SEASON,
-    PORTFOLIO_COLUMNS,
-    PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
+       COLUMN_KERNELS = 0, /* Jackson kernels, mixed at three rates: slow, middle, fast */
+       COLUMN_PIT = COLUMN_KERNELS +
+           3, /* serial bets on the integral of the fast mixture: two Markov, one regression */
+       COLUMN_MARKOVS = COLUMN_PIT + 3, /* two forgettings */
+       COLUMN_MIXTURE = COLUMN_MARKOVS + 2, /* the gamma mixture of power bets */
+       COLUMN_TREE,
+       COLUMN_CHAINS, /* powers at either end */
+       COLUMN_BETA = COLUMN_CHAINS + 3,
+       COLUMN_FADE,
+       COLUMN_REGRESSIONS, /* plain, seasonal, seasonal with quick noise, seasonal with noise by regression */
+       COLUMN_VOLATILITY = COLUMN_REGRESSIONS + 4,
+       COLUMN_SEASON,
+       PORTFOLIO_COLUMNS,
+       PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
 };
 enum {
     ADAPTIVE_RATES = 3, /* mixtures of the kernels, and of all columns */
@@ -28,13 +29,14 @@ enum {
 };
 static const double ADAPTIVE_REACH = 2.5;
 static const Share ADAPTIVE_KERNEL[ADAPTIVE_RATES] = {{1e-5, 0.0}, {1e-3, 0.8}, {1e-2, 0.8}};
-static const double ADAPTIVE_FORGETTING_PRIOR[LANES] = {0.4,     0.2,     0.4 / 6, 0.4 / 6,
-                                                        0.4 / 6, 0.4 / 6, 0.4 / 6, 0.4 / 6};
+static const double ADAPTIVE_FORGETTING_PRIOR[LANES] = {0.4, 0.2, 0.4 / 6, 0.4 / 6, 0.4 / 6, 0.4 / 6, 0.4 / 6, 0.4 / 6};
 static const struct {
     double walk;
     Share with;
 } ADAPTIVE_CHAIN[ADAPTIVE_CHAINS] = {
-    {0.002, {1e-4, 0.0}}, {0.0, {1e-2, 0.95}}, {0.0, {3e-2, 0.9}},
+    {0.002, {1e-4, 0.0}},
+    {0.0, {1e-2, 0.95}},
+    {0.0, {3e-2, 0.9}},
 };
 static const Share ADAPTIVE_BETA = {1e-2, 0.95};
 static const Share ADAPTIVE_COLUMNS[ADAPTIVE_RATES] = {{1e-7, 0.9}, {1e-3, 0.9}, {1e-2, 0.9}};
@@ -44,7 +46,8 @@ static const struct {
     int columns;
     double weight;
 } ADAPTIVE_GROUPS[] = {
-    {1, 0.9}, {1, 0.6}, {1, 0.25}, {3, 0.3}, {2, 0.15}, {2, 0.3}, {3, 0.6}, {1, 0.2}, {1, 0.3}, {4, 0.5}, {1, 0.05}, {1, 0.15},
+    {1, 0.9}, {1, 0.6}, {1, 0.25}, {3, 0.3}, {2, 0.15}, {2, 0.3},
+    {3, 0.6}, {1, 0.2}, {1, 0.3},  {4, 0.5}, {1, 0.05}, {1, 0.15},
 };
 
 /* Shares of the kernels, or of the columns, at one rate. */
@@ -97,8 +100,8 @@ enum { ADAPTIVE_STATE = sizeof(Adaptive) / sizeof(double), ADAPTIVE_TABLES = siz
 
 typedef struct {
     double p, log_p, log_q, cosine, sine; /* q = 1 - p; cosine and sine are those of pi p */
-    double z;                             /* the normal score of p */
-    double unit, rest;                    /* densities are relative to exp(unit) = 1/rest */
+    double z; /* the normal score of p */
+    double unit, rest; /* densities are relative to exp(unit) = 1/rest */
 } AdaptivePoint;
 
 /* ------------------------------------------------------------------ kernels, and serial bets on what they leave */
@@ -157,8 +160,8 @@ __attribute__((flatten)) static inline void adaptive_ends(Adaptive *state, const
         if (at->p == 1.0) right[k] /= tables->grid[k];
     }
     ShareStep step = share_begin(ADAPTIVE_BETA, state->beta_total);
-    f[COLUMN_BETA] = state->beta_total = beta_step(&step, state->beta, state->beta_targets, tables->grid, ADAPTIVE_SIZE,
-                                                   ADAPTIVE_SIZE, left, right);
+    f[COLUMN_BETA] = state->beta_total =
+        beta_step(&step, state->beta, state->beta_targets, tables->grid, ADAPTIVE_SIZE, ADAPTIVE_SIZE, left, right);
     share_remember(ADAPTIVE_BETA, state->beta, state->beta_total, tables->beta_prior, state->n, state->beta_targets,
                    ADAPTIVE_SIZE * ADAPTIVE_SIZE);
     for (int k = 0; k < CHAIN_LINE; k++) high[k] *= at->rest;
@@ -173,7 +176,8 @@ __attribute__((flatten)) static inline void adaptive_ends(Adaptive *state, const
 /* ------------------------------------------------------------------ normal laws of the scores */
 
 /* Learn a score. */
-static inline void adaptive_regression_learn(AdaptiveRegression *of, const RegressionStep *step, double forgetting, double z) {
+static inline void adaptive_regression_learn(AdaptiveRegression *of, const RegressionStep *step, double forgetting,
+                                             double z) {
     double error = normal_cut(z, REGRESSION_CUT) - step->mean;
     squares_learn(&of->squares, step, forgetting, error);
     noise_learn(&of->noise, forgetting, error, step->q);
@@ -181,8 +185,8 @@ static inline void adaptive_regression_learn(AdaptiveRegression *of, const Regre
 }
 
 /* The densities exp((z^2 - (z - m)^2/v)/2 - unit)/sqrt(v) of eight laws, side by side unless a z is infinite. */
-__attribute__((flatten)) static inline void adaptive_normals(const double *z, const double *mean, const double *variance,
-                                                             const double *unit, double *out) {
+__attribute__((flatten)) static inline void adaptive_normals(const double *z, const double *mean,
+                                                             const double *variance, const double *unit, double *out) {
     bool finite = true;
     for (int k = 0; k < LANES; k++) finite &= z[k] > -INFINITY;
     if (finite) {
@@ -198,7 +202,8 @@ __attribute__((flatten)) static inline void adaptive_normals(const double *z, co
 }
 
 /* The columns with normal laws, given the fast mixture and u; then learn. */
-static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const AdaptivePoint *at, double u, double fast, double *f) {
+static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const AdaptivePoint *at, double u, double fast,
+                                   double *f) {
     double weights[SEASON_PADDED], pit_z = normal_score(u), densities[LANES];
     SeasonPredictors with, spread_with;
     season_weights(now, weights);
@@ -207,8 +212,9 @@ static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const Adapt
     Normal law = season_law(&state->season, &with);
     const Recent *recent = &state->seasonal.recent;
     RegressionStep plain = squares_predict(&state->plain.squares, recent, 0.0, 0.0);
-    RegressionStep seasonal = squares_predict(&state->seasonal.squares, recent, season_feature(&state->season, &with, 0),
-                                              season_feature(&state->season, &with, 1));
+    RegressionStep seasonal =
+        squares_predict(&state->seasonal.squares, recent, season_feature(&state->season, &with, 0),
+                        season_feature(&state->season, &with, 1));
     RegressionStep pit = squares_predict(&state->pit.squares, &state->pit.recent, 0.0, 0.0);
     RegressionStep spread = squares_predict(&state->spread.squares, &state->spread.recent,
                                             season_feature(&state->spread_season, &spread_with, 0),
@@ -250,8 +256,8 @@ static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const Adapt
 /* ------------------------------------------------------------------ all columns */
 
 /* The densities of all columns at p; then learn p. */
-static inline void adaptive_densities(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const AdaptivePoint *at,
-                                      double *f) {
+static inline void adaptive_densities(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables,
+                                      const AdaptivePoint *at, double *f) {
     double cosines[KERNEL_TERMS], waves[KERNEL_TERMS];
     state->n += 1.0;
     fade_prefetch(&tables->fade, at->p);
@@ -307,21 +313,24 @@ static inline double adaptive_blend(Adaptive *state, const double *densities) {
     return ex_log(after == before ? density : ldexp(density, (int)(after - before)));
 }
 
-static inline double adaptive_step(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const AdaptivePoint *at) {
+static inline double adaptive_step(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables,
+                                   const AdaptivePoint *at) {
     double f[PORTFOLIO_PADDED], parts[ADAPTIVE_PARTS];
     adaptive_densities(state, now, tables, at, f);
     for (int r = 0; r < ADAPTIVE_RATES; r++) {
         AdaptiveColumns *of = &state->columns[r];
         ShareStep step = share_begin(ADAPTIVE_COLUMNS[r], of->total);
         parts[r] = of->total = share_bet(&step, of->shares, of->targets, f, PORTFOLIO_PADDED);
-        share_remember(ADAPTIVE_COLUMNS[r], of->shares, of->total, tables->prior, state->n, of->targets, PORTFOLIO_PADDED);
+        share_remember(ADAPTIVE_COLUMNS[r], of->shares, of->total, tables->prior, state->n, of->targets,
+                       PORTFOLIO_PADDED);
     }
     parts[ADAPTIVE_RATES] = at->rest;
     return adaptive_blend(state, parts) + at->unit;
 }
 
 typedef struct {
-    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK], z[ADAPTIVE_BLOCK];
+    double log_p[ADAPTIVE_BLOCK], log_q[ADAPTIVE_BLOCK], cosine[ADAPTIVE_BLOCK], sine[ADAPTIVE_BLOCK],
+        z[ADAPTIVE_BLOCK];
 } AdaptiveBlock;
 
 /* The elementary functions of up to 64 steps at once ("flatten" inlines them, so that the loops are vectorised). */
@@ -333,7 +342,8 @@ __attribute__((flatten)) static void adaptive_functions(const double *p, int64_t
     for (int64_t i = 0; i < n; i++) out->z[i] = normal_score(p[i]);
 }
 
-static void adaptive_block(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+static void adaptive_block(Adaptive *state, SeasonStep *now, const AdaptiveTables *tables, const double *p, int64_t n,
+                           double *gains) {
     AdaptiveBlock of;
     adaptive_functions(p, n, &of);
     for (int64_t i = 0; i < n; i++) {

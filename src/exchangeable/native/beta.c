@@ -128,7 +128,8 @@ static void chain_fresh(Chain *state, const ChainTables *tables) {
 }
 
 /* The densities of all states, from the powers of p and of 1 - p. */
-static inline void chain_heights(const ChainTables *tables, double p, const double *low, const double *high, double *out) {
+static inline void chain_heights(const ChainTables *tables, double p, const double *low, const double *high,
+                                 double *out) {
     const double *norms = p == 1.0 ? tables->norms_at_one : tables->norms;
     for (int k = 0; k < CHAIN_LINE; k += LANES) {
         lanes_store(out + k, lanes_mul(lanes_load(norms + k), lanes_load(low + k)));
@@ -148,7 +149,8 @@ static inline void chain_walk(double *restrict shares, double part, double *rest
 }
 
 /* The density; then learn. */
-static inline double chain_step(Chain *state, const ChainTables *tables, double walk, Share with, const double *heights) {
+static inline double chain_step(Chain *state, const ChainTables *tables, double walk, Share with,
+                                const double *heights) {
     ShareStep step = share_begin(with, state->total);
     if (walk > 0.0) {
         double walked[CHAIN_STATES] = {0.0};
@@ -238,8 +240,7 @@ static const char *power_chain(const Arg *in, Arg *out) {
         double low[CHAIN_LINE], high[CHAIN_LINE], heights[CHAIN_STATES], p = float64s(&in[5])[i], log_p = ex_log(p);
         double unit = beta_unit(p);
         for (int k = 0; k < CHAIN_LINE; k++) low[k] = ex_exp((tables->shapes[k] - 1.0) * log_p - unit);
-        for (int k = 0; k < CHAIN_LINE; k++)
-            high[k] = ex_exp((tables->shapes[k] - 1.0) * beta_log_rest(p) - unit);
+        for (int k = 0; k < CHAIN_LINE; k++) high[k] = ex_exp((tables->shapes[k] - 1.0) * beta_log_rest(p) - unit);
         chain_heights(tables, p, low, high, heights);
         Share with = {in[3].real, in[4].real};
         float64s(&in[6])[i] = ex_log(chain_step(in[0].data, tables, in[2].real, with, heights)) + unit;
@@ -248,10 +249,6 @@ static const char *power_chain(const Arg *in, Arg *out) {
 }
 
 #define BETA_KERNELS \
-    ENTRY(beta_grid, "nfD"), \
-    ENTRY(beta_fresh, "DD"), \
-    ENTRY(beta, "DDDdffpo"), \
-    ENTRY(power_chain_tables, "fD"), \
-    ENTRY(power_chain_fresh, "Dd"), \
-    ENTRY(power_chain, "Ddfffpo"),
+    ENTRY(beta_grid, "nfD"), ENTRY(beta_fresh, "DD"), ENTRY(beta, "DDDdffpo"), ENTRY(power_chain_tables, "fD"), \
+        ENTRY(power_chain_fresh, "Dd"), ENTRY(power_chain, "Ddfffpo"),
 #define BETA_CONSTANTS CONSTANT(CHAIN_STATE), CONSTANT(CHAIN_TABLES),

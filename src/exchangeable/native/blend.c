@@ -22,8 +22,8 @@ static inline double blend_step(double *log_shares, const double *gains, int64_t
     return gain;
 }
 
-/* Memory share, as in share.h, but on log densities (gains) of any bets, which may be bankrupt. The shares sum to one. If
- * all capital is where the density is zero, they become the prior.
+/* Memory share, as in share.h, but on log densities (gains) of any bets, which may be bankrupt. The shares sum to
+ * one. If all capital is where the density is zero, they become the prior.
  */
 typedef struct {
     double *shares, *targets, *n;
@@ -90,8 +90,8 @@ static const char *memory_share(const Arg *in, Arg *out) {
     int64_t bets = in[0].size, steps = in[7].size;
     REQUIRE(bets > 0 && in[1].size == bets && in[3].size == bets && in[2].size == 1, "each bet must have its shares");
     REQUIRE(in[6].size == steps * bets, "gains must have a row for each step and a column for each share");
-    MemoryShare of = {float64s(&in[0]), float64s(&in[1]), float64s(&in[2]),
-                      float64s(&in[3]), bets,             {in[4].real, in[5].real}};
+    MemoryShare of = {float64s(&in[0]),        float64s(&in[1]), float64s(&in[2]), float64s(&in[3]), bets,
+                      {in[4].real, in[5].real}};
     for (int64_t i = 0; i < steps; i++) float64s(&in[7])[i] = memory_share_step(&of, float64s(&in[6]) + i * bets);
     return NULL;
 }
@@ -119,8 +119,5 @@ static const char *two_sided(const Arg *in, Arg *out) {
 }
 
 #define BLEND_KERNELS \
-    ENTRY(two_sided, "po"), \
-    ENTRY(blend, "Ddo"), \
-    ENTRY(memory_share, "DDDdffdo"), \
-    ENTRY(cautious, "DDfpo"),
+    ENTRY(two_sided, "po"), ENTRY(blend, "Ddo"), ENTRY(memory_share, "DDDdffdo"), ENTRY(cautious, "DDfpo"),
 #define BLEND_CONSTANTS

@@ -5,10 +5,10 @@
  *
  *     p = w v + (1 - w) G(v)   has density   g(v)/(w + (1 - w) g(v)) .
  *
- * Laws of the score of v: N(+-m, 1) for m = 0.12 x 1.27^j, j < 14, with prior m^-1/2, and N(0, s^2) for
+ * Laws of the score of v: N(+-m, 1) for m = 0.12 x 1.27^j, j < 14, with prior m^-1/2; N(0, s^2) for
  * s = exp(+-{0.1, 0.2, 0.35, 0.5, 0.7, 1}), with prior 0.6 each; and N(0, 1) of which the part c = 0.015 or 0.06 are
- * outliers from N(0, 3^2), N(0, 7^2), N(4, 1.5^2) or N(-4, 1.5^2), with prior 0.6 each. Levels w: 1, 0.85, 0.7, 0.55, 0.4, 0.25. Densities are
- * constant on cells of p, four an octave down to 2^-30 at both ends, with exact masses.
+ * outliers from N(0, 3^2), N(0, 7^2), N(4, 1.5^2) or N(-4, 1.5^2), with prior 0.6 each. Levels w: 1, 0.85, 0.7, 0.55,
+ * 0.4, 0.25. Densities are constant on cells of p, four an octave down to 2^-30 at both ends, with exact masses.
  *
  * The state: the shares of staying idle, I, and of each level and law, W. Before step n, with h = min(0.3/n, 0.5),
  *
@@ -50,9 +50,7 @@ static inline int64_t fade_side(double x) {
     return cell < 0 ? 0 : cell < FADE_SIDE ? cell : FADE_SIDE - 1;
 }
 
-static inline int64_t fade_cell(double p) {
-    return p < 0.5 ? fade_side(p) : FADE_CELLS - 1 - fade_side(1.0 - p);
-}
+static inline int64_t fade_cell(double p) { return p < 0.5 ? fade_side(p) : FADE_CELLS - 1 - fade_side(1.0 - p); }
 
 /* ------------------------------------------------------------------ tables */
 
@@ -84,8 +82,7 @@ static double fade_score(FadeLaw law, double w, double edge, double start) {
         double pool = w * normal_below(-z) + (1.0 - w) * fade_above(law, z);
         double slope = w * fade_height(z) + (1.0 - w) * fade_density(law, z);
         double next = z + pool * ex_log(pool / edge) / slope;
-        if (pool > edge)
-            low = z;
+        if (pool > edge) low = z;
         else
             high = z;
         if (!(next >= low && next <= high)) next = 0.5 * (low + high);
@@ -97,9 +94,7 @@ static double fade_score(FadeLaw law, double w, double edge, double start) {
 }
 
 /* The edge above cell c of one end. */
-static inline double fade_edge(int64_t c) {
-    return ldexp((double)(4 + c % 4), -FADE_OCTAVES - 2 + (int)(c / 4));
-}
+static inline double fade_edge(int64_t c) { return ldexp((double)(4 + c % 4), -FADE_OCTAVES - 2 + (int)(c / 4)); }
 
 /* The masses of the law in the cells of the lower end. */
 static void fade_masses(FadeLaw law, double w, double *out) {
@@ -113,7 +108,8 @@ static void fade_masses(FadeLaw law, double w, double *out) {
 }
 
 static FadeLaw fade_law(int law) {
-    static const FadeLaw OUTLIERS[FADE_OUTLIERS] = {{0.0, 0.0, 3.0}, {0.0, 0.0, 7.0}, {0.0, 4.0, 1.5}, {0.0, -4.0, 1.5}};
+    static const FadeLaw OUTLIERS[FADE_OUTLIERS] = {
+        {0.0, 0.0, 3.0}, {0.0, 0.0, 7.0}, {0.0, 4.0, 1.5}, {0.0, -4.0, 1.5}};
     int half = law / 2;
     double sign = law % 2 ? -1.0 : 1.0, mean = 0.12;
     if (half >= FADE_SHIFTS + FADE_SCALES) {
@@ -128,7 +124,8 @@ static FadeLaw fade_law(int law) {
 /* The number of the law that is this one mirrored at 0. */
 static int fade_mirror(int law) {
     if (law < 2 * FADE_SHIFTS) return law ^ 1;
-    int above = 2 * (FADE_SHIFTS + FADE_SCALES + 2); /* the first law with outliers on one side: upwards, then downwards */
+    int above =
+        2 * (FADE_SHIFTS + FADE_SCALES + 2); /* the first law with outliers on one side: upwards, then downwards */
     return law < above ? law : law < above + 2 ? law + 2 : law - 2;
 }
 

@@ -20,8 +20,8 @@ static void jackson_weights_of(int64_t order, double *out, int64_t size) {
 }
 
 /* cos(k pi p), and sin(k pi p) if asked for, for k = 0, 1, ... up to a multiple of 8, from cos(pi p) and sin(pi p):
- * eight angles by the addition theorems, then all eight rotated by 8 pi p again and again. Near p = 0 and p = 1 the terms
- * of the sines have the same sign, so that their relative errors stay small.
+ * eight angles by the addition theorems, then all eight rotated by 8 pi p again and again. Near p = 0 and p = 1 both
+ * terms of a sine have the same sign, so that its relative error stays small.
  */
 static inline void jackson_waves(double cosine, double sine, int64_t terms, double *cosines, double *sines) {
     double c[LANES] = {1.0, cosine, cosine * cosine - sine * sine}, s[LANES] = {0.0, sine, 2.0 * cosine * sine};
@@ -76,8 +76,8 @@ static double jackson_kernel_integral(const double *sums, const double *weights,
 }
 
 /* (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1})), q the previous p; then
- * learn p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); `last` holds the cosines of q, zeros at first, and
- * `cosines` those of p. Where the order is a constant, the compiler keeps `folded` in registers.
+ * learn p. sums[j, k] = sum_t lam^(n-t) cos(j pi p_{t-1}) cos(k pi p_t); `last` holds the cosines of q, zeros at
+ * first, and `cosines` those of p. Where the order is a constant, the compiler keeps `folded` in registers.
  */
 static inline __attribute__((always_inline)) double jackson_markov_step(const double *last, double *sums,
                                                                         const double *weights, double forgetting,
@@ -114,8 +114,8 @@ typedef struct {
 } KernelFactors;
 
 /* Add rows [from, to) of the sums to the totals of the orders that have them, `first` and later; then learn. */
-static inline void kernel_rows(double (*sums)[LANES], const double *cosines, const KernelFactors *by, int first, int from,
-                               int to, Lanes *densities, Lanes *integrals) {
+static inline void kernel_rows(double (*sums)[LANES], const double *cosines, const KernelFactors *by, int first,
+                               int from, int to, Lanes *densities, Lanes *integrals) {
     Lanes forgetting = lanes_load(KERNEL_FORGETTING);
 #pragma GCC unroll 1
     for (int k = from; k < to; k++) {
@@ -128,14 +128,15 @@ static inline void kernel_rows(double (*sums)[LANES], const double *cosines, con
     }
 }
 
-/* jackson_kernel_step and jackson_kernel_integral for each order and forgetting: 48 densities and integrals. `waves` are
- * sin(k pi p)/(k pi).
+/* jackson_kernel_step and jackson_kernel_integral for each order and forgetting: 48 densities and integrals.
+ * `waves` are sin(k pi p)/(k pi).
  */
 static inline void kernel_bank_step(double (*sums)[LANES], const double (*weights)[KERNEL_TERMS], const double *cosines,
                                     const double *waves, double p, double *densities, double *integrals) {
     KernelFactors by;
     Lanes one = lanes_fill(1.0), zero = lanes_fill(0.0), inverse = lanes_div(one, lanes_add(one, lanes_load(sums[0])));
-    Lanes density[KERNEL_ORDERS] = {one, one, one, one, one, one}, integral[KERNEL_ORDERS] = {zero, zero, zero, zero, zero, zero};
+    Lanes density[KERNEL_ORDERS] = {one, one, one, one, one, one},
+          integral[KERNEL_ORDERS] = {zero, zero, zero, zero, zero, zero};
     for (int o = 0; o < KERNEL_ORDERS; o++)
         for (int k = 0; k < KERNEL_ORDER[o]; k += LANES) {
             Lanes weight = lanes_load(weights[o] + k);
@@ -174,8 +175,8 @@ static const char *kernel(const Arg *in, Arg *out) {
     REQUIRE(in[1].size == terms, "weights must be as long as sums");
     REQUIRE(in[3].size == in[4].size, "gains must be as long as p");
     for (int64_t i = 0; i < in[3].size; i++)
-        float64s(&in[4])[i] = ex_log(
-            jackson_kernel_step(float64s(&in[0]), float64s(&in[1]), in[2].real, terms, float64s(&in[3])[i]));
+        float64s(&in[4])[i] =
+            ex_log(jackson_kernel_step(float64s(&in[0]), float64s(&in[1]), in[2].real, terms, float64s(&in[3])[i]));
     return NULL;
 }
 
@@ -200,16 +201,13 @@ static const char *markov(const Arg *in, Arg *out) {
     for (int64_t i = 0; i < in[4].size; i++) {
         double p = float64s(&in[4])[i], cosines[JACKSON_LARGEST_MARKOV];
         jackson_cosines(ex_cospi(p), ex_sinpi(p), terms, cosines);
-        float64s(&in[5])[i] = ex_log(jackson_markov_step(float64s(&in[0]), float64s(&in[1]), float64s(&in[2]),
-                                                         in[3].real, order, cosines));
+        float64s(&in[5])[i] = ex_log(
+            jackson_markov_step(float64s(&in[0]), float64s(&in[1]), float64s(&in[2]), in[3].real, order, cosines));
         memcpy(in[0].data, cosines, (size_t)terms * sizeof(double));
     }
     return NULL;
 }
 
 #define JACKSON_KERNELS \
-    ENTRY(jackson_weights, "nD"), \
-    ENTRY(kernel, "Ddfpo"), \
-    ENTRY(kernel_tails, "ddf>ff"), \
-    ENTRY(markov, "DDdfpo"),
+    ENTRY(jackson_weights, "nD"), ENTRY(kernel, "Ddfpo"), ENTRY(kernel_tails, "ddf>ff"), ENTRY(markov, "DDdfpo"),
 #define JACKSON_CONSTANTS

@@ -10,8 +10,10 @@
 
 #include "pit.h"
 
-static const double NORMAL_LOG_CELL = -54.0 * 0.69314718055994530942, NORMAL_CELL_Z = -0x1.095b059d67c4cp+3; /* Phi(c) = 2^-54 */
-static const double NORMAL_MIDDLE_Z = -0x1.0bfafe7a91e68p+3; /* the score of 1 - 2^-55, the middle of what rounds to 1 */
+static const double NORMAL_LOG_CELL = -54.0 * 0.69314718055994530942,
+                    NORMAL_CELL_Z = -0x1.095b059d67c4cp+3; /* Phi(c) = 2^-54 */
+static const double NORMAL_MIDDLE_Z =
+    -0x1.0bfafe7a91e68p+3; /* the score of 1 - 2^-55, the middle of what rounds to 1 */
 static const double NORMAL_FEATURE = 3.5; /* features are cut off here; densities are not */
 
 /* Phi^-1(1 - p) by Wichura's algorithm AS 241 (1988): the quotient of two polynomials of degree 7 in the middle, and
@@ -19,8 +21,10 @@ static const double NORMAL_FEATURE = 3.5; /* features are cut off here; densitie
  */
 static inline double normal_quotient(const double *a, const double *b, double x) {
     double square = x * x, fourth = square * square;
-    double above = ((a[0] + a[1] * x) + (a[2] + a[3] * x) * square) + ((a[4] + a[5] * x) + (a[6] + a[7] * x) * square) * fourth;
-    double below = ((b[0] + b[1] * x) + (b[2] + b[3] * x) * square) + ((b[4] + b[5] * x) + (b[6] + b[7] * x) * square) * fourth;
+    double above =
+        ((a[0] + a[1] * x) + (a[2] + a[3] * x) * square) + ((a[4] + a[5] * x) + (a[6] + a[7] * x) * square) * fourth;
+    double below =
+        ((b[0] + b[1] * x) + (b[2] + b[3] * x) * square) + ((b[4] + b[5] * x) + (b[6] + b[7] * x) * square) * fourth;
     return above / below;
 }
 
@@ -34,8 +38,8 @@ static inline double normal_score(double p) {
     static const double OUTER[2][8] = {
         {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
          1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4},
-        {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
-         1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9},
+        {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
+         1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9},
     };
     static const double FAR[2][8] = {
         {6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,

@@ -15,8 +15,8 @@ static const double PIT_REST = 0x1p-55; /* 1 - p at p = 1 */
 static inline double pit_rest(double p) { return p < 1.0 ? 1.0 - p : PIT_REST; }
 static inline double pit_sine(double p) { return p < 1.0 ? ex_sinpi(p) : PI * PIT_REST; }
 
-/* The integral of a density from one end, given that one or, if `other`, the integral from the other end, which has more
- * digits where it is small. It is never 0: one that underflows is the least double, and one that is lost in 1 is 2^-55.
+/* The integral of a density from one end, given that one or, if `other`, the integral from the other end, which has
+ * more digits where it is small. It is never 0: if it underflows it is the least double, if it is lost in 1 it is 2^-55.
  */
 static inline double pit_value(double integral, bool other) {
     double least = other ? PIT_REST : 0x1p-1074, value = other ? 1.0 - integral : integral;

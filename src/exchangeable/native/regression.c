@@ -15,10 +15,11 @@ static inline double volatility_next(double v, double rate, double z) {
  * Recursive least squares with forgetting lam on the features x: y_{n-1}, y_{n-2}, y_{n-3}, averages of y with rates
  * 0.1, 0.03, 0.01 and, if asked for, the two seasons of season.c. With g = P x, q = x'g, e = z - x'b, k = 1/(lam + q):
  *
- *     bet N(x'b, (s/m)(1 + q)) ;   b <- b + k e g ,   P <- (P - k g g')/lam ,   s <- mu s + e^2/(1 + q) ,   m <- mu m + 1 .
+ *     bet N(x'b, (s/m)(1 + q)) ,   then
+ *     b <- b + k e g ,   P <- (P - k g g')/lam ,   s <- mu s + e^2/(1 + q) ,   m <- mu m + 1 .
  *
- * P starts at 0.05 I, and is scaled down if an item of its diagonal exceeds 0.1; s and m start at 5. z is cut off at +-4
- * in e. The variance s/m is at least 1e-6, so that a million equal p-values do not make the law a point.
+ * P starts at 0.05 I, and is scaled down if an item of its diagonal exceeds 0.1; s and m start at 5. z is cut off at
+ * +-4 in e. The variance s/m is at least 1e-6, so that a million equal p-values do not make the law a point.
  */
 
 enum { REGRESSION_FEATURES = 8, REGRESSION_PLAIN = 6 }; /* with and without seasons */
@@ -58,7 +59,8 @@ static inline RegressionStep squares_predict(const Squares *state, const Recent 
     double x[REGRESSION_FEATURES] = {of->lags[0],     of->lags[1],     of->lags[2], of->averages[0],
                                      of->averages[1], of->averages[2], mean,        lag};
     Lanes features = lanes_of(x), g = lanes_mul(lanes_fill(x[0]), lanes_load(state->P[0]));
-    for (int j = 1; j < REGRESSION_FEATURES; j++) g = lanes_add(g, lanes_mul(lanes_fill(x[j]), lanes_load(state->P[j])));
+    for (int j = 1; j < REGRESSION_FEATURES; j++)
+        g = lanes_add(g, lanes_mul(lanes_fill(x[j]), lanes_load(state->P[j])));
     return (RegressionStep){features, g, lanes_sum(lanes_mul(features, lanes_load(state->b))),
                             lanes_sum(lanes_mul(features, g))};
 }
@@ -133,13 +135,15 @@ enum {
 };
 
 /* The prediction of the next score. `with` are the predictors of the seasons, if there are any. */
-static inline RegressionStep regression_predict(const RegressionBet *state, const SeasonStep *now, SeasonPredictors *with) {
+static inline RegressionStep regression_predict(const RegressionBet *state, const SeasonStep *now,
+                                                SeasonPredictors *with) {
     double weights[SEASON_PADDED];
     const SeasonSeries *series = &state->season.series;
     if (!now) return squares_predict(&state->squares, &state->recent, 0.0, 0.0);
     season_weights(now, weights);
     season_predict(now, series, weights, with);
-    return squares_predict(&state->squares, &state->recent, season_feature(series, with, 0), season_feature(series, with, 1));
+    return squares_predict(&state->squares, &state->recent, season_feature(series, with, 0),
+                           season_feature(series, with, 1));
 }
 
 static inline Normal regression_law(const RegressionBet *state, const RegressionStep *step) {
@@ -147,11 +151,13 @@ static inline Normal regression_law(const RegressionBet *state, const Regression
 }
 
 /* The log density at p; then learn p. `now` is NULL if there are no seasons. */
-static double regression_gain(RegressionBet *state, SeasonStep *now, double forgetting, double noise_forgetting, double p) {
+static double regression_gain(RegressionBet *state, SeasonStep *now, double forgetting, double noise_forgetting,
+                              double p) {
     SeasonPredictors with;
     double z = normal_score(p), y = normal_cut(z, NORMAL_FEATURE);
     RegressionStep step = regression_predict(state, now, &with);
-    double gain = normal_log_density(regression_law(state, &step), z), error = normal_cut(z, REGRESSION_CUT) - step.mean;
+    double gain = normal_log_density(regression_law(state, &step), z),
+           error = normal_cut(z, REGRESSION_CUT) - step.mean;
     squares_learn(&state->squares, &step, forgetting, error);
     noise_learn(&state->noise, noise_forgetting, error, step.q);
     recent_learn(&state->recent, y);
@@ -208,8 +214,6 @@ static const char *regression_tails(const Arg *in, Arg *out) {
 }
 
 #define REGRESSION_KERNELS \
-    ENTRY(volatility, "Dfpo"), \
-    ENTRY(regression_fresh, "D"), \
-    ENTRY(regression, "Dffpo"), \
-    ENTRY(regression_tails, "df>ff"),
+    ENTRY(volatility, "Dfpo"), ENTRY(regression_fresh, "D"), ENTRY(regression, "Dffpo"), \
+        ENTRY(regression_tails, "df>ff"),
 #define REGRESSION_CONSTANTS CONSTANT(REGRESSION_STATE), CONSTANT(REGRESSION_SEASONAL_STATE),

@@ -1,11 +1,11 @@
 /* Seasons: periods after which p-values resemble earlier ones.
  *
- * For each period d there are two predictors of y, a score cut off at +-3.5: the mean of the past y at the same phase of
- * the period, and the y one period ago. For each predictor x the sums
+ * For each period d there are two predictors of y, a score cut off at +-3.5: the mean of the past y at the same phase
+ * of the period, and the y one period ago. For each predictor x the sums
  *
  *     xy = sum x y ,   xx = 10 + sum x^2 ,   yy = 10 + sum y^2
  *
- * run over the m steps from the second cycle on. Its score is the log of a likelihood ratio, -(m/2) ln(1 - xy^2/(xx yy)).
+ * run over the m steps from the second cycle on. Its score, -(m/2) ln(1 - xy^2/(xx yy)), is a log likelihood ratio.
  * After every 32 steps the best mean and the best lag are chosen, if their scores exceed 2. If the better of the two
  * scores exceeds 6, then N(b x, v) is bet until the next choice, with b = xy/xx and v = (yy - xy^2/xx)/(m + 10).
  */
@@ -19,18 +19,18 @@ enum {
     SEASON_EVERY = 32,
 };
 /* the last one is padding */
-static const int32_t SEASON_PERIOD[SEASON_PADDED] = {31, 30, 29, 28, 27, 26, 25, 24, 23, 22,  21,  20,  19, 18,
-                                                     17, 16, 15, 14, 13, 12, 11, 10, 9,  8,   7,   6,   5,  4,
+static const int32_t SEASON_PERIOD[SEASON_PADDED] = {31, 30, 29, 28, 27, 26, 25,  24,  23,  22,  21,  20, 19, 18,
+                                                     17, 16, 15, 14, 13, 12, 11,  10,  9,   8,   7,   6,  5,  4,
                                                      3,  2,  48, 52, 60, 96, 144, 168, 288, 336, 365, 1};
 static const int32_t SEASON_START[SEASON_PADDED + 1] = {
-    0,   31,  61,  90,  118, 145, 171, 196, 220, 243, 265, 286, 306, 325, 343,  360,  376,  391,  405,  418,  430,
+    0,   31,  61,  90,  118, 145, 171, 196, 220, 243, 265, 286, 306, 325, 343, 360,  376,  391,  405,  418, 430,
     441, 451, 460, 468, 475, 481, 486, 490, 493, 495, 543, 595, 655, 751, 895, 1063, 1351, 1687, 2052, 2053};
 static const double SEASON_PRIOR = 10.0, SEASON_FEATURE = 2.0, SEASON_BET = 6.0;
 
 /* Where the next step is in each period. */
 typedef struct {
-    double n;                     /* steps */
-    double at[SEASON_PADDED];     /* its phase, counted through all periods */
+    double n; /* steps */
+    double at[SEASON_PADDED]; /* its phase, counted through all periods */
     double cycles[SEASON_PADDED]; /* complete cycles */
 } SeasonClock;
 
@@ -42,13 +42,13 @@ typedef struct {
 
 /* What is known of a series. */
 typedef struct {
-    double chosen[2];             /* the number of the period of the best mean and of the best lag, or -1 */
+    double chosen[2]; /* the number of the period of the best mean and of the best lag, or -1 */
     double bets, slope, variance; /* which of them bets, 0 or 1, or -1 for neither; b, v */
-    double squares;               /* the sum of y^2, */
+    double squares; /* the sum of y^2, */
     double before[SEASON_PADDED]; /* and what it was after the first cycle */
     double xy[2][SEASON_PADDED], xx[2][SEASON_PADDED]; /* of means and of lags */
-    double past[SEASON_LONGEST];                       /* the last y, as a ring */
-    double sums[SEASON_PHASES];                        /* of y, for each phase of each period */
+    double past[SEASON_LONGEST]; /* the last y, as a ring */
+    double sums[SEASON_PHASES]; /* of y, for each phase of each period */
 } SeasonSeries;
 
 /* The predictors of the next y: means and lags. */

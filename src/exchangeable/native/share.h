@@ -2,9 +2,9 @@
  *
  *     w_k <- ((1 - s) w_k + s t_k) f_k/f ,   f = sum_k ((1 - s) w_k + s t_k) f_k ,   t_k = (1 - g) prior_k + g r_k ,
  *
- * where r is the mean of the prior and of every eighth of the past shares: t is updated after steps 8, 16, ... Shares are
- * stored without their common factor, together with their sum, so that a step is one pass over the bets. Arrays are
- * padded to a multiple of 8 with bets of density 0.
+ * where r is the mean of the prior and of every eighth of the past shares: t is updated after steps 8, 16, ...
+ * Shares are stored without their common factor, together with their sum, so that a step is one pass over the bets.
+ * Arrays are padded to a multiple of 8 with bets of density 0.
  *
  * Reference: Bousquet and Warmuth (2002), "uniform past".
  */
