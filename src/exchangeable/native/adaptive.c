@@ -176,78 +176,104 @@ __attribute__((flatten)) static inline void adaptive_ends(Adaptive *state, const
 /* ------------------------------------------------------------------ normal laws of the scores */
 
 /* Learn a score. */
-static inline void adaptive_regression_learn(AdaptiveRegression *of, const RegressionStep *step, double forgetting,
-                                             double z) {
+static inline void adaptive_regression_learn(AdaptiveRegression *of, const RegressionStep *step, double z) {
     double error = normal_cut(z, REGRESSION_CUT) - step->mean;
-    squares_learn(&of->squares, step, forgetting, error);
-    noise_learn(&of->noise, forgetting, error, step->q);
+    squares_learn(&of->squares, step, ADAPTIVE_FORGETTING, error);
+    noise_learn(&of->noise, ADAPTIVE_FORGETTING, error, step->q);
     recent_learn(&of->recent, normal_cut(z, NORMAL_FEATURE));
 }
 
-/* The densities exp((z^2 - (z - m)^2/v)/2 - unit)/sqrt(v) of eight laws, side by side unless a z is infinite. */
-__attribute__((flatten)) static inline void adaptive_normals(const double *z, const double *mean,
-                                                             const double *variance, const double *unit, double *out) {
-    bool finite = true;
-    for (int k = 0; k < LANES; k++) finite &= z[k] > -INFINITY;
-    if (finite) {
-        double exponent[LANES];
-        for (int k = 0; k < LANES; k++) {
-            double rest = z[k] - mean[k];
-            exponent[k] = 0.5 * (z[k] * z[k] - rest * rest / variance[k]) - unit[k];
-        }
-        for (int k = 0; k < LANES; k++) out[k] = ex_exp(exponent[k]) / sqrt(variance[k]);
-    } else
-        for (int k = 0; k < LANES; k++)
-            out[k] = ex_exp(normal_log_density((Normal){mean[k], variance[k]}, z[k]) - unit[k]);
+/* Eight normal laws, and where their densities are asked for. */
+typedef struct {
+    double mean[LANES], variance[LANES], z[LANES], unit[LANES];
+} AdaptiveNormals;
+
+static inline void adaptive_normal(AdaptiveNormals *of, int k, Normal law, double z, double unit) {
+    of->mean[k] = law.mean, of->variance[k] = law.variance, of->z[k] = z, of->unit[k] = unit;
 }
 
-/* The columns with normal laws, given the fast mixture and u; then learn. */
-static inline void adaptive_scores(Adaptive *state, SeasonStep *now, const AdaptivePoint *at, double u, double fast,
-                                   double *f) {
-    double weights[SEASON_PADDED], pit_z = normal_score(u), densities[LANES];
-    SeasonPredictors with, spread_with;
+/* The densities exp((z^2 - (z - m)^2/v)/2 - unit)/sqrt(v), side by side unless a z is infinite. */
+__attribute__((flatten)) static inline void adaptive_normals(const AdaptiveNormals *of, double *out) {
+    double exponents[LANES];
+    bool finite = true;
+    for (int k = 0; k < LANES; k++) finite &= of->z[k] > -INFINITY;
+    for (int k = 0; k < LANES; k++) {
+        double rest = of->z[k] - of->mean[k];
+        exponents[k] = 0.5 * (of->z[k] * of->z[k] - rest * rest / of->variance[k]) - of->unit[k];
+    }
+    for (int k = 0; k < LANES; k++) out[k] = ex_exp(exponents[k]) / sqrt(of->variance[k]);
+    if (finite) return;
+    for (int k = 0; k < LANES; k++)
+        out[k] = ex_exp(normal_log_density((Normal){of->mean[k], of->variance[k]}, of->z[k]) - of->unit[k]);
+}
+
+/* What is predicted of the scores of a step: of p, of u (pit), and of the two-sided p-value of the seasonal law. */
+typedef struct {
+    SeasonPredictors season, spread_season;
+    RegressionStep plain, seasonal, pit, spread;
+    double pit_z, spread_z;
+} AdaptiveScores;
+
+static inline RegressionStep adaptive_seasonal(const AdaptiveRegression *of, const SeasonSeries *series,
+                                               const SeasonPredictors *with) {
+    return squares_predict(&of->squares, &of->recent, season_feature(series, with, 0), season_feature(series, with, 1));
+}
+
+static inline Normal adaptive_law(const RegressionStep *step, const Noise *noise) {
+    return (Normal){step->mean, noise_variance(noise, step->q)};
+}
+
+__attribute__((always_inline)) static inline void adaptive_predict(const Adaptive *state, const SeasonStep *now,
+                                                                   const AdaptivePoint *at, double u,
+                                                                   AdaptiveScores *out) {
+    double weights[SEASON_PADDED];
+    out->pit_z = normal_score(u);
     season_weights(now, weights);
-    season_predict(now, &state->season, weights, &with);
-    season_predict(now, &state->spread_season, weights, &spread_with);
-    Normal law = season_law(&state->season, &with);
-    const Recent *recent = &state->seasonal.recent;
-    RegressionStep plain = squares_predict(&state->plain.squares, recent, 0.0, 0.0);
-    RegressionStep seasonal =
-        squares_predict(&state->seasonal.squares, recent, season_feature(&state->season, &with, 0),
-                        season_feature(&state->season, &with, 1));
-    RegressionStep pit = squares_predict(&state->pit.squares, &state->pit.recent, 0.0, 0.0);
-    RegressionStep spread = squares_predict(&state->spread.squares, &state->spread.recent,
-                                            season_feature(&state->spread_season, &spread_with, 0),
-                                            season_feature(&state->spread_season, &spread_with, 1));
-    Normal main = {seasonal.mean, noise_variance(&state->seasonal.noise, seasonal.q)};
-    double spread_z = normal_score(pit_two_sided(normal_cdf(main, at->z)));
-    double z[LANES] = {at->z, at->z, at->z, at->z, at->z, pit_z, spread_z, 0.0};
-    double means[LANES] = {plain.mean, seasonal.mean, seasonal.mean, 0.0, law.mean, pit.mean, spread.mean, 0.0};
-    double variances[LANES] = {noise_variance(&state->plain.noise, plain.q),
-                               main.variance,
-                               noise_variance(&state->quick, seasonal.q),
-                               volatility_variance(state->volatility),
-                               law.variance,
-                               noise_variance(&state->pit.noise, pit.q),
-                               noise_variance(&state->spread.noise, spread.q),
-                               1.0};
-    double units[LANES] = {at->unit, at->unit, at->unit, at->unit, at->unit, at->unit, 0.0, 0.0};
-    adaptive_normals(z, means, variances, units, densities);
+    season_predict(now, &state->season, weights, &out->season);
+    season_predict(now, &state->spread_season, weights, &out->spread_season);
+    out->plain = squares_predict(&state->plain.squares, &state->seasonal.recent, 0.0, 0.0);
+    out->seasonal = adaptive_seasonal(&state->seasonal, &state->season, &out->season);
+    out->pit = squares_predict(&state->pit.squares, &state->pit.recent, 0.0, 0.0);
+    out->spread = adaptive_seasonal(&state->spread, &state->spread_season, &out->spread_season);
+    out->spread_z =
+        normal_score(pit_two_sided(normal_cdf(adaptive_law(&out->seasonal, &state->seasonal.noise), at->z)));
+}
+
+/* The columns with normal laws, given the fast mixture. */
+__attribute__((always_inline)) static inline void adaptive_score_densities(const Adaptive *state,
+                                                                           const AdaptiveScores *of,
+                                                                           const AdaptivePoint *at, double fast,
+                                                                           double *f) {
+    AdaptiveNormals laws;
+    double densities[LANES];
+    adaptive_normal(&laws, 0, adaptive_law(&of->plain, &state->plain.noise), at->z, at->unit);
+    adaptive_normal(&laws, 1, adaptive_law(&of->seasonal, &state->seasonal.noise), at->z, at->unit);
+    adaptive_normal(&laws, 2, adaptive_law(&of->seasonal, &state->quick), at->z, at->unit);
+    adaptive_normal(&laws, 3, (Normal){0.0, volatility_variance(state->volatility)}, at->z, at->unit);
+    adaptive_normal(&laws, 4, season_law(&state->season, &of->season), at->z, at->unit);
+    adaptive_normal(&laws, 5, adaptive_law(&of->pit, &state->pit.noise), of->pit_z, at->unit);
+    adaptive_normal(&laws, 6, adaptive_law(&of->spread, &state->spread.noise), of->spread_z, 0.0);
+    adaptive_normal(&laws, 7, (Normal){0.0, 1.0}, 0.0, 0.0); /* padding */
+    adaptive_normals(&laws, densities);
     for (int k = 0; k < 3; k++) f[COLUMN_REGRESSIONS + k] = densities[k];
     f[COLUMN_REGRESSIONS + 3] = densities[1] * densities[6];
     f[COLUMN_VOLATILITY] = densities[3];
     f[COLUMN_SEASON] = densities[4];
     f[COLUMN_PIT + 2] = fast * densities[5];
-    double error = normal_cut(at->z, REGRESSION_CUT);
-    squares_learn(&state->plain.squares, &plain, 1.0, error - plain.mean);
-    noise_learn(&state->plain.noise, 1.0, error - plain.mean, plain.q);
-    noise_learn(&state->quick, ADAPTIVE_QUICK, error - seasonal.mean, seasonal.q);
-    adaptive_regression_learn(&state->seasonal, &seasonal, ADAPTIVE_FORGETTING, at->z);
-    adaptive_regression_learn(&state->pit, &pit, ADAPTIVE_FORGETTING, pit_z);
-    adaptive_regression_learn(&state->spread, &spread, ADAPTIVE_FORGETTING, spread_z);
-    state->volatility = volatility_next(state->volatility, ADAPTIVE_VOLATILITY, at->z);
-    season_learn(now, &state->season, &with, normal_cut(at->z, NORMAL_FEATURE));
-    season_learn(now, &state->spread_season, &spread_with, normal_cut(spread_z, NORMAL_FEATURE));
+}
+
+__attribute__((always_inline)) static inline void adaptive_learn_scores(Adaptive *state, SeasonStep *now,
+                                                                        const AdaptiveScores *of, double z) {
+    double cut = normal_cut(z, REGRESSION_CUT);
+    squares_learn(&state->plain.squares, &of->plain, 1.0, cut - of->plain.mean);
+    noise_learn(&state->plain.noise, 1.0, cut - of->plain.mean, of->plain.q);
+    noise_learn(&state->quick, ADAPTIVE_QUICK, cut - of->seasonal.mean, of->seasonal.q);
+    adaptive_regression_learn(&state->seasonal, &of->seasonal, z);
+    adaptive_regression_learn(&state->pit, &of->pit, of->pit_z);
+    adaptive_regression_learn(&state->spread, &of->spread, of->spread_z);
+    state->volatility = volatility_next(state->volatility, ADAPTIVE_VOLATILITY, z);
+    season_learn(now, &state->season, &of->season, normal_cut(z, NORMAL_FEATURE));
+    season_learn(now, &state->spread_season, &of->spread_season, normal_cut(of->spread_z, NORMAL_FEATURE));
     season_advance(now);
     season_review(now, &state->season);
     season_review(now, &state->spread_season);
@@ -260,7 +286,6 @@ static inline void adaptive_densities(Adaptive *state, SeasonStep *now, const Ad
                                       const AdaptivePoint *at, double *f) {
     double cosines[KERNEL_TERMS], waves[KERNEL_TERMS];
     state->n += 1.0;
-    fade_prefetch(&tables->fade, at->p);
     jackson_waves(at->cosine, at->sine, KERNEL_TERMS, cosines, waves);
     for (int k = 0; k < KERNEL_TERMS; k++) waves[k] *= tables->inverse[k];
     adaptive_ends(state, tables, at, f);
@@ -274,7 +299,10 @@ static inline void adaptive_densities(Adaptive *state, SeasonStep *now, const Ad
         for (int k = 0; k < COLUMN_MIXTURE; k++) f[k] *= at->rest;
         f[COLUMN_TREE] *= at->rest, f[COLUMN_FADE] *= at->rest;
     }
-    adaptive_scores(state, now, at, u, fast, f);
+    AdaptiveScores scores;
+    adaptive_predict(state, now, at, u, &scores);
+    adaptive_score_densities(state, &scores, at, fast, f);
+    adaptive_learn_scores(state, now, &scores, at->z);
     for (int k = PORTFOLIO_COLUMNS; k < PORTFOLIO_PADDED; k++) f[k] = 0.0;
 }
 

@@ -168,12 +168,6 @@ static void fade_dilute(Fade *state, const FadeTables *tables, double n) {
     }
 }
 
-/* Ask for the densities at p, which the cache may not hold, some time before they are needed. */
-static inline void fade_prefetch(const FadeTables *tables, double p) {
-    const double *row = tables->densities[fade_cell(p)][0];
-    for (int k = 0; k < FADE_STATES; k += LANES) __builtin_prefetch(row + k);
-}
-
 /* The density at p; then learn p. */
 static inline double fade_step(Fade *state, const FadeTables *tables, double p) {
     double n = state->n + 1.0, hazard = 0.3 / n;
