@@ -56,7 +56,7 @@ class Result:
     >>> X[150:] += 1.0
     >>> result = ex.test(X)
     >>> result.rejected, result.rejected_at, result.changepoint
-    (True, 220, 149)
+    (True, 212, 150)
     """
 
     def __init__(
