@@ -2,7 +2,8 @@
 
 ``make sequences`` installs packages with tables inside, as ``make tables`` does. Every column of numbers in their files
 is a sequence, in the order of the file, if it has at least 200 values, 10 of them distinct, and is not sorted. No
-other sequence is left out. Of longer ones the first 20,000 values are used.
+other sequence is left out. Of longer ones the first 20,000 values are used. The months of elnino.csv, one column each,
+are one sequence.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ LN10 = math.log(10.0)
 INTRODUCTION = """log10 of the final capital of the first version of `Adaptive` (0.1) and of the present one, on
 p-values of `Value` with seed 0. The sequences are all numeric columns, in the order of the file, of the tables that
 ship with some Python packages, with at least 200 values, 10 of them distinct, that are not sorted; of longer ones the
-first 20,000 values. *Ahead* and *behind* count the sequences on which the present version has at least 0.5 decades
-more, or less. For each file the table names the sequence with the largest difference in either direction.
+first 20,000 values. The months of elnino.csv, one column each, are one sequence. *Ahead* and *behind* count the
+sequences on which the present version has at least 0.5 decades more, or less. For each file the table names the
+sequence with the largest difference in either direction.
 """
 
 
@@ -65,6 +67,9 @@ def sequences() -> Iterator[Sequence]:
                 frame = pl.DataFrame(ex.read(path))
             except (ValueError, OSError, ImportError):  # real_tables.py lists the files that have no verdict
                 continue
+            if path.name == "elnino.csv":  # a row for each year, a column for each month
+                months = frame.drop("YEAR").to_numpy().ravel()
+                frame = pl.DataFrame({"temperature, month by month": months})
             yield from (Sequence(package, path.name, name, x) for name, x in columns(frame))
 
 
@@ -98,7 +103,7 @@ def summary(outcomes: list[Outcome]) -> str:
             [name, *(f"{n:,}" for n in (len(mine), ahead, len(mine) - ahead - behind, behind)), f"{lowest:.1f}"]
         )
     found = [each for each in outcomes if each.first >= 2.0]
-    ratio = math.exp(np.mean([math.log(each.now / each.first) for each in found if each.now > 0.0]))
+    ratio = math.exp(np.mean([math.log(each.now / each.first) for each in found]))
     return table(["package", "sequences", "ahead", "level", "behind", "lowest end"], lines) + (
         f"\nOn the {len(found)} sequences on which the first version reaches 100, the present one reaches "
         f"{ratio:.2f} times the exponent, in the geometric mean.\n"

@@ -204,7 +204,7 @@ def test_examples_of_docstrings_are_code(site: Path) -> None:
 # ------------------------------------------------------------------ figures
 
 
-WRITTEN_BY_COMMANDS = ("DETECTION", "DRIFT_TOOLS", "LONG_STREAMS", "PAPER", "POWER", "RESULTS", "VALIDITY")
+WRITTEN_BY_COMMANDS = ("DETECTION", "DRIFT_TOOLS", "LONG_STREAMS", "PAPER", "POWER", "RESULTS", "SEQUENCES", "VALIDITY")
 MEASURED = [f"benchmarks/{name}.md" for name in WRITTEN_BY_COMMANDS]
 
 

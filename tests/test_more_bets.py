@@ -219,6 +219,19 @@ def test_copula_is_the_marginal_times_the_serial_bet_on_its_transform() -> None:
     assert bet.extend(P).tolist() == expected
 
 
+@pytest.mark.parametrize("mix", [bets.Blend, bets.Switching, bets.MemoryShare])
+def test_the_mass_below_p_does_not_exceed_one(mix: type[bets.Blend | bets.MemoryShare]) -> None:
+    """Nearly all mass of each bet is below p, so that the weighted sum may round to more than 1."""
+    parts = [bets.Regression(f, noise=n, seasons=False) for f, n in [(1.0, 1.0), (0.998, 0.998), (0.99, 0.9)]]
+    marginal = mix(parts)
+    bet, drawn = bets.Copula(marginal, bets.Markov(8)), np.random.default_rng(0)
+    p = 1e-4 * (1.0 + 0.01 * drawn.random(1500))
+    p[500::37] = 0.4 + 0.05 * drawn.random(len(p[500::37]))
+    assert np.isfinite(bet.extend(p)).all()
+    for value in (1e-4, 0.4, 0.5, 0.6, 1.0):
+        assert all(0.0 < mass <= 1.0 for mass in bet.marginal.tails(value))
+
+
 def test_copula_sees_what_the_marginal_leaves() -> None:
     """A marginal that is not uniform, and dependence: the copula sees both, and each bet alone sees one."""
     z = np.zeros(3000)
@@ -300,6 +313,13 @@ def test_a_blend_does_not_share_its_bets() -> None:
         lambda: bets.Blend([bets.Idle(), bets.Idle()], [0.5, 0.6]),
         lambda: bets.Blend([bets.Idle(), bets.Idle()], [1.0]),
         lambda: bets.Blend([bets.Idle(), bets.Idle()], [1.5, -0.5]),
+        lambda: bets.Blend([bets.Idle()], 3),  # type: ignore[arg-type]
+        lambda: bets.Blend([bets.Idle()], "1"),  # type: ignore[arg-type]
+        lambda: bets.Blend([bets.Idle()], ["1"]),  # type: ignore[list-item]
+        lambda: bets.Blend([bets.Idle()], [None]),  # type: ignore[list-item]
+        lambda: bets.Blend([bets.Idle()], [[1.0]]),  # type: ignore[list-item]
+        lambda: bets.Blend([bets.Idle()], [10**400]),
+        lambda: bets.Blend([bets.Idle(), bets.Idle()], [0.5 + 4e-13] * 2),
         lambda: bets.Switching([], 0.1),
         lambda: bets.Switching([bets.Idle()], 0.0),
         lambda: bets.MemoryShare([bets.Idle()], 0.1, 1.5),
@@ -313,6 +333,7 @@ def test_a_blend_does_not_share_its_bets() -> None:
         lambda: bets.Regression(noise=2.0),
         lambda: bets.Regression(seasons=1),  # type: ignore[arg-type]
         lambda: bets.Copula(bets.Histogram(), bets.Idle()),  # type: ignore[arg-type]
+        lambda: bets.Copula(bets.Blend([bets.Histogram()]), bets.Idle()),
         lambda: bets.Copula(bets.Idle(), 3),  # type: ignore[arg-type]
         lambda: bets.TwoSided(bets.Idle),  # type: ignore[arg-type]
         lambda: bets.Cautious(bets.Idle(), factor=1.0),

@@ -748,6 +748,7 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
         r"state: _state\[0\] must be an array of float64 and shape",
     ),
     (lambda: bets.Histogram(8), _in_array(0, 3)(math.nan), r"state: _state\[0\] must hold numbers, got nan"),
+    (lambda: bets.Volatility(), _in_array(0, 0)(-1.0), "state: its numbers must give a finite density at p = 0.5"),
     (lambda: bets.Idle(), _put("with", "n")(0), "state: it must have no attributes, got n"),
     (lambda: alarms.Cusum(9), _put("with", "n")(-1), "state: n must be an integer from 0"),
     (lambda: alarms.Cusum(9), _put("with", "n")(2**60), "state: n must be an integer from 0"),

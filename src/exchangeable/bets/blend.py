@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from exchangeable import native
 from exchangeable.bets.learner import LOST, State, copy_state, logs, step
 from exchangeable.protocols import Bet, Floats
-from exchangeable.validation import call_repr, check_integer, check_interval, check_p, check_p_array
+from exchangeable.validation import call_repr, check_column, check_integer, check_interval, check_p, check_p_array
 
 T = TypeVar("T")
 TINY = math.ulp(0.0)
@@ -68,12 +68,12 @@ class _Mixture(ABC):
         for bet in self.bets:
             if not hasattr(bet, "tails"):
                 raise ValueError(f"bets must have a method tails, as Kernel and Regression have, got {bet!r}")
-        below, above = np.array([bet.tails(value) for bet in self.bets]).T  # type: ignore[attr-defined]
-        if value > 0.5:  # the smaller mass has more digits
-            rest = float(shares @ above)
-            return max(1.0 - rest, LOST), rest
-        mass = max(float(shares @ below), TINY)
-        return mass, max(1.0 - mass, LOST)
+        tails = [bet.tails(value) for bet in self.bets]  # type: ignore[attr-defined]
+        far = value > 0.5  # the mass on the nearer side has more digits
+        mass = math.fsum(share * tail[far] for share, tail in zip(shares.tolist(), tails, strict=True))
+        mass = min(max(mass, TINY), 1.0)
+        rest = max(1.0 - mass, LOST)
+        return (rest, mass) if far else (mass, rest)
 
 
 class Blend(_Mixture):
@@ -179,7 +179,7 @@ class Cautious:
     """
 
     def __init__(self, bet: Bet, *, factor: float = 100.0, window: int = 5000) -> None:
-        self.bet: Bet = check_bet(bet)
+        self.bet: Bet = check_bet("bet", bet)
         self.factor: float = check_interval("factor", factor, 1.0, 1e300, "(1, 1e300]")
         self.window: int = check_integer("window", window, 1, 10**8)
         self._state = np.array([0.0, 0.0, 0.0, 1.0])  # steps, shadow log capital, and the used part of the ring
@@ -209,15 +209,15 @@ class Cautious:
         return gains
 
 
-def check_bet(bet: T) -> T:
+def check_bet(name: str, bet: T) -> T:
     """Check that this is a bet, and return a copy: an object used twice would learn everything twice.
 
     >>> from exchangeable.bets import Idle
-    >>> check_bet(Idle())
+    >>> check_bet("bet", Idle())
     Idle()
     """
     if isinstance(bet, type) or not isinstance(bet, Bet):
-        raise ValueError(f"bets must have log_density, update and extend, got {bet!r}")
+        raise ValueError(f"{name} must have log_density, update and extend, got {bet!r}")
     return copy.deepcopy(bet)
 
 
@@ -228,13 +228,15 @@ def _check_bets(bets: Sequence[Bet]) -> list[Bet]:
         raise ValueError(f"bets must be a list of bets, got {bets!r}") from None
     if not parts:
         raise ValueError("bets must hold at least one bet, got none")
-    return [check_bet(bet) for bet in parts]
+    return [check_bet(f"bets[{i}]", bet) for i, bet in enumerate(parts)]
 
 
 def _check_weights(weights: Sequence[float] | None, count: int) -> list[float]:
-    shares = [1.0 / count] * count if weights is None else [float(weight) for weight in weights]
+    if weights is None:
+        return [1.0 / count] * count
+    shares: list[float] = check_column("weights", weights).tolist()
     if len(shares) != count:
         raise ValueError(f"weights must hold one number for each of the {count} bets, got {len(shares)}")
-    if not all(0.0 <= weight <= 1.0 for weight in shares) or abs(math.fsum(shares) - 1.0) > 1e-12:
-        raise ValueError(f"weights must lie in [0, 1] and sum to 1, got {shares}")
+    if not all(0.0 <= weight <= 1.0 for weight in shares) or abs(math.fsum(shares) - 1.0) > 1e-15:
+        raise ValueError(f"weights must lie in [0, 1] and sum to 1 (divide them by their sum), got {shares}")
     return shares

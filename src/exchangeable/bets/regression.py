@@ -44,7 +44,7 @@ class Season(Learner):
         xy = sum x y ,   xx = 10 + sum x^2 ,   yy = 10 + sum y^2 ,   score = -(m/2) ln(1 - xy^2/(xx yy)) .
 
     After every 32 steps the predictor with the best score is chosen, and if that exceeds 6 the bet is
-    N(x xy/xx, (yy - xy^2/xx)/(m + 10)) with these sums; otherwise it is 1. O(1) time, constant memory (23 kB).
+    N(x xy/xx, (yy - xy^2/xx)/(m + 10)) with these sums; otherwise it is 1. O(1) time, constant memory (22 kB).
 
     >>> Season().extend([0.2, 0.8, 0.8, 0.8] * 25)[[0, 31, 32, 64, 96]].round(3)
     array([0.   , 0.   , 0.676, 0.981, 1.169])
@@ -71,7 +71,7 @@ class Regression(Learner):
         bet N(x'b, (s/m)(1 + q)) ;   b <- b + k e g ,  P <- (P - k g g')/lam ,  s <- mu s + e^2/(1 + q) ,  m <- mu m + 1
 
     P starts at 0.05 I, and is scaled down if an item of its diagonal exceeds 0.1; s = m = 5 at the start, and s/m is at
-    least 1e-6. O(1) time, constant memory (1 kB, or 23 kB with seasons).
+    least 1e-6. O(1) time, constant memory (1 kB, or 22 kB with seasons).
 
     >>> Regression().extend([0.1, 0.9, 0.1, 0.9, 0.1, 0.9]).round(3)
     array([0.   , 0.046, 0.152, 0.278, 0.413, 0.51 ])

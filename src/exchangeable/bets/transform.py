@@ -46,8 +46,9 @@ class Copula:
             raise ValueError(
                 f"marginal must be a bet with a method tails, such as Kernel or Regression, got {marginal!r}"
             )
-        self.marginal: Marginal = check_bet(marginal)
-        self.serial: Bet = check_bet(serial)
+        self.marginal: Marginal = check_bet("marginal", marginal)
+        self.serial: Bet = check_bet("serial", serial)
+        self._transform(0.5)  # fails if the parts of a mixture have no tails
 
     def __repr__(self) -> str:
         return call_repr(self)
@@ -90,7 +91,7 @@ class TwoSided:
     """
 
     def __init__(self, bet: Bet) -> None:
-        self.bet: Bet = check_bet(bet)
+        self.bet: Bet = check_bet("bet", bet)
 
     def __repr__(self) -> str:
         return call_repr(self)

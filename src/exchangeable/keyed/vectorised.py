@@ -74,7 +74,7 @@ class Vectorised:
             raise ValueError("a state must hold numbers, got NaN")
         for state in () if self.checks_are_fast else states:
             self._buffer[:] = state
-            self._part.log_density(0.5)  # the compiled loops check the numbers that they use as indices
+            objects.check_state(self._part)
 
 
 def _arrays(thing: Any) -> list[Floats]:

@@ -3,21 +3,21 @@
  * densities, not their logarithms; for p below 1e-200 they are in units of e^400.
  */
 
-enum { /* the first column of each part: */
-       COLUMN_KERNELS = 0, /* Jackson kernels, mixed at three rates: slow, middle, fast */
-       COLUMN_PIT = COLUMN_KERNELS +
-           3, /* serial bets on the integral of the fast mixture: two Markov, one regression */
-       COLUMN_MARKOVS = COLUMN_PIT + 3, /* two forgettings */
-       COLUMN_MIXTURE = COLUMN_MARKOVS + 2, /* the gamma mixture of power bets */
-       COLUMN_TREE,
-       COLUMN_CHAINS, /* powers at either end */
-       COLUMN_BETA = COLUMN_CHAINS + 3,
-       COLUMN_FADE,
-       COLUMN_REGRESSIONS, /* plain, seasonal, seasonal with quick noise, seasonal with noise by regression */
-       COLUMN_VOLATILITY = COLUMN_REGRESSIONS + 4,
-       COLUMN_SEASON,
-       PORTFOLIO_COLUMNS,
-       PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
+enum {
+    /* The first column of each part: */
+    COLUMN_KERNELS = 0, /* Jackson kernels, mixed at three rates: slow, middle, fast */
+    COLUMN_PIT = COLUMN_KERNELS + 3, /* two Markov bets and a regression on the integral of the fast mixture */
+    COLUMN_MARKOVS = COLUMN_PIT + 3, /* two forgettings */
+    COLUMN_MIXTURE = COLUMN_MARKOVS + 2, /* the gamma mixture of power bets */
+    COLUMN_TREE,
+    COLUMN_CHAINS, /* powers at either end */
+    COLUMN_BETA = COLUMN_CHAINS + 3,
+    COLUMN_FADE,
+    COLUMN_REGRESSIONS, /* plain, seasonal, seasonal with quick noise, seasonal with noise by regression */
+    COLUMN_VOLATILITY = COLUMN_REGRESSIONS + 4,
+    COLUMN_SEASON,
+    PORTFOLIO_COLUMNS,
+    PORTFOLIO_PADDED = (PORTFOLIO_COLUMNS + LANES - 1) / LANES * LANES,
 };
 enum {
     ADAPTIVE_RATES = 3, /* mixtures of the kernels, and of all columns */
@@ -59,13 +59,6 @@ typedef struct {
     double shares[PORTFOLIO_PADDED], targets[PORTFOLIO_PADDED], total;
 } AdaptiveColumns;
 
-/* A regression and the variances of its errors. */
-typedef struct {
-    Squares squares;
-    Recent recent;
-    Noise noise;
-} AdaptiveRegression;
-
 /* The state of the bet. */
 typedef struct {
     double n; /* steps */
@@ -77,7 +70,7 @@ typedef struct {
     Chain chains[ADAPTIVE_CHAINS];
     double beta[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_targets[ADAPTIVE_SIZE * ADAPTIVE_SIZE], beta_total;
     Fade fade;
-    AdaptiveRegression plain, seasonal, pit, spread; /* the plain one uses the recent y of the seasonal one */
+    Regression plain, seasonal, pit, spread; /* the plain one uses the recent y of the seasonal one */
     Noise quick; /* of the seasonal one */
     double volatility;
     SeasonClock clock;
@@ -175,15 +168,8 @@ __attribute__((flatten)) static inline void adaptive_ends(Adaptive *state, const
 
 /* ------------------------------------------------------------------ normal laws of the scores */
 
-/* Learn a score. */
-static inline void adaptive_regression_learn(AdaptiveRegression *of, const RegressionStep *step, double z) {
-    double error = normal_cut(z, REGRESSION_CUT) - step->mean;
-    squares_learn(&of->squares, step, ADAPTIVE_FORGETTING, error);
-    noise_learn(&of->noise, ADAPTIVE_FORGETTING, error, step->q);
-    recent_learn(&of->recent, normal_cut(z, NORMAL_FEATURE));
-}
-
 /* Eight normal laws, and where their densities are asked for. */
+enum { LAW_PLAIN, LAW_SEASONAL, LAW_QUICK, LAW_VOLATILITY, LAW_SEASON, LAW_PIT, LAW_SPREAD, LAW_PADDING };
 typedef struct {
     double mean[LANES], variance[LANES], z[LANES], unit[LANES];
 } AdaptiveNormals;
@@ -192,19 +178,25 @@ static inline void adaptive_normal(AdaptiveNormals *of, int k, Normal law, doubl
     of->mean[k] = law.mean, of->variance[k] = law.variance, of->z[k] = z, of->unit[k] = unit;
 }
 
-/* The densities exp((z^2 - (z - m)^2/v)/2 - unit)/sqrt(v), side by side unless a z is infinite. */
+/* The densities exp((z^2 - (z - m)^2/v)/2 - unit)/sqrt(v), side by side unless a z is infinite. That of the spread is
+ * multiplied by that of the seasonal law: alone it may overflow, but their product is about exp(z^2/2) at most.
+ */
 __attribute__((flatten)) static inline void adaptive_normals(const AdaptiveNormals *of, double *out) {
-    double exponents[LANES];
+    double exponents[LANES], divisors[LANES];
     bool finite = true;
     for (int k = 0; k < LANES; k++) finite &= of->z[k] > -INFINITY;
     for (int k = 0; k < LANES; k++) {
         double rest = of->z[k] - of->mean[k];
         exponents[k] = 0.5 * (of->z[k] * of->z[k] - rest * rest / of->variance[k]) - of->unit[k];
+        divisors[k] = sqrt(of->variance[k]);
     }
-    for (int k = 0; k < LANES; k++) out[k] = ex_exp(exponents[k]) / sqrt(of->variance[k]);
-    if (finite) return;
-    for (int k = 0; k < LANES; k++)
-        out[k] = ex_exp(normal_log_density((Normal){of->mean[k], of->variance[k]}, of->z[k]) - of->unit[k]);
+    for (int k = 0; k < LANES && !finite; k++) {
+        exponents[k] = normal_log_density((Normal){of->mean[k], of->variance[k]}, of->z[k]) - of->unit[k];
+        divisors[k] = 1.0;
+    }
+    exponents[LAW_SPREAD] += exponents[LAW_SEASONAL];
+    divisors[LAW_SPREAD] *= divisors[LAW_SEASONAL];
+    for (int k = 0; k < LANES; k++) out[k] = ex_exp(exponents[k]) / divisors[k];
 }
 
 /* What is predicted of the scores of a step: of p, of u (pit), and of the two-sided p-value of the seasonal law. */
@@ -213,15 +205,6 @@ typedef struct {
     RegressionStep plain, seasonal, pit, spread;
     double pit_z, spread_z;
 } AdaptiveScores;
-
-static inline RegressionStep adaptive_seasonal(const AdaptiveRegression *of, const SeasonSeries *series,
-                                               const SeasonPredictors *with) {
-    return squares_predict(&of->squares, &of->recent, season_feature(series, with, 0), season_feature(series, with, 1));
-}
-
-static inline Normal adaptive_law(const RegressionStep *step, const Noise *noise) {
-    return (Normal){step->mean, noise_variance(noise, step->q)};
-}
 
 __attribute__((always_inline)) static inline void adaptive_predict(const Adaptive *state, const SeasonStep *now,
                                                                    const AdaptivePoint *at, double u,
@@ -232,11 +215,11 @@ __attribute__((always_inline)) static inline void adaptive_predict(const Adaptiv
     season_predict(now, &state->season, weights, &out->season);
     season_predict(now, &state->spread_season, weights, &out->spread_season);
     out->plain = squares_predict(&state->plain.squares, &state->seasonal.recent, 0.0, 0.0);
-    out->seasonal = adaptive_seasonal(&state->seasonal, &state->season, &out->season);
+    out->seasonal = regression_seasonal(&state->seasonal, &state->season, &out->season);
     out->pit = squares_predict(&state->pit.squares, &state->pit.recent, 0.0, 0.0);
-    out->spread = adaptive_seasonal(&state->spread, &state->spread_season, &out->spread_season);
-    out->spread_z =
-        normal_score(pit_two_sided(normal_cdf(adaptive_law(&out->seasonal, &state->seasonal.noise), at->z)));
+    out->spread = regression_seasonal(&state->spread, &state->spread_season, &out->spread_season);
+    Normal law = regression_law(&out->seasonal, &state->seasonal.noise);
+    out->spread_z = normal_score(pit_two_sided(normal_integral(law, at->z, false)));
 }
 
 /* The columns with normal laws, given the fast mixture. */
@@ -246,20 +229,20 @@ __attribute__((always_inline)) static inline void adaptive_score_densities(const
                                                                            double *f) {
     AdaptiveNormals laws;
     double densities[LANES];
-    adaptive_normal(&laws, 0, adaptive_law(&of->plain, &state->plain.noise), at->z, at->unit);
-    adaptive_normal(&laws, 1, adaptive_law(&of->seasonal, &state->seasonal.noise), at->z, at->unit);
-    adaptive_normal(&laws, 2, adaptive_law(&of->seasonal, &state->quick), at->z, at->unit);
-    adaptive_normal(&laws, 3, (Normal){0.0, volatility_variance(state->volatility)}, at->z, at->unit);
-    adaptive_normal(&laws, 4, season_law(&state->season, &of->season), at->z, at->unit);
-    adaptive_normal(&laws, 5, adaptive_law(&of->pit, &state->pit.noise), of->pit_z, at->unit);
-    adaptive_normal(&laws, 6, adaptive_law(&of->spread, &state->spread.noise), of->spread_z, 0.0);
-    adaptive_normal(&laws, 7, (Normal){0.0, 1.0}, 0.0, 0.0); /* padding */
+    adaptive_normal(&laws, LAW_PLAIN, regression_law(&of->plain, &state->plain.noise), at->z, at->unit);
+    adaptive_normal(&laws, LAW_SEASONAL, regression_law(&of->seasonal, &state->seasonal.noise), at->z, at->unit);
+    adaptive_normal(&laws, LAW_QUICK, regression_law(&of->seasonal, &state->quick), at->z, at->unit);
+    adaptive_normal(&laws, LAW_VOLATILITY, (Normal){0.0, volatility_variance(state->volatility)}, at->z, at->unit);
+    adaptive_normal(&laws, LAW_SEASON, season_law(&state->season, &of->season), at->z, at->unit);
+    adaptive_normal(&laws, LAW_PIT, regression_law(&of->pit, &state->pit.noise), of->pit_z, at->unit);
+    adaptive_normal(&laws, LAW_SPREAD, regression_law(&of->spread, &state->spread.noise), of->spread_z, 0.0);
+    adaptive_normal(&laws, LAW_PADDING, (Normal){0.0, 1.0}, 0.0, 0.0);
     adaptive_normals(&laws, densities);
-    for (int k = 0; k < 3; k++) f[COLUMN_REGRESSIONS + k] = densities[k];
-    f[COLUMN_REGRESSIONS + 3] = densities[1] * densities[6];
-    f[COLUMN_VOLATILITY] = densities[3];
-    f[COLUMN_SEASON] = densities[4];
-    f[COLUMN_PIT + 2] = fast * densities[5];
+    for (int k = LAW_PLAIN; k <= LAW_QUICK; k++) f[COLUMN_REGRESSIONS + k] = densities[k];
+    f[COLUMN_REGRESSIONS + 3] = densities[LAW_SPREAD];
+    f[COLUMN_VOLATILITY] = densities[LAW_VOLATILITY];
+    f[COLUMN_SEASON] = densities[LAW_SEASON];
+    f[COLUMN_PIT + 2] = fast * densities[LAW_PIT];
 }
 
 __attribute__((always_inline)) static inline void adaptive_learn_scores(Adaptive *state, SeasonStep *now,
@@ -268,9 +251,9 @@ __attribute__((always_inline)) static inline void adaptive_learn_scores(Adaptive
     squares_learn(&state->plain.squares, &of->plain, 1.0, cut - of->plain.mean);
     noise_learn(&state->plain.noise, 1.0, cut - of->plain.mean, of->plain.q);
     noise_learn(&state->quick, ADAPTIVE_QUICK, cut - of->seasonal.mean, of->seasonal.q);
-    adaptive_regression_learn(&state->seasonal, &of->seasonal, z);
-    adaptive_regression_learn(&state->pit, &of->pit, of->pit_z);
-    adaptive_regression_learn(&state->spread, &of->spread, of->spread_z);
+    regression_learn(&state->seasonal, &of->seasonal, ADAPTIVE_FORGETTING, ADAPTIVE_FORGETTING, z);
+    regression_learn(&state->pit, &of->pit, ADAPTIVE_FORGETTING, ADAPTIVE_FORGETTING, of->pit_z);
+    regression_learn(&state->spread, &of->spread, ADAPTIVE_FORGETTING, ADAPTIVE_FORGETTING, of->spread_z);
     state->volatility = volatility_next(state->volatility, ADAPTIVE_VOLATILITY, z);
     season_learn(now, &state->season, &of->season, normal_cut(z, NORMAL_FEATURE));
     season_learn(now, &state->spread_season, &of->spread_season, normal_cut(of->spread_z, NORMAL_FEATURE));
@@ -412,11 +395,6 @@ static const char *adaptive_tables(const Arg *in, Arg *out) {
     return NULL;
 }
 
-static void adaptive_regression_fresh(AdaptiveRegression *of, int features) {
-    squares_fresh(&of->squares, features);
-    of->noise = (Noise){REGRESSION_NOISE, REGRESSION_NOISE};
-}
-
 static void adaptive_fresh_shares(Adaptive *state, const AdaptiveTables *tables) {
     for (int r = 0; r < ADAPTIVE_RATES; r++) {
         memcpy(state->kernels[r].shares, tables->kernel_prior, sizeof tables->kernel_prior);
@@ -440,10 +418,10 @@ static const char *adaptive_fresh(const Arg *in, Arg *out) {
     memset(state, 0, sizeof *state);
     adaptive_fresh_shares(state, in[1].data);
     fade_start(&state->fade);
-    adaptive_regression_fresh(&state->plain, REGRESSION_PLAIN);
-    adaptive_regression_fresh(&state->seasonal, REGRESSION_FEATURES);
-    adaptive_regression_fresh(&state->pit, REGRESSION_PLAIN);
-    adaptive_regression_fresh(&state->spread, REGRESSION_FEATURES);
+    regression_start(&state->plain, REGRESSION_PLAIN);
+    regression_start(&state->seasonal, REGRESSION_FEATURES);
+    regression_start(&state->pit, REGRESSION_PLAIN);
+    regression_start(&state->spread, REGRESSION_FEATURES);
     state->quick = (Noise){REGRESSION_NOISE, REGRESSION_NOISE};
     state->volatility = 1.0;
     season_clock_fresh(&state->clock);

@@ -11,7 +11,6 @@
  */
 
 enum { BETA_LARGEST = 200 }; /* the largest size */
-static const double BETA_LOG_CELL = -54.0 * 0.69314718055994530942; /* the log of 2^-54 */
 static const double BETA_TINY = 1e-200, BETA_UNIT = 400.0; /* below that p, densities are in units of e^400 */
 static const double BETA_FAR = -64.0; /* below that log of p or 1 - p, densities are relative to the largest */
 
@@ -61,7 +60,7 @@ static inline double beta_both_powers(const double *shapes, int64_t width, doubl
 }
 
 /* log(1 - p), or its replacement at p = 1. */
-static inline double beta_log_rest(double p) { return p == 1.0 ? BETA_LOG_CELL : ex_log1p(-p); }
+static inline double beta_log_rest(double p) { return p == 1.0 ? PIT_LOG_CELL : ex_log1p(-p); }
 
 /* The log of the unit of the densities at p. */
 static inline double beta_unit(double p) { return p < BETA_TINY ? BETA_UNIT : 0.0; }

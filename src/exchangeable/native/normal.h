@@ -10,10 +10,8 @@
 
 #include "pit.h"
 
-static const double NORMAL_LOG_CELL = -54.0 * 0.69314718055994530942,
-                    NORMAL_CELL_Z = -0x1.095b059d67c4cp+3; /* Phi(c) = 2^-54 */
-static const double NORMAL_MIDDLE_Z =
-    -0x1.0bfafe7a91e68p+3; /* the score of 1 - 2^-55, the middle of what rounds to 1 */
+static const double NORMAL_CELL_Z = -0x1.095b059d67c4cp+3; /* Phi(c) = 2^-54 */
+static const double NORMAL_MIDDLE_Z = -0x1.0bfafe7a91e68p+3; /* the score of 1 - 2^-55 */
 static const double NORMAL_FEATURE = 3.5; /* features are cut off here; densities are not */
 
 /* Phi^-1(1 - p) by Wichura's algorithm AS 241 (1988): the quotient of two polynomials of degree 7 in the middle, and
@@ -71,21 +69,15 @@ static inline double normal_log_below(double x) {
 
 /* The log density at p, given its score. */
 static inline double normal_log_density(Normal law, double z) {
-    if (z == -INFINITY) return normal_log_below((NORMAL_CELL_Z - law.mean) / sqrt(law.variance)) - NORMAL_LOG_CELL;
+    if (z == -INFINITY) return normal_log_below((NORMAL_CELL_Z - law.mean) / sqrt(law.variance)) - PIT_LOG_CELL;
     double rest = z - law.mean;
     return 0.5 * (z * z - rest * rest / law.variance - ex_log(law.variance));
 }
 
-/* The integral of the density from 0 to p: the mass above z. p = 1 stands for the middle of what rounds to it. */
-static inline double normal_cdf(Normal law, double z) {
+/* The integral of the density from 0 to p, the mass above z; or, if `rest`, from p to 1. */
+static inline double normal_integral(Normal law, double z, bool rest) {
     double x = ((z > NORMAL_MIDDLE_Z ? z : NORMAL_MIDDLE_Z) - law.mean) / sqrt(law.variance);
-    return pit_value(normal_below(-fabs(x)), x <= 0.0);
-}
-
-/* The integral from p to 1. */
-static inline double normal_sf(Normal law, double z) {
-    double x = ((z > NORMAL_MIDDLE_Z ? z : NORMAL_MIDDLE_Z) - law.mean) / sqrt(law.variance);
-    return pit_value(normal_below(-fabs(x)), x > 0.0);
+    return pit_value(normal_below(-fabs(x)), rest == (x > 0.0));
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "elementary.h"
 
 static const double PIT_REST = 0x1p-55; /* 1 - p at p = 1 */
+static const double PIT_LOG_CELL = -54.0 * 0.69314718055994530942; /* log 2^-54, of the interval that rounds to 1 */
 
 /* 1 - p and sin(pi p). */
 static inline double pit_rest(double p) { return p < 1.0 ? 1.0 - p : PIT_REST; }
@@ -17,10 +18,11 @@ static inline double pit_sine(double p) { return p < 1.0 ? ex_sinpi(p) : PI * PI
 
 /* The integral of a density from one end, given that one or, if `other`, the integral from the other end, which has
  * more digits where it is small. It is never 0: if it underflows it is the least double, if it is lost in 1 it is 2^-55.
+ * Rounding does not raise it above 1.
  */
 static inline double pit_value(double integral, bool other) {
     double least = other ? PIT_REST : 0x1p-1074, value = other ? 1.0 - integral : integral;
-    return value > least ? value : least;
+    return value > least ? (value < 1.0 ? value : 1.0) : least;
 }
 
 /* 2 min(p, 1 - p), which is small where p is near either end. */

@@ -121,11 +121,39 @@ static const char *volatility(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* The whole state of the bet Regression. */
 typedef struct {
     Squares squares;
     Recent recent;
     Noise noise;
+} Regression;
+
+static void regression_start(Regression *of, int features) {
+    squares_fresh(&of->squares, features);
+    of->noise = (Noise){REGRESSION_NOISE, REGRESSION_NOISE};
+}
+
+static inline Normal regression_law(const RegressionStep *step, const Noise *noise) {
+    return (Normal){step->mean, noise_variance(noise, step->q)};
+}
+
+/* Learn a score. */
+static inline void regression_learn(Regression *of, const RegressionStep *step, double forgetting,
+                                    double noise_forgetting, double z) {
+    double error = normal_cut(z, REGRESSION_CUT) - step->mean;
+    squares_learn(&of->squares, step, forgetting, error);
+    noise_learn(&of->noise, noise_forgetting, error, step->q);
+    recent_learn(&of->recent, normal_cut(z, NORMAL_FEATURE));
+}
+
+/* With the seasons as features. */
+static inline RegressionStep regression_seasonal(const Regression *of, const SeasonSeries *series,
+                                                 const SeasonPredictors *with) {
+    return squares_predict(&of->squares, &of->recent, season_feature(series, with, 0), season_feature(series, with, 1));
+}
+
+/* The whole state of the bet Regression. */
+typedef struct {
+    Regression core;
     Season season; /* only if asked for */
 } RegressionBet;
 
@@ -138,31 +166,21 @@ enum {
 static inline RegressionStep regression_predict(const RegressionBet *state, const SeasonStep *now,
                                                 SeasonPredictors *with) {
     double weights[SEASON_PADDED];
-    const SeasonSeries *series = &state->season.series;
-    if (!now) return squares_predict(&state->squares, &state->recent, 0.0, 0.0);
+    if (!now) return squares_predict(&state->core.squares, &state->core.recent, 0.0, 0.0);
     season_weights(now, weights);
-    season_predict(now, series, weights, with);
-    return squares_predict(&state->squares, &state->recent, season_feature(series, with, 0),
-                           season_feature(series, with, 1));
-}
-
-static inline Normal regression_law(const RegressionBet *state, const RegressionStep *step) {
-    return (Normal){step->mean, noise_variance(&state->noise, step->q)};
+    season_predict(now, &state->season.series, weights, with);
+    return regression_seasonal(&state->core, &state->season.series, with);
 }
 
 /* The log density at p; then learn p. `now` is NULL if there are no seasons. */
 static double regression_gain(RegressionBet *state, SeasonStep *now, double forgetting, double noise_forgetting,
                               double p) {
     SeasonPredictors with;
-    double z = normal_score(p), y = normal_cut(z, NORMAL_FEATURE);
     RegressionStep step = regression_predict(state, now, &with);
-    double gain = normal_log_density(regression_law(state, &step), z),
-           error = normal_cut(z, REGRESSION_CUT) - step.mean;
-    squares_learn(&state->squares, &step, forgetting, error);
-    noise_learn(&state->noise, noise_forgetting, error, step.q);
-    recent_learn(&state->recent, y);
+    double z = normal_score(p), gain = normal_log_density(regression_law(&step, &state->core.noise), z);
+    regression_learn(&state->core, &step, forgetting, noise_forgetting, z);
     if (now) {
-        season_learn(now, &state->season.series, &with, y);
+        season_learn(now, &state->season.series, &with, normal_cut(z, NORMAL_FEATURE));
         season_advance(now);
         season_review(now, &state->season.series);
     }
@@ -176,8 +194,7 @@ static const char *regression_fresh(const Arg *in, Arg *out) {
     REQUIRE(seasonal || in[0].size == REGRESSION_STATE, "state must have REGRESSION_STATE items, or more for seasons");
     RegressionBet *state = in[0].data;
     memset(state, 0, (size_t)in[0].size * sizeof(double));
-    squares_fresh(&state->squares, seasonal ? REGRESSION_FEATURES : REGRESSION_PLAIN);
-    state->noise = (Noise){REGRESSION_NOISE, REGRESSION_NOISE};
+    regression_start(&state->core, seasonal ? REGRESSION_FEATURES : REGRESSION_PLAIN);
     if (seasonal) season_start(&state->season);
     return NULL;
 }
@@ -207,9 +224,9 @@ static const char *regression_tails(const Arg *in, Arg *out) {
     SeasonStep now;
     if (seasonal) now = season_open(&state->season.clock);
     RegressionStep step = regression_predict(state, seasonal ? &now : NULL, &with);
-    Normal law = regression_law(state, &step);
-    out[0].real = normal_cdf(law, normal_score(in[1].real));
-    out[1].real = normal_sf(law, normal_score(in[1].real));
+    Normal law = regression_law(&step, &state->core.noise);
+    double z = normal_score(in[1].real);
+    out[0].real = normal_integral(law, z, false), out[1].real = normal_integral(law, z, true);
     return NULL;
 }
 

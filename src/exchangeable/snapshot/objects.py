@@ -87,8 +87,15 @@ def _construct(kind: Any, fields: dict[str, Any]) -> Any:
     for name in rest:
         setattr(thing, name, _check_like(name, getattr(thing, name), fields[name]))
     if isinstance(thing, Bet):
-        thing.log_density(0.5)  # the compiled loops check the numbers that they use as indices
+        check_state(thing)
     return thing
+
+
+def check_state(bet: Bet) -> None:
+    """Check that a bet can continue. The compiled loops check the numbers that they use as indices."""
+    log_density = float(bet.log_density(0.5))
+    if not log_density < math.inf:
+        raise ValueError(f"its numbers must give a finite density at p = 0.5, got log density {log_density}")
 
 
 def _build_monitor(fields: dict[str, Any]) -> Monitor:
