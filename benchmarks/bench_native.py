@@ -32,7 +32,8 @@ BASE = ("adaptive", "plugin", "others")  # measured without AVX2 too
 NOTE = """
 Processor times unless it says otherwise, the least of several runs in each of {repeats} processes, which took turns
 with those of the other version. "us" of `extend` are microseconds a step of a fresh bet or measure. Where nothing is
-cached, numba has an empty folder for its cache. Before: {before}.
+cached, numba has an empty folder for its cache. `Adaptive` is another portfolio than before, and finds more
+(POWER.md). Before: {before}.
 """
 
 

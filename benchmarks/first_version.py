@@ -1,4 +1,4 @@
-"""`Adaptive` of version 0.1, for comparison: 73 bets, a Bayes blend of them, fixed share among them, and idle."""
+"""`Adaptive` of version 0.1, for comparison: 73 bets in a Bayes blend, fixed share among them, and an idle share."""
 
 from __future__ import annotations
 

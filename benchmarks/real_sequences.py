@@ -27,14 +27,13 @@ from workloads import heading, table
 
 DOCUMENT = Path(__file__).with_name("SEQUENCES.md")
 LEAST, DISTINCT, MOST = 200, 10, 20_000
-LEVEL = 0.5  # decades by which the versions may differ and still be level
+LEVEL = 0.5  # of log10, by which the versions may differ and still be level
 LN10 = math.log(10.0)
-INTRODUCTION = """log10 of the final capital of the first version of `Adaptive` (0.1) and of the present one, on
-p-values of `Value` with seed 0. The sequences are all numeric columns, in the order of the file, of the tables that
-ship with some Python packages, with at least 200 values, 10 of them distinct, that are not sorted; of longer ones the
-first 20,000 values. The months of elnino.csv, one column each, are one sequence. *Ahead* and *behind* count the
-sequences on which the present version has at least 0.5 decades more, or less. For each file the table names the
-sequence with the largest difference in either direction.
+INTRODUCTION = """log10 of the final capital of `Adaptive` 0.1 and of the present `Adaptive`, on the p-values of the
+measure `Value` with seed 0. The sequences are the numeric columns, in file order, of the tables that ship with some
+Python packages. A column counts if it has at least 200 values, at least 10 distinct ones, and is not sorted; only its
+first 20,000 values are used. The twelve monthly columns of elnino.csv are joined into one sequence. *Ahead* and
+*behind* count the sequences on which the present log10 capital is at least 0.5 higher or lower; the others are *level*.
 """
 
 
@@ -104,9 +103,9 @@ def summary(outcomes: list[Outcome]) -> str:
         )
     found = [each for each in outcomes if each.first >= 2.0]
     ratio = math.exp(np.mean([math.log(each.now / each.first) for each in found]))
-    return table(["package", "sequences", "ahead", "level", "behind", "lowest end"], lines) + (
-        f"\nOn the {len(found)} sequences on which the first version reaches 100, the present one reaches "
-        f"{ratio:.2f} times the exponent, in the geometric mean.\n"
+    return table(["package", "sequences", "ahead", "level", "behind", "lowest log10 capital"], lines) + (
+        f"\nOn the {len(found)} sequences on which version 0.1 ends with a capital of at least 100, the present log10 "
+        f"capital is {ratio:.2f} times as large (geometric mean of the ratios).\n"
     )
 
 
@@ -118,7 +117,7 @@ def by_file(outcomes: list[Outcome]) -> str:
         most = max(mine, key=lambda each: abs(each.gain))
         cells = most.of.column, f"{most.first:,.1f}", f"{most.now:,.1f}"
         lines.append([f"{package}: {file}", f"{len(mine)}", f"{ahead}", f"{behind}", *cells])
-    return table(["file", "sequences", "ahead", "behind", "largest difference", "0.1", "now"], lines)
+    return table(["file", "sequences", "ahead", "behind", "column with the largest difference", "0.1", "now"], lines)
 
 
 def main() -> str:

@@ -1,7 +1,7 @@
 """Streams of p-values with a known departure from uniformity: what the bets are compared on.
 
 ``STREAMS`` are those that bets were designed and chosen on. ``HELD_OUT`` were written down before any bet of the second
-version of `Adaptive` had played on them, and nothing was chosen by them.
+version of `Adaptive` had been run on them, and no choice was based on them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Maker = Callable[[np.random.Generator, int], Stream]
 
 def hidden(densities: Floats, change: Floats, start: Floats | None = None) -> float:
     """Log likelihood ratio of a hidden Markov chain: rows of ``densities`` are steps, and ``change[i, j]`` is the
-    probability to go from law i to law j. ``start`` holds the probabilities of the first law, even by default.
+    probability of going from law i to law j. ``start`` holds the probabilities of the first law, uniform by default.
     """
     shares, total = np.full(densities.shape[1], 1.0 / densities.shape[1]) if start is None else start, 0.0
     for row in densities:
@@ -49,7 +49,7 @@ def hidden(densities: Floats, change: Floats, start: Floats | None = None) -> fl
 
 
 def leaving(rates: ArrayLike) -> Floats:
-    """A chain that leaves law i with probability rates[i], for one of the others drawn evenly."""
+    """A chain that leaves law i with probability rates[i], for one of the others drawn uniformly."""
     each = np.asarray(rates, dtype=np.float64)
     change = np.tile(each[:, np.newaxis] / (len(each) - 1), len(each))
     np.fill_diagonal(change, 1.0 - each)
@@ -57,7 +57,7 @@ def leaving(rates: ArrayLike) -> Floats:
 
 
 def one_change(densities: Floats, weights: Floats) -> float:
-    """Log likelihood ratio of one change after tau steps, for tau drawn evenly from 0 to n - 1.
+    """Log likelihood ratio of one change after tau steps, for tau drawn uniformly from 0 to n - 1.
 
     ``densities[k, t]`` is that of p-value number t, counted from 0, if the part ``weights[k]`` of the pool is from
     before the change; between these weights we interpolate.
@@ -72,8 +72,8 @@ def one_change(densities: Floats, weights: Floats) -> float:
 def diluted(p: Floats, old: Floats, new: Floats, part: float) -> Floats:
     """The density of p-values of the law ``new`` in a pool of which ``part`` is of the law ``old``.
 
-    ``old`` and ``new`` are the masses of the laws at increasing points. The p-values of a point extend from the mass of
-    the pool above it to that with its own.
+    ``old`` and ``new`` are the masses of the laws at increasing points. A point gets the p-values from the pool's mass
+    above it to that mass plus its own.
     """
     pool = (part * old + (1.0 - part) * new)[::-1]
     at = np.minimum(np.searchsorted(np.cumsum(pool), p), len(pool) - 1)
@@ -111,7 +111,7 @@ def ranked(x: Floats, now: Floats, pool: Floats, seed: int) -> Stream:
     """The p-values of a numeric stream by its ranks; a p-value that stands for x has density now(x)/pool(x).
 
     ``now`` is the density of each x under its own law, ``pool`` under the mixture of the laws so far, which is what
-    the ranks know of them (exact in the limit of many; they differ by the noise of the ranks).
+    the ranks estimate (exact in the limit of a long stream).
     """
     return Stream(PValues(measures.Value(), seed=seed).extend(x), float(np.log(now / pool).sum()))
 
@@ -206,7 +206,7 @@ def switching(rng: np.random.Generator, n: int) -> Stream:
 
 
 def normal_shift(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), in the second half N(0.5, 1)."""
+    """Rank p-values of N(0, 1), in the second half N(0.5, 1)."""
     return changed(rng, n, stats.norm(0.0, 1.0), stats.norm(0.5, 1.0))
 
 
@@ -216,7 +216,7 @@ def copula(rng: np.random.Generator, n: int) -> Stream:
 
 
 def sine(rng: np.random.Generator, n: int) -> Stream:
-    """Beta(a, 1) with ln a a slow sine of height 0.5 and period 1,000."""
+    """Beta(a, 1) with ln a a slow sine of amplitude 0.5 and period 1,000."""
     return betas(rng, np.exp(0.5 * np.sin(2.0 * np.pi * np.arange(n) / 1000.0)), np.ones(n))
 
 
@@ -252,7 +252,7 @@ def middle(rng: np.random.Generator, n: int) -> Stream:
 
 
 def variance(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), in the second half N(0, 1.5^2)."""
+    """Rank p-values of N(0, 1), in the second half N(0, 1.5^2)."""
     return changed(rng, n, stats.norm(0.0, 1.0), stats.norm(0.0, 1.5))
 
 
@@ -262,24 +262,24 @@ def counts(rng: np.random.Generator, n: int) -> Stream:
 
 
 def week(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), every seventh N(1, 1)."""
+    """Rank p-values of N(0, 1), every seventh N(1, 1)."""
     return normals(rng, np.where(np.arange(n) % 7 == 6, 1.0, 0.0))
 
 
 def series(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: an AR(1) series with rho = 0.5."""
+    """Rank p-values of an AR(1) series with rho = 0.5."""
     x = autoregression(rng, n, 0.5)
     given = np.append(stats.norm.pdf(x[0]), stats.norm.pdf(x[1:], 0.5 * x[:-1], math.sqrt(0.75)))
     return ranked(x, given, np.asarray(stats.norm.pdf(x)), int(rng.integers(2**32)))
 
 
 def season_7(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(m, 1), m of a week being 0, .32, .64, .16, -.4, -.8, -.48."""
+    """Rank p-values of N(m, 1), m of a week being 0, .32, .64, .16, -.4, -.8, -.48."""
     return normals(rng, np.array([0.0, 0.32, 0.64, 0.16, -0.4, -0.8, -0.48])[np.arange(n) % 7])
 
 
 def season_24(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(m, 1), m a sine of height 0.8 and period 24."""
+    """Rank p-values of N(m, 1), m a sine of amplitude 0.8 and period 24."""
     return normals(rng, 0.8 * np.sin(2.0 * np.pi * np.arange(n) / 24.0))
 
 
@@ -294,7 +294,7 @@ def lag_2(rng: np.random.Generator, n: int) -> Stream:
 
 
 def volatility(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: exp(a/2) N(0, 1), a an AR(1) series with rho = 0.98."""
+    """Rank p-values of exp(a/2) N(0, 1), a an AR(1) series with rho = 0.98."""
     rho = 0.98
     scale = np.exp(0.5 * autoregression(rng, n, rho))
     x = scale * rng.standard_normal(n)
@@ -317,12 +317,12 @@ def returns(rng: np.random.Generator, n: int) -> Stream:
 
 
 def there_and_back(rng: np.random.Generator, n: int) -> Stream:
-    """Beta(a, 1) with ln a going evenly from 0 to -0.6 and back."""
+    """Beta(a, 1) with ln a going linearly from 0 to -0.6 and back."""
     return betas(rng, np.exp(-0.6 * (1.0 - np.abs(2.0 * np.arange(n) / n - 1.0))), np.ones(n))
 
 
 def weak_shift(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), in the second half N(0.2, 1)."""
+    """Rank p-values of N(0, 1), in the second half N(0.2, 1)."""
     return changed(rng, n, stats.norm(0.0, 1.0), stats.norm(0.2, 1.0))
 
 
@@ -337,7 +337,7 @@ def rare_bursts(rng: np.random.Generator, n: int) -> Stream:
 
 
 def shifted_series(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: an AR(1) series with rho = 0.4, in the second half shifted by 0.5."""
+    """Rank p-values of an AR(1) series with rho = 0.4, in the second half shifted by 0.5."""
     rho, half = 0.4, n // 2
     z, mean = autoregression(rng, n, rho), np.where(np.arange(n) < half, 0.0, 0.5)
     x = z + mean
@@ -346,7 +346,7 @@ def shifted_series(rng: np.random.Generator, n: int) -> Stream:
 
 
 def random_regimes(rng: np.random.Generator, n: int) -> Stream:
-    """Beta(0.6, 1), uniform and Beta(3, 3) in random order, each staying for 300 steps in the mean."""
+    """Beta(0.6, 1), uniform and Beta(3, 3) in random order, each staying for 300 steps on average."""
     which: list[int] = []
     law = int(rng.integers(3))
     while len(which) < n:
@@ -406,7 +406,7 @@ class Contaminated:
 
 
 def heavier_tails(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), in the second half Student's t with 3 degrees of freedom, of variance 1."""
+    """Rank p-values of N(0, 1), in the second half Student's t with 3 degrees of freedom, of variance 1."""
     return changed(rng, n, stats.norm(0.0, 1.0), stats.t(3, scale=1.0 / math.sqrt(3.0)))
 
 
@@ -423,13 +423,13 @@ def moving_average(rng: np.random.Generator, n: int) -> Stream:
 
 
 def growing_season(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(m, 1), m a sine of period 30 whose height grows evenly from 0 to 1.2."""
+    """Rank p-values of N(m, 1), m a sine of period 30 whose amplitude grows linearly from 0 to 1.2."""
     t = np.arange(n)
     return normals(rng, 1.2 * t / n * np.sin(2.0 * np.pi * t / 30.0))
 
 
 def garch(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, v) with ``v_t = 0.05 + 0.1 x_{t-1}^2 + 0.85 v_{t-1}``."""
+    """Rank p-values of N(0, v) with ``v_t = 0.05 + 0.1 x_{t-1}^2 + 0.85 v_{t-1}``."""
     noise, v, x = rng.standard_normal(n), np.ones(n), np.zeros(n)
     for t in range(n):
         if t:
@@ -441,12 +441,12 @@ def garch(rng: np.random.Generator, n: int) -> Stream:
 
 
 def outliers(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), in the second half one in 50 is N(0, 5^2)."""
+    """Rank p-values of N(0, 1), in the second half one in 50 is N(0, 5^2)."""
     return changed(rng, n, Contaminated(0.0), Contaminated(0.02))
 
 
 def noisy_nights(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(0, 1), but the last 8 of every 24 are N(0, 1.5^2)."""
+    """Rank p-values of N(0, 1), but the last 8 of every 24 are N(0, 1.5^2)."""
     return normals(rng, np.zeros(n), np.where(np.arange(n) % 24 >= 16, 1.5, 1.0))
 
 
@@ -458,12 +458,12 @@ def sticky_coin(rng: np.random.Generator, n: int) -> Stream:
 
 
 def local_level(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(m, 1), m a random walk with steps N(0, 0.03^2)."""
+    """Rank p-values of N(m, 1), m a random walk with steps N(0, 0.03^2)."""
     return normals(rng, np.cumsum(0.03 * rng.standard_normal(n)))
 
 
 def batches(rng: np.random.Generator, n: int) -> Stream:
-    """Numbers by their ranks: N(m, 1), m drawn from N(0, 0.5^2) for every 40 of them."""
+    """Rank p-values of N(m, 1), m drawn from N(0, 0.5^2) for every 40 of them."""
     mean = np.repeat(0.5 * rng.standard_normal(-(-n // 40)), 40)[:n]
     return normals(rng, mean)
 

@@ -357,7 +357,7 @@ def beta(
     a, b = beta_grid(size, reach)
     weights = prior = np.full(len(a), 1.0 / len(a))
     gains: list[float] = []
-    past = [prior]  # and every eighth of the later shares
+    past = [prior]  # and the shares after steps 8, 16, ...
     for value in p:
         logs = np.log(weights) + beta_log_density(value, a, b)
         gains.append(float(logs.max() + math.log(np.exp(logs - logs.max()).sum())))

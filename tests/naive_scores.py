@@ -1,6 +1,7 @@
 """The parts of `Adaptive` transcribed: slow, plain, importing nothing of ours.
 
-A bet is a generator of laws, or of weights: for each step what it bets on, before p is seen, and at last the next one.
+A bet is a function that returns its laws, one for each step, chosen before p is seen, and one for the step after the
+last; or its log densities, and the weights of the next step.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def gains(laws: Sequence[Law], p: Values) -> list[float]:
 
 
 def volatility(p: Values, rate: float = 0.1) -> list[Law]:
-    """One law for each step, and the next."""
+    """One law for each step, and one for the step after the last."""
     v, laws = 1.0, []
     for value in p:
         laws.append(Law(0.0, 0.1 + 0.9 * v))
@@ -137,12 +138,12 @@ def choices(p: Values) -> Iterator[tuple[list[float], Choice]]:
 
 
 def season(p: Values) -> list[Law]:
-    """One law for each step, and the next."""
+    """One law for each step, and one for the step after the last."""
     return [choice.law(y) for y, choice in choices(p)]
 
 
 def regression(p: Values, forgetting: float, noise: float, seasons: bool) -> list[Law]:
-    """One law for each step, and the next."""
+    """One law for each step, and one for the step after the last."""
     size = 8 if seasons else 6
     P, b, s, m = 0.05 * np.eye(size), np.zeros(size), 5.0, 5.0
     averages, laws = np.zeros(3), []
@@ -189,7 +190,7 @@ def transforms(laws: Sequence[Law], p: Values) -> list[float]:
 
 
 class Shares:
-    """Shares of bets with memory: the mean of every eighth of them, and of the prior, is where moved capital goes."""
+    """Shares with memory: moved capital goes to the mean of the prior and of the shares after steps 8, 16, ..."""
 
     def __init__(self, prior: Floats, share: float, memory: float) -> None:
         self.prior, self.share, self.memory = prior, share, memory

@@ -1,4 +1,4 @@
-"""`Adaptive` as the plain composition that its docstring describes, and what its integral needs."""
+"""`Adaptive` as the plain composition that its docstring describes, and what its integral is computed from."""
 
 from __future__ import annotations
 

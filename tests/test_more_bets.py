@@ -204,7 +204,7 @@ def test_tails_of_a_mixture_are_those_of_its_bets() -> None:
             below, above = (sum(w * bet.tails(p)[k] for w, bet in zip(shares, mixed.bets, strict=True)) for k in (0, 1))  # type: ignore[attr-defined]
             np.testing.assert_allclose(mixed.tails(p), (below, above), rtol=1e-12)
     assert bets.Switching([bets.Idle()]).tails(5e-324) == (5e-324, 1.0)
-    with pytest.raises(ValueError, match="bets must have a method tails"):
+    with pytest.raises(ValueError, match="every bet must have a method tails"):
         bets.Blend([bets.Histogram()]).tails(0.5)
 
 

@@ -12,9 +12,9 @@ from exchangeable.protocols import Floats
 
 
 class Adaptive(Learner):
-    """The default: a fixed portfolio of 21 bets, mixed in three ways, and a share that stays idle. No parameters.
+    """The default: a fixed portfolio of 21 bets, mixed by `MemoryShare` at three switching rates. No parameters.
 
-    The bets, with the weights of their groups, which are divided evenly within a group:
+    The bets, with the relative weights of their groups (normalised to sum to 1, and divided evenly within a group):
 
     - 0.9, 0.6, 0.25: three mixtures ``MemoryShare(kernels, s, g)`` with (s, g) = (1e-5, 0), (1e-3, 0.8), (1e-2, 0.8).
       The kernels are `Kernel` of orders 2, 4, 8, 16, 32, 64 x forgetting 1, 0.999, 0.995, 0.99, 0.97, 0.94, 0.88, 0.75,
@@ -32,9 +32,9 @@ class Adaptive(Learner):
     - 0.05: ``Volatility()``;
     - 0.15: ``Season()``.
 
-    0.40 of the capital is in ``MemoryShare(bets, 1e-7, 0.9)``, 0.175 each in those with shares 0.001 and 0.01, and 0.25
-    stays idle, so that log10 S never falls below -0.61. It is equal to the `Blend` of these four, but much faster: O(1)
-    time per step, constant memory (91 kB).
+    0.40 of the capital is in ``MemoryShare(bets, 1e-7, 0.9, weights)`` with these weights, 0.175 in each of the same
+    with rates 0.001 and 0.01, and 0.25 stays idle, so log10 S never falls below -0.61. It is equal to the `Blend` of
+    these four, but much faster: O(1) time per step, constant memory (91 kB).
 
     >>> bool(Adaptive().extend(np.full(50, 0.9)).sum() > 20.0)
     True

@@ -34,11 +34,11 @@ def grid(size: int, reach: float) -> Floats:
 class Beta(Learner):
     """Bets a mixture of Beta densities with changing weights: for p-values near one end, near both, or in between.
 
-        w_k <- ((1 - s) w_k + s ((1 - g)/m + g r_k)) Beta(p; a_k, b_k) ,   s = switching, g = memory, m = size^2
+        w_k <- ((1 - s) w_k + s ((1 - g)/m + g r_k)) Beta(p; a_k, b_k) / f(p)
 
-    with r the mean of past shares, as in `MemoryShare`, over the grid ``ln a, ln b = reach t |t|`` for ``size``
-    even steps t from -1 to 1, which is denser near 0, where the density is uniform. At p = 1 the density is its mean
-    over the p-values that round to 1. O(size^2) time and memory.
+    with s = switching, g = memory, m = size^2, and r and f as in `MemoryShare`. a and b each run over exp(reach t |t|)
+    for ``size`` evenly spaced t from -1 to 1; the grid is denser near t = 0, where the density is nearly uniform. At
+    p = 1 the density is its mean over the p-values that round to 1. O(size^2) time and memory.
 
     >>> Beta(0.01).extend([0.01, 0.01, 0.01]).round(3)
     array([1.057, 2.037, 2.286])
@@ -66,11 +66,12 @@ class Beta(Learner):
 class PowerChain(Learner):
     """Bets that p-values are near one end, with a strength that changes slowly, or suddenly.
 
-    The states are two lines, Beta(a, 1) and Beta(1, a), for 29 shapes a from 0.08 to 12, spaced as the grid of `Beta`.
-    In each step a part ``walk`` of each share moves to its neighbours, half to either side (at an end of a line, one
-    half stays). Then the shares move as in `MemoryShare`, with s = share, g = memory, m = 58:
+    The components are Beta(a, 1) and Beta(1, a), for 29 shapes a from 0.08 to 12, spaced as in `Beta` and arranged in
+    two lines. Before each step a fraction ``walk`` of each component's share moves to its neighbours in the line, half
+    to each (at an end, the outer half stays). Then, with v the shares after the walk, s = share, g = memory, m = 58,
+    and r and f as in `MemoryShare`,
 
-        w <- ((1 - s) walked(w) + s ((1 - g)/m + g r)) f(p) .
+        w_k <- ((1 - s) v_k + s ((1 - g)/m + g r_k)) f_k(p) / f(p) .
 
     O(1) time and memory.
 

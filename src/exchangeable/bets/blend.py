@@ -67,7 +67,7 @@ class _Mixture(ABC):
         value, shares = check_p(p), self._next_shares()
         for bet in self.bets:
             if not hasattr(bet, "tails"):
-                raise ValueError(f"bets must have a method tails, as Kernel and Regression have, got {bet!r}")
+                raise ValueError(f"every bet must have a method tails, as Kernel and Regression do, got {bet!r}")
         tails = [bet.tails(value) for bet in self.bets]  # type: ignore[attr-defined]
         far = value > 0.5  # the mass on the nearer side has more digits
         mass = math.fsum(share * tail[far] for share, tail in zip(shares.tolist(), tails, strict=True))
@@ -106,11 +106,11 @@ class Blend(_Mixture):
 
 
 class MemoryShare(_Mixture):
-    """Follows the best bet when the best one changes, and returns at once to one that was good before.
+    """Follows the best bet when the best one changes, and quickly returns to one that was good before.
 
     Before each step a fraction ``share`` of the capital moves. A part ``memory`` of it goes to the bets that had
-    capital in the past, the rest to all bets by their ``weights``. With s = share, g = memory, and r the mean of the
-    weights and of every eighth of the past shares,
+    capital in the past, the rest to all bets by their ``weights``. With s = share, g = memory, and r the mean of
+    ``weights`` and of the shares w after steps 8, 16, 24, ...,
 
         w_k <- ((1 - s) w_k + s ((1 - g) weights_k + g r_k)) f_k(p) / f(p) .
 

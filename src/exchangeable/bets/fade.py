@@ -12,17 +12,20 @@ from exchangeable.protocols import Floats
 
 
 class Fade(Learner):
-    """Bets that the values changed their law at some time, and knows how rank p-values dilute afterwards.
+    """Bets that the distribution of the values changed once, and models how the change fades from rank p-values.
 
-    If a law P1 of the values replaces P0 after tau of n examples, the pool of ranks is w P0 + (1 - w) P1 with
-    w = tau/n. With v the mass above a value under P0, G(v) that under P1, and g = G',
+    If the distribution P1 of the values replaces P0 after tau of n examples, the values are ranked in a pool that
+    follows w P0 + (1 - w) P1 with w = tau/n. For a value from P1, with v the mass of P0 above it, G(v) that of P1, and
+    g = G', the p-value
 
         p = w v + (1 - w) G(v)   has the density   g(v) / (w + (1 - w) g(v)) .
 
-    48 changes of N(0, 1), at six levels of w: shifts of 0.12 x 1.27^j, j < 14, up or down; scales of exp(+-0.1) to
-    exp(+-1); outliers in 1.5 or 6 % of the values, on both sides or on one. Before step n each change begins with
-    probability h = min(0.3/n, 0.5) in all, and ends with h; shares move to the next level as w falls. Densities are
-    constant on 234 cells of p, four per octave down to 2^-30 at both ends, with exact masses. O(1) time and memory.
+    Ranks do not depend on the scale, so P0 is N(0, 1). The bet mixes 48 alternatives P1, each at six levels of w from 1
+    to 0.25: shifts by 0.12 x 1.27^j, j < 14, up or down; scales from exp(+-0.1) to exp(+-1); outliers in 1.5 or 6 % of
+    the values, on one side or both. If there is no change, one begins before step n with probability h = min(0.3/n,
+    0.5), of a kind drawn from a fixed prior; a change ends with probability h. Shares move on to the next level as w
+    falls. Densities are constant on 234 cells of p, four per octave down to 2^-30 at both ends, with exact masses. O(1)
+    time and memory.
 
     >>> Fade().extend([0.3, 0.04, 0.02, 0.03, 0.01]).round(3)
     array([-0.039,  0.081,  0.447,  0.87 ,  1.863])

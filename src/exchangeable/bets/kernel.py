@@ -29,9 +29,10 @@ class Kernel(Learner):
     """Bets a density estimate with the Jackson kernel: smooth, nonnegative, and with integral one; it can forget.
 
         f(p) = (1 + sum_i lam^(n-i) K_J(p, p_i)) / (1 + sum_i lam^(n-i)) ,   lam = forgetting
-        K_J(x, y) = 1 + 2 sum_{k<K} g_k cos(k pi x) cos(k pi y) ,            K = order
+        K_J(x, y) = 1 + sum_{0<k<K} w_k cos(k pi x) cos(k pi y) ,            K = order
 
-    Its bandwidth is about 1/order. With forgetting 0.99 it remembers about 100 steps. O(order) time and memory.
+    with the Jackson weights w_k. Its bandwidth is about 1/order. With forgetting 0.99 it remembers about 100 steps.
+    O(order) time and memory.
 
     >>> Kernel(4, 0.99).extend([0.1, 0.1, 0.1]).round(3)
     array([0.   , 0.729, 0.887])
@@ -57,7 +58,7 @@ class Markov(Learner):
 
         f(p | q) = (1 + sum_t lam^(n-t) K_J(q, p_{t-1}) K_J(p, p_t)) / (1 + sum_t lam^(n-t) K_J(q, p_{t-1}))
 
-    O(order^2) time and memory.
+    with q = p_{n-1}, and K_J and lam as in `Kernel`. O(order^2) time and memory.
 
     >>> Markov(4).extend([0.1, 0.9, 0.1, 0.9]).round(3)
     array([ 0.   ,  0.   , -0.025,  0.96 ])

@@ -1,7 +1,7 @@
-"""Bets on the next score from the past ones: regression, volatility and seasons.
+"""Bets on the next normal score from the past ones: regression, volatility and seasons.
 
-The score of p is z = Phi^-1(1 - p), and a law N(m, v) of z is the density N(z; m, v) / N(z; 0, 1) of p. At p = 1 it is
-the mean over the p-values that round to 1. Scores are cut off where they are features: y is z cut off at +-3.5.
+The normal score of p is z = Phi^-1(1 - p), and a bet N(m, v) on z is the density N(z; m, v) / N(z; 0, 1) of p. At p = 1
+it is the mean over the p-values that round to 1. Scores are clipped where they are features.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from exchangeable.validation import check_interval, check_p, format_value
 
 
 class Volatility(Learner):
-    """Bets on the spread of the next score: N(0, 0.1 + 0.9 v), with v the recent mean of z^2.
+    """Bets on the spread of the next score: N(0, 0.1 + 0.9 v), with v an exponential moving average of z^2.
 
         v <- v + rate (min(z^2, 9) - v) ,   v = 1 at the start
 
-    For p-values near both ends, or near 1/2, in clusters. O(1) time and memory.
+    z = Phi^-1(1 - p) is the normal score of p. For runs of p-values near 0 and 1, or of p-values near 1/2. O(1) time
+    and memory.
 
     >>> Volatility().extend([0.01, 0.99, 0.01, 0.99]).round(3)
     array([0.   , 0.602, 0.883, 1.037])
@@ -38,13 +39,15 @@ class Volatility(Learner):
 class Season(Learner):
     """Finds a period after which p-values resemble earlier ones, and bets on it.
 
-    For each of the periods d = 2..31, 48, 52, 60, 96, 144, 168, 288, 336, 365 there are two predictors x of y: the mean
-    of the past y at the same phase, and the y one period ago. Over the m steps from the second cycle on,
+    The periods are 2 to 31, 48, 52, 60, 96, 144, 168, 288, 336 and 365. Each has two predictors x of y, the normal
+    score z = Phi^-1(1 - p) clipped to [-3.5, 3.5]: the mean of the past y at the same phase, and the y one period ago.
+    Over the m steps from the second cycle on,
 
-        xy = sum x y ,   xx = 10 + sum x^2 ,   yy = 10 + sum y^2 ,   score = -(m/2) ln(1 - xy^2/(xx yy)) .
+        xy = sum x y ,   xx = 10 + sum x^2 ,   yy = 10 + sum y^2 ,   fit = -(m/2) ln(1 - xy^2/(xx yy)) .
 
-    After every 32 steps the predictor with the best score is chosen, and if that exceeds 6 the bet is
-    N(x xy/xx, (yy - xy^2/xx)/(m + 10)) with these sums; otherwise it is 1. O(1) time, constant memory (22 kB).
+    After every 32 steps the predictor with the best fit is chosen. If its fit exceeds 6, the bet on z is N(b x, v) with
+    b = xy/xx and v = (yy - xy^2/xx)/(m + 10), both fixed until the next choice; otherwise the density is 1. O(1) time,
+    constant memory (22 kB).
 
     >>> Season().extend([0.2, 0.8, 0.8, 0.8] * 25)[[0, 31, 32, 64, 96]].round(3)
     array([0.   , 0.   , 0.676, 0.981, 1.169])
@@ -64,14 +67,16 @@ class Season(Learner):
 class Regression(Learner):
     """Bets on the next score by recursive least squares on the past ones: finds trends, waves and serial dependence.
 
-    The features x are y_{n-1}, y_{n-2}, y_{n-3}, averages of y with rates 0.1, 0.03 and 0.01 and, with ``seasons``, the
-    best mean and the best lag of `Season` whose scores exceed 2. With lam = forgetting, mu = noise, g = P x, q = x'g,
-    e = z - x'b (z cut off at +-4) and k = 1/(lam + q):
+    z = Phi^-1(1 - p) is the normal score of p, and y is z clipped to [-3.5, 3.5]. The features x are y_{n-1}, y_{n-2},
+    y_{n-3}, exponential moving averages of y with rates 0.1, 0.03 and 0.01 and, with ``seasons``, the seasonal mean and
+    the seasonal lag that fit best in `Season` (0 while the fit is below 2). With lam = forgetting, mu = noise, g = P x,
+    q = x'g, e = z - x'b (z clipped to [-4, 4]) and k = 1/(lam + q), the bet on z is N(x'b, (s/m)(1 + q)), and then
 
-        bet N(x'b, (s/m)(1 + q)) ;   b <- b + k e g ,  P <- (P - k g g')/lam ,  s <- mu s + e^2/(1 + q) ,  m <- mu m + 1
+        b <- b + k e g ,   P <- (P - k g g')/lam ,   s <- mu s + e^2/(1 + q) ,   m <- mu m + 1 .
 
-    P starts at 0.05 I, and is scaled down if an item of its diagonal exceeds 0.1; s = m = 5 at the start, and s/m is at
-    least 1e-6. O(1) time, constant memory (1 kB, or 22 kB with seasons).
+    b are the coefficients, 0 at the start. P, 0.05 I at the start, is their covariance relative to the noise; it is
+    scaled down if a diagonal entry exceeds 0.1. s/m is the variance of the noise; both are 5 at the start, and s/m is
+    at least 1e-6. O(1) time, constant memory (1 kB, or 22 kB with seasons).
 
     >>> Regression().extend([0.1, 0.9, 0.1, 0.9, 0.1, 0.9]).round(3)
     array([0.   , 0.046, 0.152, 0.278, 0.413, 0.51 ])

@@ -24,14 +24,14 @@ class Marginal(Bet, Protocol):
 
 
 class Copula:
-    """First the density of single p-values, then the dependence that is left: a bet on the transform of another bet.
+    """Bets on the marginal density of the p-values, and on the dependence that it leaves.
 
         f(p) = m(p) c(u) ,   u = int_0^p m
 
-    where m is the density of ``marginal``, and c that of ``serial``, which bets on the sequence of u. It is a density,
-    since ``int m(p) c(u) dp = int c(u) du = 1``. The marginal is a `Kernel`, a `Regression`, an `Idle`, a mixture of
-    these (`Blend`, `Switching`, `MemoryShare`), or another bet with a method ``tails``. Time and memory are those of
-    the two bets.
+    where m is the density of ``marginal``, and c that of ``serial``, which bets on the sequence of the transformed
+    p-values u. It is a density, since ``int m(p) c(u) dp = int c(u) du = 1``. The marginal is a `Kernel`, a
+    `Regression`, an `Idle`, a mixture of these (`Blend`, `Switching`, `MemoryShare`), or another bet with a method
+    ``tails``. Time and memory are those of the two bets.
 
     >>> from exchangeable.bets import Kernel, Markov
     >>> bet = Copula(Kernel(8), Markov(8))
@@ -80,8 +80,8 @@ class Copula:
 class TwoSided:
     """Bets on the two-sided p-value: ``f(p) = g(2 min(p, 1 - p))``, with g the density of a bet.
 
-    It is small where p is near either end. With `Regression` or `Season` it finds clusters and seasons in the spread of
-    the values. Time and memory are those of the bet.
+    The two-sided p-value is small where p is near 0 or 1. With `Regression` or `Season` it finds clusters and seasons
+    in the spread of the values. Time and memory are those of the bet.
 
     >>> from exchangeable.bets import Power
     >>> TwoSided(Power(0.5)).extend([0.5, 0.01, 0.99]).round(3)

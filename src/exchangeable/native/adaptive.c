@@ -413,7 +413,8 @@ static void adaptive_fresh_shares(Adaptive *state, const AdaptiveTables *tables)
 /* adaptive_fresh(state, tables) */
 static const char *adaptive_fresh(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES, "state and tables must have their sizes");
+    REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES,
+            "state must have ADAPTIVE_STATE items, and tables ADAPTIVE_TABLES");
     Adaptive *state = in[0].data;
     memset(state, 0, sizeof *state);
     adaptive_fresh_shares(state, in[1].data);
@@ -434,7 +435,8 @@ static const char *adaptive_fresh(const Arg *in, Arg *out) {
 /* adaptive(state, tables, p, gains) */
 static const char *adaptive(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES, "state and tables must have their sizes");
+    REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES,
+            "state must have ADAPTIVE_STATE items, and tables ADAPTIVE_TABLES");
     REQUIRE(in[2].size == in[3].size, "gains must be as long as p");
     Adaptive *state = in[0].data;
     SeasonStep now = season_open(&state->clock);

@@ -224,7 +224,8 @@ static const char *power_chain_tables(const Arg *in, Arg *out) {
 /* power_chain_fresh(state, tables) */
 static const char *power_chain_fresh(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == CHAIN_STATE && in[1].size == CHAIN_TABLES, "state and tables must have their sizes");
+    REQUIRE(in[0].size == CHAIN_STATE && in[1].size == CHAIN_TABLES,
+            "state must have CHAIN_STATE items, and tables CHAIN_TABLES");
     chain_fresh(in[0].data, in[1].data);
     return NULL;
 }
@@ -232,7 +233,8 @@ static const char *power_chain_fresh(const Arg *in, Arg *out) {
 /* power_chain(state, tables, walk, share, memory, p, gains) */
 static const char *power_chain(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == CHAIN_STATE && in[1].size == CHAIN_TABLES, "state and tables must have their sizes");
+    REQUIRE(in[0].size == CHAIN_STATE && in[1].size == CHAIN_TABLES,
+            "state must have CHAIN_STATE items, and tables CHAIN_TABLES");
     REQUIRE(in[5].size == in[6].size, "gains must be as long as p");
     const ChainTables *tables = in[1].data;
     for (int64_t i = 0; i < in[5].size; i++) {

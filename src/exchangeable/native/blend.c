@@ -88,7 +88,7 @@ static const char *blend(const Arg *in, Arg *out) {
 static const char *memory_share(const Arg *in, Arg *out) {
     (void)out;
     int64_t bets = in[0].size, steps = in[7].size;
-    REQUIRE(bets > 0 && in[1].size == bets && in[3].size == bets && in[2].size == 1, "each bet must have its shares");
+    REQUIRE(bets > 0 && in[1].size == bets && in[3].size == bets && in[2].size == 1, "shares, targets and prior must have one item for each bet");
     REQUIRE(in[6].size == steps * bets, "gains must have a row for each step and a column for each share");
     MemoryShare of = {float64s(&in[0]),        float64s(&in[1]), float64s(&in[2]), float64s(&in[3]), bets,
                       {in[4].real, in[5].real}};

@@ -1,7 +1,8 @@
 /* Changes of law, as rank p-values show them: at first clearly, then ever less, because the new values fill the pool.
  *
  * If the law P1 of the values replaces P0 after tau of n examples, the pool is w P0 + (1 - w) P1 with w = tau/n, and p
- * is the mass above the value in the pool. With v the mass above it under P0, G(v) that under P1, and g = G',
+ * is the mass above the value in the pool. For a value from P1, with v the mass of P0 above it, G(v) that of P1, and
+ * g = G',
  *
  *     p = w v + (1 - w) G(v)   has density   g(v)/(w + (1 - w) g(v)) .
  *
@@ -172,7 +173,7 @@ static void fade_dilute(Fade *state, const FadeTables *tables, double n) {
 static inline double fade_step(Fade *state, const FadeTables *tables, double p) {
     double n = state->n + 1.0, hazard = 0.3 / n;
     hazard = hazard < 0.5 ? hazard : 0.5;
-    if (rest_of(n, FADE_EVERY) == 0) fade_dilute(state, tables, n);
+    if (remainder_of(n, FADE_EVERY) == 0) fade_dilute(state, tables, n);
     double idle = state->idle / state->total, stays = 1.0 - hazard;
     const double *densities = tables->densities[fade_cell(p)][0];
     double *shares = state->shares[0];
@@ -219,7 +220,8 @@ static const char *fade_fresh(const Arg *in, Arg *out) {
 /* fade(state, tables, p, gains) */
 static const char *fade(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size == FADE_STATE && in[1].size == FADE_TABLES, "state and tables must have their sizes");
+    REQUIRE(in[0].size == FADE_STATE && in[1].size == FADE_TABLES,
+            "state must have FADE_STATE items, and tables FADE_TABLES");
     REQUIRE(in[2].size == in[3].size, "gains must be as long as p");
     for (int64_t i = 0; i < in[2].size; i++)
         float64s(&in[3])[i] = ex_log(fade_step(in[0].data, in[1].data, float64s(&in[2])[i]));

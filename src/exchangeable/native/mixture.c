@@ -158,12 +158,12 @@ static double mixture_log_value(double n, double a, double carry) {
     return mixture_central(s, ((a - s) + carry) / s);
 }
 
-/* Power bets mixed over epsilon ~ Gamma(b, rate c): S_n = e^a c^b Gamma(n + b)/(Gamma(b) (a + c)^(n + b)), so that with
- * L = -ln p and A = a + c the next density is
+/* Power bets mixed over epsilon ~ Gamma(b, rate c): S_n = e^a c^b Gamma(n + b)/(Gamma(b) (a + c)^(n + b)) with
+ * a = -sum ln p_i, so that with L = -ln p and A = a + c the next density is
  *
- *     f(p) = (n + b)/A e^L (1 + L/A)^-(n + b + 1) .
+ *     f(p) = ((n + b)/A) e^L (1 + L/A)^-(n + b + 1) .
  *
- * Returns the log without the factor (n + b)/A, which is returned apart; then learn p. state = (n, a, its carry).
+ * Returns the log of f without (n + b)/A, which is stored in `factor`; then learns p. state = (n, a, its carry).
  */
 static inline double gamma_mixture_step(double *state, double shape, double rate, double log_p, double *factor) {
     double all = (state[1] + rate) + state[2], s = state[0] + shape;

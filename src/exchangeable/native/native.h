@@ -59,9 +59,11 @@ static inline uint8_t *bools(const Arg *a) { return (uint8_t *)a->data; }
 #define OUT_OF_MEMORY "out of memory" /* the binding turns it into a MemoryError */
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-/* The rest of an integer, stored as a double, that is divided by another; 0 if it is out of range. */
-static inline int64_t rest_of(double n, int64_t divisor) { return n >= 0.0 && n < 0x1p53 ? (int64_t)n % divisor : 0; }
-
 static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* n mod divisor, for an integer n that is stored as a double; 0 if n is out of range. */
+static inline int64_t remainder_of(double n, int64_t divisor) {
+    return n >= 0.0 && n < 0x1p53 ? (int64_t)n % divisor : 0;
+}
 
 #endif

@@ -12,7 +12,7 @@
 
 static const double NORMAL_CELL_Z = -0x1.095b059d67c4cp+3; /* Phi(c) = 2^-54 */
 static const double NORMAL_MIDDLE_Z = -0x1.0bfafe7a91e68p+3; /* the score of 1 - 2^-55 */
-static const double NORMAL_FEATURE = 3.5; /* features are cut off here; densities are not */
+static const double NORMAL_FEATURE = 3.5; /* features are clipped here; densities are not */
 
 /* Phi^-1(1 - p) by Wichura's algorithm AS 241 (1988): the quotient of two polynomials of degree 7 in the middle, and
  * two others, of sqrt(-log p), towards the ends. Relative error below 1e-15 for p from 1e-316 on.

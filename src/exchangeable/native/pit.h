@@ -16,9 +16,9 @@ static const double PIT_LOG_CELL = -54.0 * 0.69314718055994530942; /* log 2^-54,
 static inline double pit_rest(double p) { return p < 1.0 ? 1.0 - p : PIT_REST; }
 static inline double pit_sine(double p) { return p < 1.0 ? ex_sinpi(p) : PI * PIT_REST; }
 
-/* The integral of a density from one end, given that one or, if `other`, the integral from the other end, which has
- * more digits where it is small. It is never 0: if it underflows it is the least double, if it is lost in 1 it is 2^-55.
- * Rounding does not raise it above 1.
+/* The integral of a density from one end: `integral` itself or, if `other`, 1 - `integral`, if it was taken from the
+ * other end, where it is small and more accurate. It is never 0: on underflow it is the least double, and where
+ * 1 - `integral` rounds to 0 it is 2^-55. Rounding does not raise it above 1.
  */
 static inline double pit_value(double integral, bool other) {
     double least = other ? PIT_REST : 0x1p-1074, value = other ? 1.0 - integral : integral;

@@ -1,4 +1,4 @@
-/* Normal laws of the next score z, with mean and variance learnt from the past ones. y is z cut off at +-3.5. */
+/* Normal laws of the next score z, with mean and variance learnt from the past ones. y is z clipped to [-3.5, 3.5]. */
 
 /* ------------------------------------------------------------------ volatility
  * N(0, 0.1 + 0.9 v) ,   v <- v + rate (min(z^2, 9) - v) .
@@ -12,14 +12,14 @@ static inline double volatility_next(double v, double rate, double z) {
 
 /* ------------------------------------------------------------------ regression
  *
- * Recursive least squares with forgetting lam on the features x: y_{n-1}, y_{n-2}, y_{n-3}, averages of y with rates
+ * Recursive least squares with forgetting lam on the features x: y_{n-1}, y_{n-2}, y_{n-3}, moving averages of y with rates
  * 0.1, 0.03, 0.01 and, if asked for, the two seasons of season.c. With g = P x, q = x'g, e = z - x'b, k = 1/(lam + q):
  *
  *     bet N(x'b, (s/m)(1 + q)) ,   then
  *     b <- b + k e g ,   P <- (P - k g g')/lam ,   s <- mu s + e^2/(1 + q) ,   m <- mu m + 1 .
  *
- * P starts at 0.05 I, and is scaled down if an item of its diagonal exceeds 0.1; s and m start at 5. z is cut off at
- * +-4 in e. The variance s/m is at least 1e-6, so that a million equal p-values do not make the law a point.
+ * P starts at 0.05 I, and is scaled down if a diagonal entry exceeds 0.1; s and m start at 5. z is clipped to
+ * [-4, 4] in e. The variance s/m is at least 1e-6, so that a million equal p-values do not collapse the law to a point.
  */
 
 enum { REGRESSION_FEATURES = 8, REGRESSION_PLAIN = 6 }; /* with and without seasons */
@@ -78,7 +78,7 @@ static inline void noise_learn(Noise *noise, double forgetting, double error, do
     noise->mass = forgetting * noise->mass + 1.0;
 }
 
-/* Let P start again, for the features that it has: should rounding ever make x'P x negative. */
+/* Reset P, for the features that are in use, if rounding has made x'P x negative. */
 static void squares_restart(Squares *state) {
     for (int j = 0; j < REGRESSION_FEATURES; j++)
         for (int k = 0; k < REGRESSION_FEATURES; k++)
@@ -191,7 +191,8 @@ static double regression_gain(RegressionBet *state, SeasonStep *now, double forg
 static const char *regression_fresh(const Arg *in, Arg *out) {
     (void)out;
     bool seasonal = in[0].size == REGRESSION_SEASONAL_STATE;
-    REQUIRE(seasonal || in[0].size == REGRESSION_STATE, "state must have REGRESSION_STATE items, or more for seasons");
+    REQUIRE(seasonal || in[0].size == REGRESSION_STATE,
+            "state must have REGRESSION_STATE items, or REGRESSION_SEASONAL_STATE");
     RegressionBet *state = in[0].data;
     memset(state, 0, (size_t)in[0].size * sizeof(double));
     regression_start(&state->core, seasonal ? REGRESSION_FEATURES : REGRESSION_PLAIN);
@@ -203,7 +204,8 @@ static const char *regression_fresh(const Arg *in, Arg *out) {
 static const char *regression(const Arg *in, Arg *out) {
     (void)out;
     bool seasonal = in[0].size == REGRESSION_SEASONAL_STATE;
-    REQUIRE(seasonal || in[0].size == REGRESSION_STATE, "state must have REGRESSION_STATE items, or more for seasons");
+    REQUIRE(seasonal || in[0].size == REGRESSION_STATE,
+            "state must have REGRESSION_STATE items, or REGRESSION_SEASONAL_STATE");
     REQUIRE(in[3].size == in[4].size, "gains must be as long as p");
     RegressionBet *state = in[0].data;
     SeasonStep now;
@@ -218,7 +220,8 @@ static const char *regression(const Arg *in, Arg *out) {
 /* regression_tails(state, p): the integrals from 0 to p and from p to 1 */
 static const char *regression_tails(const Arg *in, Arg *out) {
     bool seasonal = in[0].size == REGRESSION_SEASONAL_STATE;
-    REQUIRE(seasonal || in[0].size == REGRESSION_STATE, "state must have REGRESSION_STATE items, or more for seasons");
+    REQUIRE(seasonal || in[0].size == REGRESSION_STATE,
+            "state must have REGRESSION_STATE items, or REGRESSION_SEASONAL_STATE");
     RegressionBet *state = in[0].data;
     SeasonPredictors with;
     SeasonStep now;

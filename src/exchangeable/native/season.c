@@ -1,13 +1,13 @@
 /* Seasons: periods after which p-values resemble earlier ones.
  *
- * For each period d there are two predictors of y, a score cut off at +-3.5: the mean of the past y at the same phase
+ * For each period d there are two predictors of y, a normal score clipped to [-3.5, 3.5]: the mean of the past y at the same phase
  * of the period, and the y one period ago. For each predictor x the sums
  *
  *     xy = sum x y ,   xx = 10 + sum x^2 ,   yy = 10 + sum y^2
  *
- * run over the m steps from the second cycle on. Its score, -(m/2) ln(1 - xy^2/(xx yy)), is a log likelihood ratio.
- * After every 32 steps the best mean and the best lag are chosen, if their scores exceed 2. If the better of the two
- * scores exceeds 6, then N(b x, v) is bet until the next choice, with b = xy/xx and v = (yy - xy^2/xx)/(m + 10).
+ * run over the m steps from the second cycle on. Its fit, -(m/2) ln(1 - xy^2/(xx yy)), is a log likelihood ratio.
+ * After every 32 steps the best mean and the best lag are chosen, if their fits exceed 2. If the better of the two
+ * fits exceeds 6, then N(b x, v) is bet until the next choice, with b = xy/xx and v = (yy - xy^2/xx)/(m + 10).
  */
 
 enum {
@@ -63,11 +63,11 @@ static void season_clock_fresh(SeasonClock *clock) {
     for (int k = 0; k < SEASON_PADDED; k++) clock->at[k] = SEASON_START[k];
 }
 
-/* An index from a state; a forged one is brought into range. */
+/* An index read from a state; 0 if it is out of range, in a forged state. */
 static inline int32_t season_index(double x, int32_t size) { return x >= 0.0 && x < size ? (int32_t)x : 0; }
 
 static inline SeasonStep season_open(const SeasonClock *clock) {
-    SeasonStep step = {.n = clock->n, .newest = (int32_t)rest_of(clock->n, SEASON_LONGEST)};
+    SeasonStep step = {.n = clock->n, .newest = (int32_t)remainder_of(clock->n, SEASON_LONGEST)};
     for (int k = 0; k < SEASON_PADDED; k++) step.at[k] = season_index(clock->at[k], SEASON_PHASES);
     memcpy(step.cycles, clock->cycles, sizeof step.cycles);
     return step;
@@ -136,7 +136,7 @@ static void season_choose(const SeasonStep *step, SeasonSeries *of) {
 
 /* Choose anew, if it is time to. */
 static inline void season_review(const SeasonStep *step, SeasonSeries *of) {
-    if (rest_of(step->n, SEASON_EVERY) == 0) season_choose(step, of);
+    if (remainder_of(step->n, SEASON_EVERY) == 0) season_choose(step, of);
 }
 
 /* ------------------------------------------------------------------ predictions */

@@ -2,7 +2,7 @@
  *
  *     w_k <- ((1 - s) w_k + s t_k) f_k/f ,   f = sum_k ((1 - s) w_k + s t_k) f_k ,   t_k = (1 - g) prior_k + g r_k ,
  *
- * where r is the mean of the prior and of every eighth of the past shares: t is updated after steps 8, 16, ...
+ * where r is the mean of the prior and of the shares after steps 8, 16, ..., when t is updated.
  * Shares are stored without their common factor, together with their sum, so that a step is one pass over the bets.
  * Arrays are padded to a multiple of 8 with bets of density 0.
  *
@@ -47,7 +47,7 @@ static inline double share_bet(const ShareStep *step, double *w, const double *t
 /* Update the targets after step number n, if it is time to. */
 static inline void share_remember(Share with, const double *w, double total, const double *prior, double n, double *t,
                                   int64_t count) {
-    if (!(with.memory > 0.0) || rest_of(n, SHARE_EVERY)) return;
+    if (!(with.memory > 0.0) || remainder_of(n, SHARE_EVERY)) return;
     double rate = 1.0 / (n / SHARE_EVERY + 1.0);
     for (int64_t k = 0; k < count; k++)
         t[k] += ((1.0 - with.memory) * prior[k] + with.memory * (w[k] / total) - t[k]) * rate;
