@@ -15,6 +15,7 @@
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
 # make tables  the verdicts on the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
+# make table-power  which departures of a table are found, by us and by others: writes benchmarks/TABLES.md
 # make sequences  both versions of the default bet on the columns of these tables: writes benchmarks/SEQUENCES.md
 # make native  compile the kernels in src/exchangeable/native (the other targets do so when a source has changed)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
@@ -39,7 +40,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection tables sequences native page pictures paper clean
+.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection tables table-power sequences native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -108,6 +109,9 @@ detection: $(BENCH)/.bench $(NATIVE)
 
 tables: $(BENCH)/.tables $(NATIVE)
 	$(BENCH)/bin/python benchmarks/real_tables.py
+
+table-power: $(BENCH)/.bench $(NATIVE)
+	$(BENCH)/bin/python benchmarks/bench_tables.py
 
 sequences: $(BENCH)/.tables $(NATIVE)
 	$(BENCH)/bin/python benchmarks/real_sequences.py

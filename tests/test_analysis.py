@@ -440,11 +440,10 @@ def test_a_capital_of_nothing_is_json() -> None:
 def test_words_and_record() -> None:
     found, quiet = ex.test(shifted()), ex.test(shifted(by=0.0))
     assert "REJECTED at level 1 %" in str(found)
-    assert "x1 10^" in str(found)
+    assert f"Strongest of {len(found.tests)} tests: column x1, evidence 10^" in str(found)
     assert "NOT REJECTED at level 1 %" in str(quiet)
-    assert "for full rows (alarm level 200); for 4 columns tested one by one (alarm level 800 each): at most " in str(
-        quiet
-    )
+    assert f"Strongest of {len(quiet.tests)} tests: " in str(quiet)
+    assert str(quiet).count("(alarm at 100).") == 1
     odd = ex.test(pd.DataFrame(shifted(), columns=["a", "b\nMeans: all is well", "c", "d" * 999]))
     assert "\nMeans: all is well" not in str(odd) + str(odd.explain())
     assert max(map(len, (str(odd) + str(odd.explain())).split())) < 90
@@ -468,7 +467,7 @@ def test_plot() -> None:
     ax = ex.test(shifted()).plot()
     assert [line.get_label() for line in ax.lines][:2] == ["full rows", "column x1"]
     begin = [np.asarray(line.get_ydata())[0] for line in ax.lines[:2]]
-    assert np.allclose(begin, np.log10([0.5, 0.125]))  # their weights
+    assert np.allclose(begin, np.log10([0.55, 0.35 / 4]))  # their weights
     assert ax.get_title() == "the data: evidence against exchangeability"
 
 
@@ -501,7 +500,7 @@ def test_a_split_by_value_is_rejected_and_described() -> None:
     )
     late = frame[300:].assign(c="new")
     same, other = ex.compare(frame[:300], frame[300:], "y"), ex.compare(frame[:300], late, "y")
-    assert (same.rejected, other.rejected, other.rejected_by) == (False, True, ["c"])
+    assert (same.rejected, other.rejected, other.rejected_by[0]) == (False, True, "c")
     assert "random sample of reference and current combined" in str(other)
     assert "no convincing evidence that reference and current differ" in str(same)
     assert other.explain().changed == ["c"]

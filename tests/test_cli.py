@@ -578,7 +578,7 @@ def test_columns_are_tested_on_their_own(run: Run, tmp_path: Path) -> None:
     assert (said["rejected"], said["rejected_at"]) == (True, result.rejected_at)
     assert said["changepoint"] == result.changepoint
     assert said["log10_martingale"] == result.log10_martingale
-    assert "for 3 columns tested one by one (alarm level 600 each): c 10^" in run(*words, "--columns", "each").out
+    assert "tests: column c, evidence 10^" in run(*words, "--columns", "each").out
     assert verdict(run, *words)["log10_martingale"] == result.log10_martingale
 
 

@@ -189,7 +189,7 @@ def test_columns_in_parts_give_the_same_p_values(monkeypatch: pytest.MonkeyPatch
 def test_progress_is_reported() -> None:
     seen: dict[str, list[tuple[int, int]]] = {}
     result = ex.test(moved(5000, 2, 0.0), progress=lambda task, *done: seen.setdefault(task, []).append(done))
-    assert list(seen) == ["full rows", "each column"]
+    assert list(seen) == ["full rows", "each column", "each view"]
     assert seen["each column"] == [(0, 2), (1, 2), (2, 2)]
     done = [part / total for part, total in seen["full rows"]]
     assert (done[0], done[-1], len(done)) == (0.0, 1.0, 4)
@@ -205,14 +205,17 @@ def test_the_share_of_a_sorted_column_is_not_given_to_others() -> None:
     X = moved(300, 3, 0.5)
     frame = pd.DataFrame(X, columns=list("abc"))
     result, sorted_too = ex.test(frame, seed=1), ex.test(frame.assign(year=np.arange(300) // 10), seed=1)
-    assert [test.weight for test in result.tests] == [1 / 2, 1 / 6, 1 / 6, 1 / 6]
-    assert [test.weight for test in sorted_too.tests] == [1 / 2, 1 / 8, 1 / 8, 1 / 8]
+    views = [0.1 / 3] * 3  # components
+    assert np.allclose([test.weight for test in result.tests], [0.55, *[0.35 / 3] * 3, *views])
+    assert np.allclose([test.weight for test in sorted_too.tests], [0.55, *[0.35 / 4] * 3, *views])
     assert [test.name for test in sorted_too.column_tests] == ["a", "b", "c"]
     for one, other in zip(result.tests, sorted_too.tests, strict=True):
         assert np.array_equal(one.log_value, other.log_value)
-    assert math.isclose(sorted_too.explain().level, 800.0)
-    assert math.isclose(ex.test(frame.assign(year=np.arange(300)), columns="none").explain().level, 400.0)
-    assert math.isclose(sorted_too.explain(features=["a"]).level, 100.0)
+    rows_only = ex.test(frame.assign(year=np.arange(300)), columns="none", seed=1)
+    capital = float(sorted_too.column_tests[0].log_value.max())
+    for result, features, weight in ((sorted_too, None, 0.35 / 4), (rows_only, None, 1 / 4), (sorted_too, ["a"], 1.0)):
+        evidence = {feature.name: feature.log10_evidence for feature in result.explain(features=features).features}
+        assert math.isclose(evidence["a"], (capital + math.log(weight)) / LN10)
     assert "the share of 1 sorted column, set aside, stays unspent" in _page(sorted_too).lower()
 
 
@@ -226,7 +229,7 @@ def test_a_single_column_beside_sorted_ones() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=300) + 1.5 * (np.arange(300) >= 150)
     plain, beside = ex.test(x, seed=1), ex.test({"x": x, "year": np.arange(300), "t": -np.arange(300.0)}, seed=1)
-    assert (plain.tests[0].weight, beside.tests[0].weight) == (1.0, 1 / 2 + 1 / 6)
+    assert np.allclose([plain.tests[0].weight, beside.tests[0].weight], [1.0, 0.65 + 0.35 / 3])
     assert np.array_equal(plain.path.log_value, beside.path.log_value)
     assert (beside.measure, beside.column_tests, beside.log10_martingale) == ("value", [], plain.log10_martingale)
     level = math.log(100.0 / beside.tests[0].weight)
@@ -234,12 +237,12 @@ def test_a_single_column_beside_sorted_ones() -> None:
     assert math.isclose(float(beside.p_value), float(plain.p_value) / beside.tests[0].weight)
     assert beside.changepoint == beside.tests[0].rise_start(beside.rejected_at or 0)
     assert f"The evidence started to rise after row {beside.changepoint}" in str(beside)
-    assert "the alarm level is 150." in str(beside)
-    assert "of evidence of 150 would be at most 1 %, plus at most 6e-7 for each column" in str(beside)
+    assert "the alarm is at 100." in str(beside)
+    assert "of evidence of 100 would be at most 1 %, plus at most 6e-7 for each column" in str(beside)
     assert "plus" not in plain.guarantee
     assert beside.frame()["log10_evidence"].to_list()[-1] == beside.log_evidence[-1] / LN10
-    assert beside.to_dict()["log10_evidence"] == (plain.path.log_value.max() + math.log(2 / 3)) / LN10
-    assert "This test has 66.67 % of the significance level." in _page(beside)
+    assert beside.to_dict()["log10_evidence"] == (plain.path.log_value.max() + math.log(beside.tests[0].weight)) / LN10
+    assert "This test has 76.67 % of the significance level." in _page(beside)
     asked: list[dict[str, Any]] = [{"columns": "none"}, {"measure": measures.Value()}, {"alarm": alarms.Cusum()}]
     for options in asked:
         assert ex.test({"x": x, "year": np.arange(300)}, **options).tests[0].weight == 1.0

@@ -62,7 +62,11 @@ def parameters(result: Result) -> dict[str, Any]:
      'columns_tested': 0}
     """
     names = ("measure", "bet", "alpha", "seed", "scale", "n", "n_features")
-    return {**{name: getattr(result, name) for name in names}, "columns_tested": len(result.column_tests)}
+    return {
+        **{name: getattr(result, name) for name in names},
+        "columns_tested": len(result.column_tests),
+        "views_tested": len(result.view_tests),
+    }
 
 
 def metrics(result: Result) -> dict[str, float]:

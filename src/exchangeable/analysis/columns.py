@@ -1,4 +1,4 @@
-"""Several martingales on one table: one on full rows, and one on each column.
+"""Several martingales on one table: on full rows, on each column, and on views of the table (see `views`).
 
 They use different p-values, so their average need not be a martingale. But with weights w_k that sum to at most one
 
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +33,10 @@ from exchangeable.pvalues import PValues
 from exchangeable.validation import format_value
 
 FULL_ROWS = "full rows"
-COLUMN_SHARE = 0.5  # of alpha, for all columns together, if they are tested one by one
+SHARES: Mapping[str, float] = MappingProxyType(  # of alpha; full rows have the remainder
+    {"columns": 0.35, "component": 0.1, "residual": 0.1, "neighbours": 0.1}
+)
+COLUMN_KINDS = ("numbers", "categories", "label")
 MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
 NEAR_MINIMUM = 0.2  # in logs: a capital within a fifth of its minimum
 CHUNK = 2**16  # values that are ranked at a time: the p-values of a long column would need as much memory as the column
@@ -40,17 +44,22 @@ Progress = Callable[[str, int, int], None]
 
 
 class ColumnTest(NamedTuple):
-    """One martingale, on a column or on full rows: its weight, and its log capital after each row."""
+    """One martingale, on full rows, a column or a view: its weight, and its log capital after each row."""
 
     name: str
-    kind: str  # "rows" (full rows), "numbers", "categories" or "label"
+    kind: str  # "rows", "numbers", "categories" or "label", or of a view "component", "residual" or "neighbours"
     weight: float
     log_value: Floats
 
     @property
-    def log10_max(self) -> float:
-        """The log10 of the highest capital, at least 0."""
-        return max(0.0, float(self.log_value.max()) / LN10)
+    def is_column(self) -> bool:
+        """Whether this is the test of a column or of the label."""
+        return self.kind in COLUMN_KINDS
+
+    @property
+    def is_view(self) -> bool:
+        """Whether this is the test of a view."""
+        return self.kind in SHARES
 
     @property
     def log_evidence(self) -> Floats:
@@ -59,8 +68,13 @@ class ColumnTest(NamedTuple):
 
     @property
     def log_peak(self) -> float:
-        """The log of the highest weighted capital."""
-        return float(self.log_value.max()) + math.log(self.weight)
+        """The log of the highest weighted capital, from before the first bet on."""
+        return max(0.0, float(self.log_value.max())) + math.log(self.weight)
+
+    @property
+    def log10_evidence(self) -> float:
+        """The log10 of the highest weighted capital."""
+        return self.log_peak / LN10
 
     def first_reaching(self, log_level: float) -> int | None:
         """Return the number of rows after which the weighted capital first reaches a level; None if it never does."""
@@ -90,6 +104,21 @@ def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
     return evidence
 
 
+def ranked(tests: Sequence[ColumnTest]) -> list[ColumnTest]:
+    """Return the tests, the most evidence first."""
+    return sorted(tests, key=lambda test: -test.log_peak)
+
+
+def rejecting(tests: Sequence[ColumnTest], log_level: float) -> list[ColumnTest]:
+    """Return the tests whose evidence reaches a level, the most evidence first.
+
+    Views are left out if full rows or a column have at least as much evidence: they show the same change once more.
+    """
+    reached = [test for test in ranked(tests) if test.log_peak >= log_level]
+    most = max((test.log_peak for test in reached if not test.is_view), default=-math.inf)
+    return [test for test in reached if not test.is_view or test.log_peak > most]
+
+
 def is_weighted(tests: Sequence[ColumnTest]) -> bool:
     """Return whether the evidence is not just the capital of one martingale."""
     return any(test.weight != 1.0 for test in tests)
@@ -114,11 +143,21 @@ def first_reaching(log_value: Floats, log_level: float) -> int | None:
     return int(reached.argmax()) + 1 if reached.any() else None
 
 
-class TestedColumn(NamedTuple):
-    """A column that is tested on its own: a feature or the label."""
+class SharedTests(NamedTuple):
+    """The tests that share alpha with that of full rows."""
 
-    kind: str  # "numbers", "categories" or "label"
+    rows_weight: float = 1.0  # of full rows
+    columns: Sequence[ColumnTest] = ()
+    views: Sequence[ColumnTest] = ()
+    view_columns: Sequence[TestedColumn] = ()  # the numbers of the views, except for those of neighbours
+
+
+class TestedColumn(NamedTuple):
+    """A column that is tested on its own: a feature, the label or a view."""
+
+    kind: str  # as in `ColumnTest`
     column: TableColumn
+    weight: float = 1.0
 
 
 def select_columns(table: Table, features: Sequence[str] | None = None) -> list[TestedColumn]:
@@ -135,7 +174,7 @@ def select_columns(table: Table, features: Sequence[str] | None = None) -> list[
         return [_feature(known[name]) for name in dict.fromkeys(features)]
     tested = [_feature(column) for column in table.columns]
     if table.y is not None:
-        tested.append(TestedColumn("label", _label_column(table.label or "label", table.y)))
+        tested.append(TestedColumn("label", label_column(table.label or "label", table.y)))
     return [one for one in tested if not constant(one.column.values)]
 
 
@@ -148,7 +187,17 @@ def _feature(column: TableColumn) -> TestedColumn:
     return TestedColumn("categories" if column.categorical else "numbers", column)
 
 
-def _label_column(name: str, y: Labels) -> TableColumn:
+def share_weights(columns: Sequence[TestedColumn], count: int | None = None) -> list[TestedColumn]:
+    """Return columns or views with their weights: the share of their kind, divided evenly.
+
+    ``count`` is the number of columns that share, if it is larger: those that were set aside do not spend theirs.
+    """
+    kinds = [one.kind if one.kind in SHARES else "columns" for one in columns]
+    totals = {kind: kinds.count(kind) if count is None else count for kind in kinds}
+    return [one._replace(weight=SHARES[kind] / totals[kind]) for one, kind in zip(columns, kinds, strict=True)]
+
+
+def label_column(name: str, y: Labels) -> TableColumn:
     """Return the labels as a column; classes are numbered alphabetically, so the order of the rows does not matter."""
     if not isinstance(y, list):
         return TableColumn(name, y)
@@ -174,19 +223,19 @@ def run_column_tests(
     columns: Sequence[TestedColumn],
     bet: Bet,
     *,
-    weight: float,
     seed: int,
     start: int = 0,
     backwards: bool = False,
+    task: str = "each column",
     progress: Progress | None = None,
 ) -> list[ColumnTest]:
-    """Test each column with a copy of the bet; each has this weight.
+    """Test each column with a copy of the bet.
 
     Betting starts after ``start`` rows; with ``backwards`` the columns are read from the end. No bets are placed on a
     constant column. O(n log n) for the ranks of each column, and n bets.
     """
-    tests, task = [], "each column backwards" if backwards else "each column"
-    for i, (kind, column) in enumerate(columns):
+    tests, task = [], f"{task} backwards" if backwards else task
+    for i, (kind, column, weight) in enumerate(columns):
         if progress is not None:
             progress(task, i, len(columns))
         martingale = Martingale(Idle() if constant(column.values) else copy.deepcopy(bet))

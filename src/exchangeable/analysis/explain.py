@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from exchangeable.analysis.sample import choose_rows, expand, expand_shift, row_
 from exchangeable.analysis.settings import MAX_ROWS
 from exchangeable.analysis.text import describe_explanation, dump_json, format_name
 from exchangeable.analysis.timeline import Timeline
+from exchangeable.analysis.views import run_neighbours_test
 from exchangeable.data.design import design_matrix
 from exchangeable.data.table import TableColumn, take_labels
 from exchangeable.martingale import LN10, Martingale
@@ -64,12 +66,11 @@ class Change(NamedTuple):
 
 
 class FeatureEvidence(NamedTuple):
-    """The test of one column: its evidence, whether it is flagged as changed, and how it differs before and after."""
+    """The test of a column or a view: its evidence, whether it is flagged, and how it differs before and after."""
 
     name: str
-    kind: str  # "numbers", "categories" or "label"
-    log10_max: float
-    log10_martingale: float
+    kind: str  # "numbers", "categories" or "label"; of a view "component", "residual" or "neighbours"
+    log10_evidence: float  # the highest, on the scale of the verdict
     flagged: bool
     rejected_at: int | None
     changepoint: int | None
@@ -87,20 +88,21 @@ class Explanation(NamedTuple):
     """The result of `Result.explain`; ``print`` describes it in sentences.
 
     - ``change``: the change point with an interval; None if nothing was rejected, or if two sets were compared.
-    - ``features``: the test of each column and of the label, sorted by evidence. A column is ``flagged`` if its capital
-      ever reached ``level``: K / alpha with K columns, twice that if half of alpha was used for full rows. The
-      probability that *any* exchangeable column is flagged is at most alpha, whatever their dependence.
+    - ``features``: the test of each column and of the label, sorted by evidence. A column is ``flagged`` if its
+      evidence, its capital times its share of alpha, ever reached 1 / alpha. The probability that *any* exchangeable
+      column is flagged is at most alpha, whatever their dependence.
+    - ``views``: the same for the views of the table that were tested: components, residuals, more neighbours.
     - ``shift``: label shift or concept shift, if there are classes.
     - ``smallest_p`` and ``largest_p``: the strangest and the most typical rows.
     """
 
     change: Change | None
     features: list[FeatureEvidence]
+    views: list[FeatureEvidence]
     shift: Shift | None
     smallest_p: list[ExtremeRow]
     largest_p: list[ExtremeRow]
     alpha: float
-    level: float  # the capital at which a column is flagged
     n: int  # rows with a p-value
     compared: bool = False  # whether two sets were compared
     timeline: Timeline = Timeline()
@@ -110,10 +112,9 @@ class Explanation(NamedTuple):
         """A sentence that states the guarantee for the columns."""
         if not self.features:
             return "All columns are constant, so none was tested."
-        columns = f"each of {len(self.features):,} columns" if len(self.features) > 1 else "a column"
         return (
-            f"The probability that any exchangeable column is flagged is at most {self.alpha:g}: {columns} is flagged "
-            f"only if its evidence reaches {self.level:,.6g}."
+            f"The probability that any exchangeable column is flagged is at most {self.alpha:g}: a column is flagged "
+            f"only if its evidence, which is weighted by its share of that level, reaches {1.0 / self.alpha:,.6g}."
         )
 
     @property
@@ -129,11 +130,11 @@ class Explanation(NamedTuple):
         return {
             "change": None if self.change is None else self._with_times(self.change, "estimate", "low", "high"),
             "features": [self._with_times(feature, "rejected_at", "changepoint") for feature in self.features],
+            "views": [self._with_times(view, "rejected_at", "changepoint") for view in self.views],
             "shift": None if self.shift is None else _shift_record(self.shift),
             "smallest_p": [self._with_times(row, "n") for row in self.smallest_p],
             "largest_p": [self._with_times(row, "n") for row in self.largest_p],
             "alpha": self.alpha,
-            "level": self.level,
             "guarantee": self.guarantee,
         }
 
@@ -167,24 +168,25 @@ def explain(
     confidence = check_interval("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
     alpha = result.alpha if result.alpha is not None else Ville().alpha
     columns = select_columns(result.table, features)
-    tests = result.column_tests
+    tests, views = result.column_tests, result.view_tests
     if features is not None or not tests:  # they were not part of the verdict, so they get all of alpha
         total = len(columns) + (result.table.sorted_aside if features is None else 0)
-        tests = run_column_tests(
-            columns, result.parts.column_bet, weight=1.0 / max(1, total), seed=result.seed, start=result.start,
-            progress=progress,
-        )  # fmt: skip
+        alone = [column._replace(weight=1.0 / max(1, total)) for column in columns]
+        run = partial(run_column_tests, seed=result.seed, start=result.start, progress=progress)
+        tests, views = run(alone, result.parts.column_bet), []
     evidence = [_feature(result, column, test, alpha) for column, test in zip(columns, tests, strict=True)]
+    columns_of = {(one.kind, one.column.name): one for one in result.view_columns}
+    viewed = [_feature(result, columns_of.get((test.kind, test.name)), test, alpha) for test in views]
     ranked = np.flatnonzero(~np.isnan(result.path.p))
     order = ranked[np.argsort(result.path.p[ranked], kind="stable")].tolist()
     return Explanation(
         change=_change(result, confidence, progress),
-        features=sorted(evidence, key=lambda feature: -feature.log10_max),
+        features=sorted(evidence, key=lambda feature: -feature.log10_evidence),
+        views=sorted(viewed, key=lambda view: -view.log10_evidence),
         shift=_shift(result, alpha),
         smallest_p=[_extreme(result, i) for i in order[:EXTREMES]],
         largest_p=[_extreme(result, i) for i in order[: -EXTREMES - 1 : -1]],
         alpha=alpha,
-        level=1.0 / (alpha * (tests[0].weight if tests else 1.0)),
         n=len(ranked),
         compared=result.split is not None,
         timeline=result.timeline,
@@ -220,39 +222,43 @@ def _change(result: Result, confidence: float, progress: Progress | None) -> Cha
 
 def _backward_tests(result: Result, progress: Progress | None) -> list[ColumnTest]:
     """Run the same tests on the table read from its end."""
-    measure, bet, _ = result.fresh_parts()
+    measure, bet, *_ = result.fresh_parts()
     X, y, rows = result.sample
     p = PValues(measure, seed=result.seed, stream=BACKWARDS).extend(X[::-1], None if y is None else y[::-1])
     log_value = Martingale(bet).extend(p)
     if rows is not None:
         log_value = expand(log_value, result.n - 1 - rows[::-1], result.n)
-    full_rows = result.tests[0]._replace(log_value=log_value)
-    if not result.column_tests:
-        return [full_rows]
-    columns, weight = select_columns(result.table), result.column_tests[0].weight
-    tests = run_column_tests(
-        columns, result.parts.column_bet, weight=weight, seed=result.seed, backwards=True, progress=progress
-    )
-    return [full_rows, *tests]
+    tests = [result.tests[0]._replace(log_value=log_value)]
+    if result.column_tests:
+        weight = result.column_tests[0].weight
+        columns = [column._replace(weight=weight) for column in select_columns(result.table)]
+        run = partial(run_column_tests, bet=result.parts.column_bet, seed=result.seed, backwards=True)
+        tests += run(columns, progress=progress) + run(result.view_columns)
+    if result.column_tests and result.parts.neighbours is not None:
+        tests.append(
+            run_neighbours_test(
+                result.parts, result.sample, result.n, seed=result.seed, backwards=True, progress=progress
+            )
+        )
+    return tests
 
 
 # ----------------------------------------------------------------------------------------------------- columns, labels
 
 
-def _feature(result: Result, tested: TestedColumn, test: ColumnTest, alpha: float) -> FeatureEvidence:
-    """Evaluate the test of a column at its share of alpha."""
+def _feature(result: Result, tested: TestedColumn | None, test: ColumnTest, alpha: float) -> FeatureEvidence:
+    """Evaluate the test of a column, or of a view, at its share of alpha."""
     bets = test.first_reaching(-math.log(alpha))
     changepoint = None if bets is None or result.split is not None else test.rise_start(bets)
     boundary = result.start if result.split is not None else changepoint
     return FeatureEvidence(
         name=test.name,
         kind=test.kind,
-        log10_max=test.log10_max,
-        log10_martingale=float(test.log_value[-1]) / LN10,
+        log10_evidence=test.log10_evidence,
         flagged=bets is not None,
         rejected_at=None if bets is None else result.start + bets,
         changepoint=changepoint,
-        difference=_difference(tested.column, boundary) if bets is not None and boundary else "",
+        difference=_difference(tested.column, boundary) if tested and bets is not None and boundary else "",
     )
 
 
@@ -278,7 +284,7 @@ def _shift(result: Result, alpha: float) -> Shift | None:
     kinds = {isinstance(label, str) for label in y}
     if len(kinds) > 1 or not all(isinstance(label, (str, int, float, bool)) for label in y):
         return None
-    measure, bet, _ = result.fresh_parts()
+    measure, bet, *_ = result.fresh_parts()
     X, labels, rows = result.sample
     if X.ndim == 1:  # the measure ranks scores
         limit = row_limit(result.table, MAX_ROWS if result.settings is None else result.settings.max_rows)

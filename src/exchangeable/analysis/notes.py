@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from exchangeable.analysis.columns import MAX_AUTO_COLUMNS
 from exchangeable.analysis.sample import Sample, Split
 from exchangeable.analysis.text import FEW_ROWS, format_name, more
+from exchangeable.data.canonical import row_hashes
 from exchangeable.data.design import WIDE, widest
 from exchangeable.data.table import Table, constant
 
@@ -54,7 +54,7 @@ def note_copies(table: Table, split: Split | None, start: int) -> Iterator[str]:
     """Yield a note if many rows of one set also occur in the other, although rows hardly ever occur twice in a set."""
     if split is None:
         return
-    keys = _row_hashes(table)
+    keys = row_hashes(table.columns)
     first, second = keys[:start], keys[start:]
     copies, repeated = np.isin(second, first), 1.0 - len(np.unique(first)) / len(first)
     if copies.mean() > COPIES + 2.0 * repeated:
@@ -62,15 +62,6 @@ def note_copies(table: Table, split: Split | None, start: int) -> Iterator[str]:
             f"{int(copies.sum()):,} of {len(copies):,} rows of {split.second} are also in {split.first}; sets that "
             "share rows are not a random split, so a rejection is no surprise: remove the copies"
         )
-
-
-def _row_hashes(table: Table) -> NDArray[np.uint64]:
-    """Return a hash of each row. Few columns are in memory at a time, however wide the table is."""
-    keys = np.zeros(table.n, np.uint64)
-    for column in table.columns:
-        keys = (keys ^ (column.values + 0.0).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # + 0.0: -0.0 is 0.0
-        keys ^= keys >> np.uint64(32)
-    return keys
 
 
 def note_thinning(sample: Sample, n: int, columns_tested: bool, settings: Settings | None) -> Iterator[str]:

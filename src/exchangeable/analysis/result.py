@@ -10,7 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots
-from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, combine, is_weighted, log_evidence
+from exchangeable.analysis.columns import (
+    FULL_ROWS,
+    ColumnTest,
+    SharedTests,
+    TestedColumn,
+    combine,
+    is_weighted,
+    log_evidence,
+    ranked,
+    rejecting,
+)
 from exchangeable.analysis.frame import to_frame
 from exchangeable.analysis.notes import data_notes, note_copies, note_thinning
 from exchangeable.analysis.sample import Sample, Split
@@ -18,10 +28,10 @@ from exchangeable.analysis.settings import Parts, Settings
 from exchangeable.analysis.text import (
     describe_differences,
     describe_table,
+    describe_test,
     describe_verdict,
     dump_json,
     figure_title,
-    format_name,
 )
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import COMPARE_GUARANTEE, SORTED_CLAUSE, TEST_GUARANTEE, Verdict, summarise
@@ -42,7 +52,7 @@ if TYPE_CHECKING:
     from exchangeable.data.schema import Preparation
     from exchangeable.data.table import Table
 
-MAX_PLOTTED_COLUMNS = 4  # in a figure
+MAX_PLOTTED = 4  # columns and views in a figure
 
 
 class Result:
@@ -67,8 +77,7 @@ class Result:
         monitor: Monitor,
         parts: Parts,
         *,
-        weight: float = 1.0,
-        column_tests: Sequence[ColumnTest] = (),
+        shared: SharedTests | None = None,
         scale: str = "none",
         start: int = 0,
         split: Split | None = None,
@@ -82,8 +91,12 @@ class Result:
         self.table = table
         self.sample = sample  # the input of the measure
         self.parts = parts
-        self.column_tests: list[ColumnTest] = list(column_tests)  # of the verdict
-        self.tests: list[ColumnTest] = [ColumnTest(self._rows_name(), "rows", weight, path.log_value), *column_tests]
+        shared = SharedTests() if shared is None else shared
+        self.column_tests: list[ColumnTest] = list(shared.columns)
+        self.view_tests: list[ColumnTest] = list(shared.views)
+        self.view_columns: list[TestedColumn] = list(shared.view_columns)
+        rows = ColumnTest(self._rows_name(), "rows", shared.rows_weight, path.log_value)
+        self.tests: list[ColumnTest] = [rows, *self.column_tests, *self.view_tests]  # of the verdict
         self.path: Path = combine(path, self.tests, monitor.alarm) if is_weighted(self.tests) else path
         self.monitor = monitor
         self.start = start  # rows before the first bet
@@ -194,17 +207,19 @@ class Result:
 
     @property
     def rejected_by(self) -> list[str]:
-        """The tests that reject on their own, the most evidence first: "full rows", or names of columns."""
+        """The tests that reject on their own, the most evidence first: "full rows", names of columns, and of views.
+
+        A view is listed if it has more evidence than full rows and all columns; otherwise it shows their change once
+        more.
+        """
         if self.alpha is None:
             return [self.tests[0].name] * self.rejected
-        level = -math.log(self.alpha)
-        rejecting = [test for test in self.tests if test.log_peak >= level]
-        return [test.name for test in sorted(rejecting, key=lambda test: -test.log_peak)]
+        return [test.name for test in rejecting(self.tests, -math.log(self.alpha))]
 
     @property
     def strongest(self) -> ColumnTest:
-        """The test with the most evidence: of full rows, or of a column."""
-        return max(self.tests, key=lambda test: test.log_peak)
+        """The test with the most evidence: of full rows, of a column or of a view."""
+        return ranked(self.tests)[0]
 
     # ------------------------------------------------------------------ the data and the method
 
@@ -339,14 +354,15 @@ class Result:
         return ax
 
     def plotted_tests(self) -> dict[str, ColumnTest]:
-        """Return the tests to plot, by name: full rows, and the columns that reject, or else the strongest column."""
-        if not self.column_tests:
-            return {self.bet: self.tests[0]}
-        ranked = sorted(self.column_tests, key=lambda test: -test.log_peak)
-        rejecting = set(self.rejected_by)
-        chosen = [test for test in ranked if test.name in rejecting] or ranked[:1]
-        names = {f"column {format_name(test.name)}": test for test in chosen[:MAX_PLOTTED_COLUMNS]}
-        return {FULL_ROWS: self.tests[0], **names}
+        """Return the tests to plot, by name: full rows, and the other tests that reject, or else the strongest one."""
+        rows, *others = self.tests
+        if not others:
+            return {self.bet: rows}
+        level = math.inf if self.alpha is None else -math.log(self.alpha)
+        chosen = rejecting(others, level) or ranked(others)[:1]
+        names = [describe_test(test) for test in chosen[:MAX_PLOTTED]]
+        unique = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
+        return {FULL_ROWS: rows, **dict(zip(unique, chosen, strict=False))}
 
     def explain(
         self,
@@ -387,6 +403,7 @@ class Result:
             "schema_differences": self.schema_differences,
             "same_columns": self.same_columns,
             "columns_tested": len(self.column_tests),
+            "views_tested": len(self.view_tests),
             "log10_evidence": self.log10_evidence,
             "rejected_by": self.rejected_by,
             "notes": self.notes,

@@ -6,19 +6,23 @@ exchangeable too.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable.analysis.columns import CHUNK, Progress
 from exchangeable.data.table import Labels, Table
 from exchangeable.protocols import Floats, Integers, Path
 from exchangeable.pvalues import thetas
 from exchangeable.shift import Evidence, Shift
 
 MAX_CELLS = 2**28  # of the matrix of features: 2 GiB
+MATRIX_CHUNK = 2048  # rows between two reports of progress
 THIN_STREAM = 2**32 - 3  # the stream of random numbers that chooses rows
 Rows = NDArray[np.intp]
+T = TypeVar("T")
 
 
 class Sample(NamedTuple):
@@ -28,6 +32,10 @@ class Sample(NamedTuple):
     y: Labels | None = None
     rows: Rows | None = None  # positions in the table; None for all
 
+    def turned(self) -> Sample:
+        """Return the same rows in reverse order."""
+        return self._replace(measured=self.measured[::-1], y=None if self.y is None else self.y[::-1])
+
 
 class Split(NamedTuple):
     """Two sets that were compared: their names, and the order of the bets."""
@@ -35,6 +43,22 @@ class Split(NamedTuple):
     first: str  # the set that fills the pool of the measure
     second: str  # the set that is bet on
     rows: Integers  # row numbers of the second set, from 1, in the order of the bets
+
+
+def extend_in_parts(
+    extend: Callable[[Floats, Any], T], sample: Sample, task: str, progress: Progress | None
+) -> list[T]:
+    """Extend by the sample, some rows at a time; the progress accounts for the quadratic cost of full rows."""
+    X, y, parts = sample.measured, sample.y, []
+    size = CHUNK if X.ndim == 1 else MATRIX_CHUNK
+    for start in range(0, len(X), size):
+        if progress is not None:
+            progress(task, start**X.ndim, len(X) ** X.ndim)
+        rows = slice(start, start + size)
+        parts.append(extend(X[rows], None if y is None else y[rows]))
+    if progress is not None:
+        progress(task, len(X) ** X.ndim, len(X) ** X.ndim)
+    return parts
 
 
 def row_limit(table: Table, max_rows: int) -> int:

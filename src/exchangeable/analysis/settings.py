@@ -22,7 +22,8 @@ class Parts(NamedTuple):
 
     measure: Measure
     bet: Bet
-    column_bet: Bet  # for columns, if they are tested one by one
+    column_bet: Bet  # for columns and views
+    neighbours: Measure | None = None  # that of full rows with more neighbours, as a view of the table
 
 
 class Settings(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, is_weighted
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, is_weighted, ranked, rejecting
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import SORTED_CLAUSE, Verdict
 from exchangeable.data.table import Table
@@ -246,37 +246,36 @@ def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest], timeline: Ti
 
 def _describe_evidence(verdict: Verdict, tests: Sequence[ColumnTest], what: str, name: NameFormat) -> str:
     if len(tests) > 1 and verdict.threshold is not None:
-        return f"Evidence against a random {what}: {_describe_tests(verdict.threshold, tests, name)}."
+        return _describe_tests(verdict, tests, name)
     since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
-    level = "" if verdict.threshold is None else f"; the alarm level is {_alarm_level(verdict, tests)}"
+    level = "" if verdict.threshold is None else f"; the alarm is at {_alarm_level(verdict)}"
     column = f" ({name(tests[0].name)})" if tests and tests[0].name != FULL_ROWS else ""
+    share = math.log10(tests[0].weight) if tests else 0.0
     return (
-        f"Evidence against a random {what}{column}: peak {format_evidence(verdict.log10_max)}, "
-        f"at the end {format_evidence(verdict.log10_martingale)}{since}{level}."
+        f"Evidence against a random {what}{column}: peak {format_evidence(max(0.0, verdict.log10_max + share))}, "
+        f"at the end {format_evidence(verdict.log10_martingale + share)}{since}{level}."
     )
 
 
-def _alarm_level(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
-    """Return the capital on full rows that raises the alarm."""
-    level = (verdict.threshold or 0.0) / (tests[0].weight if tests else 1.0)
+def _alarm_level(verdict: Verdict) -> str:
+    level = verdict.threshold or 0.0
     return f"{level:,.0f}" if level >= 100.0 else f"{level:.4g}"
 
 
-def _describe_tests(threshold: float, tests: Sequence[ColumnTest], name: NameFormat) -> str:
-    """Describe the peak of full rows, and of the columns that reach the alarm level or else the highest one."""
-    rows, *columns = tests
-    ranked = sorted(columns, key=lambda test: -test.log10_max)
-    rejecting = [test for test in ranked if test.log_peak >= math.log(threshold)]
-    listed = [f"{name(test.name)} {format_evidence(test.log10_max)}" for test in rejecting[:LISTED_ALARMS]]
-    peaks = ", ".join(listed) + more(rejecting, LISTED_ALARMS)
-    if not rejecting:
-        peaks = f"at most {format_evidence(ranked[0].log10_max)} ({name(ranked[0].name)})"
-    count = f"{len(columns):,} column{'s' if len(columns) > 1 else ''} tested one by one"
-    each = " each" if len(columns) > 1 else ""
+def _describe_tests(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> str:
+    """Describe the highest evidence, and the other tests that reach the alarm level."""
+    first, *others = rejecting(tests, math.log(verdict.threshold or 1.0)) or ranked(tests)[:1]
+    peaks = [f"{describe_test(test, name)} {format_evidence(test.log10_evidence)}" for test in others]
+    also = f" Also: {', '.join(peaks[:LISTED_ALARMS])}{more(peaks, LISTED_ALARMS)}." if peaks else ""
     return (
-        f"peak {format_evidence(rows.log10_max)} for full rows (alarm level {threshold / rows.weight:,.6g}); "
-        f"for {count} (alarm level {threshold / columns[0].weight:,.6g}{each}): {peaks}"
+        f"Strongest of {len(tests):,} tests: {describe_test(first, name)}, evidence "
+        f"{format_evidence(max(0.0, first.log10_evidence))} (alarm at {_alarm_level(verdict)}).{also}"
     )
+
+
+def describe_test(test: ColumnTest, name: NameFormat = format_name) -> str:
+    """Return what a test is about: full rows, a column or a view."""
+    return f"column {name(test.name)}" if test.is_column else name(test.name)
 
 
 def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
@@ -286,7 +285,7 @@ def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
     if len(tests) > 1 and verdict.alpha is not None:
         return f"{exchangeable} of a rejection by any of these tests would be at most {level}."
     if verdict.alpha is not None and verdict.on_alarm == "latch":
-        return f"{exchangeable} of evidence of {_alarm_level(verdict, tests)} would be at most {level}."
+        return f"{exchangeable} of evidence of {_alarm_level(verdict)} would be at most {level}."
     if verdict.period is None:
         return verdict.guarantee
     rate = verdict.n / verdict.period
@@ -326,6 +325,10 @@ def describe_columns(explanation: Explanation) -> str:
     """Describe whether columns changed, without their names; empty if there is one column that did not change."""
     if explanation.changed:
         return f"these columns {'differ' if explanation.compared else 'changed'}, each tested separately."
+    kinds = {view.kind for view in explanation.views if view.flagged}
+    if kinds:
+        what = "several columns together do" if "component" in kinds else "the relation of the label to them does"
+        return f"no single column gives convincing evidence, but {what} (see the views)."
     if len(explanation.features) > 1:
         return "no single column gives convincing evidence; a change may lie in how the columns relate to each other."
     return ""
@@ -336,7 +339,7 @@ def describe_explanation(explanation: Explanation) -> str:
     lines = [] if explanation.change is None else [f"When: {describe_change(explanation.change, explanation.timeline)}"]
     if columns := describe_columns(explanation):
         lines.append(f"What: {columns}")
-    lines += [*_list_columns(explanation), f"Guarantee: {explanation.guarantee}"]
+    lines += [*_list_columns(explanation), *_list_views(explanation), f"Guarantee: {explanation.guarantee}"]
     if explanation.shift is not None:
         lines.append(f"Labels: {SHIFTS[explanation.shift.verdict]}")
     if not explanation.compared:  # there the numbers are those of a shuffled order
@@ -353,9 +356,17 @@ def _list_columns(explanation: Explanation) -> Iterator[str]:
     rest = [feature for feature in explanation.features if not feature.flagged][:3]
     if rest and len(explanation.features) > 1:
         peaks = ", ".join(
-            f"{format_name(feature.name)} (peak {format_evidence(feature.log10_max)})" for feature in rest
+            f"{format_name(feature.name)} (peak {format_evidence(feature.log10_evidence)})" for feature in rest
         )
         yield f"{'Not enough evidence' if flagged else 'The most evidence'}: {peaks}."
+
+
+def _list_views(explanation: Explanation) -> Iterator[str]:
+    """List the flagged views with more evidence than any column."""
+    most = max((feature.log10_evidence for feature in explanation.features), default=-math.inf)
+    for view in explanation.views:
+        if view.flagged and view.log10_evidence > most:
+            yield f"View: {_describe_feature(view, explanation)}"
 
 
 def _describe_feature(feature: FeatureEvidence, explanation: Explanation) -> str:
@@ -363,7 +374,7 @@ def _describe_feature(feature: FeatureEvidence, explanation: Explanation) -> str
     if feature.rejected_at is not None and not explanation.compared:
         where = f", at row {feature.rejected_at:,}{explanation.timeline.describe(feature.rejected_at)}"
     difference = f"; {feature.difference}" if feature.difference else ""
-    return f"{format_name(feature.name)}: evidence {format_evidence(feature.log10_max)}{where}{difference}"
+    return f"{format_name(feature.name)}: evidence {format_evidence(feature.log10_evidence)}{where}{difference}"
 
 
 def _describe_extremes(explanation: Explanation) -> str:

@@ -251,7 +251,7 @@ ColumnsOption = Annotated[
     Columns,
     typer.Option(
         metavar="WHICH",
-        help="each: also test every column, and the label, on its own; these tests share half of alpha. none: test "
+        help="each: also test every column, the label, and views of the table; all tests share alpha. none: test "
         "full rows only. auto: each for up to 64 columns with the default measure and alarm, otherwise none.",
         rich_help_panel=TEST_PANEL,
     ),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from exchangeable.data.table import Table, TableColumn, constant
 from exchangeable.protocols import Floats
@@ -41,6 +42,19 @@ def column_stream(name: str, *, backwards: bool = False) -> int:
     digest = hashlib.blake2b(_text(name), digest_size=8).digest()
     number = int.from_bytes(digest, "little") % (BACKWARD_STREAMS - 2 * COLUMN_STREAMS)
     return COLUMN_STREAMS + number + (BACKWARD_STREAMS if backwards else 0)
+
+
+def row_hashes(columns: Sequence[TableColumn]) -> NDArray[np.uint64]:
+    """Return a hash of each row of these columns. Few columns are in memory at a time, however wide the table is.
+
+    >>> row_hashes([TableColumn("x", np.array([0.0, 1.0, -0.0]))])[[0, 2]].tolist()
+    [0, 0]
+    """
+    keys = np.zeros(len(columns[0].values), np.uint64)
+    for column in columns:
+        keys = (keys ^ (column.values + 0.0).view(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)  # + 0.0: -0.0 is 0.0
+        keys ^= keys >> np.uint64(32)
+    return keys
 
 
 def by_name(columns: Sequence[TableColumn]) -> list[TableColumn]:

@@ -16,6 +16,7 @@ from exchangeable import plots
 from exchangeable._extras import needed
 from exchangeable.analysis.columns import ColumnTest, column_p_values, select_columns
 from exchangeable.analysis.report.svg import ALARM, BAND, GRID, INK, LINE, LINES, MUTED, to_svg
+from exchangeable.analysis.views import neighbours_p_values
 from exchangeable.data.table import Times
 from exchangeable.martingale import LN10, Martingale
 from exchangeable.protocols import Bet, Floats
@@ -148,7 +149,10 @@ def strongest_p_values(result: Result) -> Floats:
     name, kind = result.strongest[:2]
     if kind == "rows":
         return result.path.p
-    column = next(one.column for one in select_columns(result.table) if (one.column.name, one.kind) == (name, kind))
+    if kind == "neighbours":
+        return neighbours_p_values(result.parts, result.sample, result.n, seed=result.seed)[result.start :]
+    tested = [*select_columns(result.table), *result.view_columns]
+    column = next(one.column for one in tested if (one.column.name, one.kind) == (name, kind))
     return np.concatenate(list(column_p_values(column, result.seed, start=result.start)))
 
 
@@ -164,7 +168,7 @@ def _final_bet(result: Result, p: Floats) -> Bet:
     if result.strongest is result.tests[0]:
         return result.monitor.martingale.bet
     martingale = Martingale(result.fresh_parts().column_bet)
-    martingale.extend(p)
+    martingale.extend(p[~np.isnan(p)])
     return martingale.bet
 
 

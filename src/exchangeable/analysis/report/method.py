@@ -39,6 +39,7 @@ def method_facts(result: Result) -> list[tuple[str, str]]:
         ("bet", bet),
         ("alarm", _describe_alarm(result)),
         ("columns", "each also tested separately" if result.column_tests else "not tested separately"),
+        ("views", f"{len(result.view_tests):,}" if result.view_tests else "not tested"),
         ("scaling", scales.get(verdict.scale, clip(verdict.scale))),
         ("seed", f"{verdict.seed}"),
         ("rows", f"{result.n:,}{bet_on}{used}"),

@@ -33,11 +33,11 @@ def feature_row(feature: FeatureEvidence, widest: float, explanation: Explanatio
     at = None if explanation.compared else feature.rejected_at
     return FeatureRow(
         feature,
-        "" if feature.kind in ("numbers", feature.name) else feature.kind,
-        format_evidence(feature.log10_max),
+        feature.kind if feature.kind in ("categories", "label") and feature.kind != feature.name else "",
+        format_evidence(feature.log10_evidence),
         ("yes" if at is None else f"at row {at:,}") if feature.flagged else "",
         "" if at is None else explanation.timeline.describe(at)[2:-1],
-        width(feature.log10_max, widest),
+        width(feature.log10_evidence, widest),
         _difference(feature.difference),
     )
 
@@ -53,7 +53,7 @@ def _difference(text: str) -> str:
 
 def width(log10: float, widest: float) -> str:
     """Return the width of a bar in percent."""
-    return f"{100.0 * min(1.0, log10 / widest) if widest > 0.0 else 0.0:.1f}%"
+    return f"{100.0 * min(1.0, max(0.0, log10) / widest) if widest > 0.0 else 0.0:.1f}%"
 
 
 def extremes(explanation: Explanation, result: Result | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.analysis.columns import FULL_ROWS, is_weighted
+from exchangeable.analysis.columns import is_weighted
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
@@ -23,6 +23,7 @@ from exchangeable.analysis.text import (
     describe_differences,
     describe_smallest_p,
     describe_table,
+    describe_test,
     describe_verdict,
     format_evidence,
 )
@@ -159,14 +160,16 @@ def _evidence_notes(result: Result) -> list[str]:
     )
     if result.column_tests:
         rows, column = (_percent(test.weight) for test in result.tests[:2])
+        views = _percent(sum(test.weight for test in result.view_tests))
+        beside = f", and {len(result.view_tests):,} views have {views} together" if result.view_tests else ""
         notes.append(
-            f"Several martingales share the significance level: full rows have {rows} of the weight, and each of the "
-            f"{len(result.column_tests):,} tests of columns has {column}.{unspent} The chart shows each capital times "
-            "its weight."
+            f"Several martingales share the significance level: full rows have {rows} of the weight, each of the "
+            f"{len(result.column_tests):,} tests of columns has {column}{beside}.{unspent} Evidence is the capital of "
+            "a martingale times its weight."
         )
     elif result.tests[0].weight != 1.0:
         notes.append(
-            f"This test has {_percent(result.tests[0].weight)} of the significance level.{unspent} The chart shows the "
+            f"This test has {_percent(result.tests[0].weight)} of the significance level.{unspent} Evidence is the "
             "capital times this weight."
         )
     bankrupt = np.isneginf(result.path.log_value)
@@ -183,7 +186,7 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
     """Return the entries of the legend: the class of the symbol, and the text."""
     verdict, timeline, capital = result.verdict, result.timeline, f"capital, by the bet {clip(result.bet)}"
     entries = [
-        (f"line{i}", isolate(test.name) if result.column_tests else capital)
+        (f"line{i}", isolate(test.name) if len(result.tests) > 1 else capital)
         for i, test in enumerate(result.plotted_tests().values())
     ]
     if verdict.threshold is not None:
@@ -211,8 +214,11 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
 
 
 def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
-    features, level = explanation.features, math.log10(explanation.level)
-    widest = max([level, *(feature.log10_max for feature in features)])
+    features, level = [*explanation.features, *explanation.views], -math.log10(explanation.alpha)
+    widest = max([level, *(feature.log10_evidence for feature in features)])
+    shown = sorted(
+        [*explanation.features[:MAX_FEATURES], *explanation.views], key=lambda feature: -feature.log10_evidence
+    )
     change = explanation.change
     sentences = [] if change is None else [f"the change occurred {describe_change(change, explanation.timeline)}"]
     compared = result is not None and result.sets is not None
@@ -225,9 +231,9 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
         "title": title,
         "sentences": [_capitalise(text) for text in [*sentences, describe_columns(explanation)] if text],
         "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
-        "rows": [feature_row(feature, widest, explanation) for feature in features[:MAX_FEATURES]],
+        "rows": [feature_row(feature, widest, explanation) for feature in shown],
         "level": width(level, widest),
-        "more": max(0, len(features) - MAX_FEATURES),
+        "more": len(features) - len(shown),
         "guarantee": explanation.guarantee,
         "restarts": result is not None and result.verdict.on_alarm == "restart",
     }
@@ -299,7 +305,7 @@ def _p_value_meaning(result: Result) -> str:
     kind = result.strongest.kind
     if kind == "categories" or (kind == "label" and isinstance(result.table.y, list)):
         return "near 0 if its category comes late in the alphabet, near 1 if early"
-    if kind in ("numbers", "label") or result.measure == "value":
+    if kind in ("numbers", "label", "component", "residual") or result.measure == "value":
         return "near 0 if it is larger than most, near 1 if smaller"
     if result.measure == "nearest-residual":
         return "near 0 if its label is higher than those of its neighbours, near 1 if lower"
@@ -311,7 +317,7 @@ def _subject(result: Result) -> str:
     if not result.column_tests:
         return ""
     test = result.strongest
-    return FULL_ROWS if test is result.tests[0] else f"column {clip(test.name)}"
+    return describe_test(test, clip)
 
 
 def _bet(result: Result, p: Floats) -> dict[str, Any]:

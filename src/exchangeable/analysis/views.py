@@ -1,0 +1,183 @@
+"""Views of a table: a number for each row that shows what no single column shows.
+
+- *components*: the first two and the last two principal components of the features that combine several columns. They
+  show changes in how columns relate to each other.
+- *residuals*: how far the label is from a ridge regression on the features (for classes: from that of its own class),
+  and for real-valued labels also this residual times the prediction. They show changes in how the label depends on
+  the features.
+- *neighbours*: the measure of full rows with 15 neighbours instead of one, if there are labels. It shows labels that
+  become less predictable.
+
+Each is a function of the row and of the bag of all rows, whatever their order. So the ranks of exchangeable rows are
+as valid as those of a column. Sums run over the rows in an order that only their values determine, coefficients are
+rounded, and each number is computed from its own row by the same operations in the same order. So equal rows have equal
+numbers, bit for bit, and the order of rows and columns does not matter.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from exchangeable.analysis.columns import SHARES, ColumnTest, Progress, TestedColumn, label_column
+from exchangeable.analysis.sample import MAX_CELLS, Sample, expand, extend_in_parts
+from exchangeable.analysis.settings import Parts
+from exchangeable.analysis.text import format_name
+from exchangeable.data.canonical import by_name, row_hashes
+from exchangeable.data.design import design_matrix
+from exchangeable.data.table import Table, TableColumn, constant
+from exchangeable.martingale import Martingale
+from exchangeable.protocols import Floats
+from exchangeable.pvalues import PValues
+
+ENDS = 2  # components at either end of the spectrum
+MAX_FEATURES = 256  # after one-hot encoding; the time for components grows with the square, and more
+MAX_CLASSES = 64
+NEIGHBOURS = 15
+NEIGHBOUR_STREAMS = 4, 5  # of tie-breaking numbers, forwards and backwards
+NEGLIGIBLE = 1e-8  # the variance of a component that is constant but for rounding
+ONE_COLUMN = 0.9  # the share of the squared loadings from which on a component is little else than one column
+PENALTY = 1.0  # of the ridge regression, in rows
+DIGITS = 2.0**20  # coefficients are multiples of 1 / DIGITS, so that rounding in linear algebra does not show
+CHUNK = 2**14  # rows whose products are summed at a time
+LISTED = 3  # features in the name of a component
+MAX_PART = 20  # characters of a column or a label in the name of a view
+LARGE_LOADING = 0.5  # of the largest
+
+
+def view_columns(table: Table) -> list[TestedColumn]:
+    """Return the views of a table as columns; none if it has too many features, or too many cells for memory."""
+    columns = by_name([column for column in table.columns if not constant(column.values)])
+    names = [feature for column in columns for feature in column.features]
+    if not 0 < len(names) <= min(MAX_FEATURES, MAX_CELLS // table.n):
+        return []
+    label = None if table.y is None else label_column(table.label or "label", table.y)
+    order = np.argsort(row_hashes(columns if label is None else [*columns, label]), kind="stable")
+    Z = _standardise(design_matrix(table))
+    origin = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
+    return [*_components(Z, names, origin, order), *_residuals(label, Z, order)]
+
+
+def _components(
+    Z: Floats, names: Sequence[str], origin: NDArray[np.intp], order: NDArray[np.intp]
+) -> list[TestedColumn]:
+    """Return the first and the last components that combine several columns; ``origin`` is the column of a feature."""
+    variances, directions = np.linalg.eigh(_products(Z, Z, order) / len(Z))
+    chosen = [
+        k
+        for k in np.flatnonzero(variances > NEGLIGIBLE)[::-1].tolist()
+        if np.bincount(origin, directions[:, k] ** 2).max() < ONE_COLUMN
+    ]
+    chosen = [*chosen[:ENDS], *chosen[max(ENDS, len(chosen) - ENDS) :]]
+    return [_component(Z, names, directions[:, k], len(names) - k) for k in chosen]
+
+
+def _component(Z: Floats, names: Sequence[str], direction: Floats, number: int) -> TestedColumn:
+    loadings = _rounded(direction)
+    largest = np.argsort(-np.abs(loadings), kind="stable")[:LISTED]
+    loadings *= np.sign(loadings[largest[0]])
+    listed = largest[np.abs(loadings[largest]) >= LARGE_LOADING * loadings[largest[0]]].tolist()
+    parts = [("-" if loadings[k] < 0.0 else "") + format_name(names[k], MAX_PART) for k in listed]
+    name = f"component {number} ({', '.join(parts)})"
+    return TestedColumn("component", TableColumn(name, _combine(Z, loadings)))
+
+
+def _residuals(label: TableColumn | None, Z: Floats, order: NDArray[np.intp]) -> list[TestedColumn]:
+    """Return the residuals of the label, if there is one that varies."""
+    if label is None or constant(label.values) or len(label.categories or ()) > MAX_CLASSES:
+        return []
+    gram = _products(Z, Z, order) + PENALTY * np.eye(Z.shape[1])
+    if label.categories is not None:
+        return [_class_residual(label, Z, order, gram)]
+    y = _standardise(label.values[:, np.newaxis].copy())
+    coefficients = _rounded(np.linalg.solve(gram, _products(Z, y, order))[:, 0])
+    fit = _combine(Z, coefficients)
+    residual = y[:, 0] - fit
+    name = format_name(label.name, MAX_PART)
+    return [
+        TestedColumn("residual", TableColumn(f"residual of {name}", residual)),
+        TestedColumn("residual", TableColumn(f"residual x prediction of {name}", residual * fit)),
+    ]
+
+
+def _class_residual(label: TableColumn, Z: Floats, order: NDArray[np.intp], gram: Floats) -> TestedColumn:
+    """Return one minus the predicted share of the own class."""
+    codes, count = label.values.astype(np.intp), len(label.categories or ())
+    shares = np.bincount(codes, minlength=count) / len(codes)
+    products = np.zeros((Z.shape[1], count))
+    for start in range(0, len(order), CHUNK):
+        rows = order[start : start + CHUNK]
+        own = codes[rows][:, np.newaxis] == np.arange(count)
+        products += Z[rows].T @ (own - shares)
+    coefficients = _rounded(np.linalg.solve(gram, products))
+    residual = 1.0 - shares[codes]
+    for j in range(Z.shape[1]):
+        residual -= Z[:, j] * coefficients[j, codes]
+    return TestedColumn("residual", TableColumn(f"residual of {format_name(label.name, MAX_PART)}", residual))
+
+
+def run_neighbours_test(
+    parts: Parts,
+    sample: Sample,
+    n: int,
+    *,
+    seed: int,
+    start: int = 0,
+    backwards: bool = False,
+    progress: Progress | None = None,
+) -> ColumnTest:
+    """Test full rows with more neighbours; betting starts after ``start`` of the n rows."""
+    p = neighbours_p_values(parts, sample, n, seed=seed, backwards=backwards, progress=progress)[start:]
+    placed = np.flatnonzero(~np.isnan(p))
+    log_value = expand(Martingale(copy.deepcopy(parts.bet)).extend(p[placed]), placed, len(p))
+    return ColumnTest(f"{NEIGHBOURS} neighbours", "neighbours", SHARES["neighbours"], log_value)
+
+
+def neighbours_p_values(
+    parts: Parts, sample: Sample, n: int, *, seed: int, backwards: bool = False, progress: Progress | None = None
+) -> Floats:
+    """Return the p-values of full rows with more neighbours; NaN for rows that are not in the sample."""
+    way, measure = -1 if backwards else 1, copy.deepcopy(parts.neighbours or parts.measure)
+    pvalues = PValues(measure, seed=seed, stream=NEIGHBOUR_STREAMS[backwards])
+    used = sample.turned() if backwards else sample
+    p = np.full(n, np.nan)
+    found = np.concatenate(extend_in_parts(pvalues.extend, used, f"{NEIGHBOURS} neighbours", progress))
+    p[slice(None) if sample.rows is None else sample.rows] = found[::way]
+    return p[::way]
+
+
+# ---------------------------------------------------------------------------------------------- order-blind arithmetic
+
+
+def _standardise(X: Floats) -> Floats:
+    """Return the columns with mean 0 and deviation 1, in place, by sums over sorted values."""
+    for j in range(X.shape[1]):
+        X[:, j] /= np.abs(X[:, j]).max() or 1.0  # squares would overflow
+        ordered = np.sort(X[:, j])
+        X[:, j] = (X[:, j] - ordered.mean()) / (ordered.std() or 1.0)
+    return X
+
+
+def _products(X: Floats, Y: Floats, order: NDArray[np.intp]) -> Floats:
+    """Return X'Y, summed over the rows in this order."""
+    total = np.zeros((X.shape[1], Y.shape[1]))
+    for start in range(0, len(order), CHUNK):
+        rows = order[start : start + CHUNK]
+        total += X[rows].T @ Y[rows]
+    return total
+
+
+def _combine(Z: Floats, coefficients: Floats) -> Floats:
+    """Return Z c, each row by the same operations: a matrix product may round one row and many rows differently."""
+    total = np.zeros(len(Z))
+    for j, coefficient in enumerate(coefficients.tolist()):
+        total += Z[:, j] * coefficient
+    return total
+
+
+def _rounded(coefficients: NDArray[Any]) -> Floats:
+    return np.asarray(np.rint(coefficients * DIGITS) / DIGITS)
