@@ -59,7 +59,7 @@ def parameters(result: Result) -> dict[str, Any]:
     >>> import exchangeable as ex
     >>> parameters(ex.test([3.0, 1.0, 2.0, 5.0, 4.0], seed=0))  # doctest: +NORMALIZE_WHITESPACE
     {'measure': 'value', 'bet': 'adaptive', 'alpha': 0.01, 'seed': 0, 'scale': 'none', 'n': 5, 'n_features': 1,
-     'columns_tested': 0}
+     'columns_tested': 0, 'views_tested': 0}
     """
     names = ("measure", "bet", "alpha", "seed", "scale", "n", "n_features")
     return {

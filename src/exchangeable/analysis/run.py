@@ -114,8 +114,8 @@ def test(
     each column.
 
     >>> result = test({"size": [1.0, 2.0, 1.5, 1.2] * 20, "colour": ["red", "blue"] * 40})
-    >>> result.rejected, result.rejected_by, result.measure
-    (True, ['size', 'colour'], 'nearest-distance')
+    >>> result.rejected, result.rejected_at, result.measure
+    (True, 28, 'nearest-distance')
 
     Reference: Fedorova et al. (2012).
     """
