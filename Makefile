@@ -13,13 +13,15 @@
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
-# make detection  delay after a change at one rate of false alarms: writes benchmarks/DETECTION.md (DATA=...)
+# make detection  delay after a change at one rate of false alarms, two hours: writes benchmarks/DETECTION.md (DATA=...)
+# make models  drift detectors inside models of river: writes benchmarks/MODELS.md
 # make tables  the verdicts on the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
 # make table-power  which departures of a table are found, by us and by others: writes benchmarks/TABLES.md
 # make sequences  both versions of the default bet on the columns of these tables: writes benchmarks/SEQUENCES.md
 # make native  compile the kernels in src/exchangeable/native (the other targets do so when a source has changed)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
 # make pictures  the pictures in the documentation
+# make published  bets of other papers against the values published for them: writes benchmarks/PUBLISHED.md (DATA=...)
 # make paper   the tables and figures of Fedorova et al. (2012) into out/paper (DATA=folder with the datasets)
 
 PYTHON ?= python3
@@ -40,7 +42,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection tables table-power sequences native page pictures paper clean
+.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection models tables table-power sequences published native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -105,7 +107,10 @@ power: $(VENV)/.demo $(NATIVE)
 	$(BIN)/python benchmarks/bench_power.py $(if $(DATA),--data $(DATA))
 
 detection: $(BENCH)/.bench $(NATIVE)
-	$(BENCH)/bin/python benchmarks/bench_detection.py $(if $(DATA),--data $(DATA))
+	$(BENCH)/bin/python benchmarks/bench_detection.py --cache out/detection $(if $(DATA),--data $(DATA))
+
+models: $(BENCH)/.bench $(NATIVE)
+	$(BENCH)/bin/python benchmarks/bench_models.py
 
 tables: $(BENCH)/.tables $(NATIVE)
 	$(BENCH)/bin/python benchmarks/real_tables.py
@@ -115,6 +120,9 @@ table-power: $(BENCH)/.bench $(NATIVE)
 
 sequences: $(BENCH)/.tables $(NATIVE)
 	$(BENCH)/bin/python benchmarks/real_sequences.py
+
+published: $(VENV)/.demo $(NATIVE)
+	$(BIN)/python benchmarks/published.py $(if $(DATA),--data $(DATA))
 
 native: $(NATIVE)
 

@@ -36,9 +36,9 @@ def save(ax: Axes, name: str) -> None:
     save_png(drawn.getvalue(), name)
 
 
-def save_png(png: bytes, name: str) -> None:
+def save_png(png: bytes, name: str, colours: int = 48) -> None:
     """Save an image with a reduced number of colours, so that the file is small."""
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(48).save(PICTURES / f"{name}.png", optimize=True)
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(colours).save(PICTURES / f"{name}.png", optimize=True)
 
 
 def stream() -> Floats:
@@ -139,16 +139,19 @@ def quiet() -> None:
 def report() -> None:
     """Take a screenshot of the upper part of a report."""
     rng = np.random.default_rng(0)
-    rides = pd.DataFrame({"distance": rng.gamma(4.0, 1.2, 900), "member": rng.choice(["yes", "no"], 900)})
-    rides["minutes"] = 4.0 * rides["distance"] + rng.normal(0.0, 2.0, 900)
-    rides.loc[600:, "minutes"] += 4.0
+    start, distance = pd.date_range("2024-03-01", periods=900, freq="3h"), rng.gamma(4.0, 1.2, 900)
+    bike = rng.choice(["city", "cargo", "electric"], 900, p=[0.6, 0.3, 0.1])
+    rides = pd.DataFrame({"start": start, "distance": distance, "bike": bike})
+    rides["minutes"] = 4.0 * distance + rng.normal(0.0, 2.0, 900)
+    rides.loc[600:, "minutes"] += 8.0
+    rides.loc[600:, "bike"] = rng.choice(["city", "cargo", "electric"], 300, p=[0.3, 0.3, 0.4])
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = Path(folder, "report.html")
-        ex.test(rides, label="minutes").save_html(page)
+        ex.test(rides).save_html(page, title="Rides in spring", author="A. Rider")
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        tab = browser.new_page(viewport={"width": 1000, "height": 1085})
+        tab = browser.new_page(viewport={"width": 1000, "height": 885})
         tab.goto(page.as_uri())
-        save_png(tab.screenshot(), "report")
+        save_png(tab.screenshot(), "report", 160)
         browser.close()
 
 

@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 
 import naive
 import naive_scores
+import naive_sentinel
 import portfolio
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.protocols import Alarm, Bet, Measure
@@ -220,14 +221,24 @@ def _adaptive_edges(history: Sequence[float]) -> list[float]:
     return [*found, *inverted(learnt.marginal, steep(learnt.pit)), *_fade_edges(history)]
 
 
+def _stayer(waking: float, grid: int) -> BetCase:
+    edges = [j / grid for j in range(1, grid)]
+    return BetCase(
+        lambda: bets.SleeperStayer(waking=waking, grid=grid), lambda history: 0.0, edges=lambda history: edges
+    )
+
+
+def _drifter(waking: float, every: int, grid: int) -> BetCase:
+    return BetCase(
+        lambda: bets.SleeperDrifter(waking=waking, every=every, grid=grid),
+        lambda history: 0.0,
+        edges=lambda history: naive.drifter_edges(len(history), every, grid),
+    )
+
+
 BETS: dict[str, BetCase] = {
     "Adaptive": BetCase(bets.Adaptive, _adaptive_beyond, NEAR_ONE, 10, _adaptive_edges, _adaptive_holes),
-    "Watchful": BetCase(
-        bets.Watchful,
-        lambda history: naive.watchful_mass_outside(history, FLOOR, HIGH),
-        NEAR_ONE,
-        6,
-    ),
+    "Sentinel": BetCase(bets.Sentinel, lambda history: 0.0, edges=lambda history: naive_sentinel.FINE[1:-1].tolist()),
     "Beta": _beta(0.001, 15, 2.5),
     "Beta(small)": _beta(0.3, 4, 1.0),
     "Beta(remembers)": _beta(0.1, 5, 1.0, 0.8),
@@ -267,6 +278,11 @@ BETS: dict[str, BetCase] = {
     "SleepyJumper(wide awake)": _jumper(1.0, 1.0, 7),
     "SleepyJumper(never jumps)": _jumper(0.25, 0.0, 12),
     "SleepyJumper(one rung)": _jumper(0.5, 0.5, 1),
+    "SleeperStayer": _stayer(0.001, 10),
+    "SleeperStayer(wide awake)": _stayer(0.9, 3),
+    "SleeperDrifter": _drifter(0.1, 100, 10),
+    "SleeperDrifter(wakes often)": _drifter(0.3, 7, 4),
+    "SleeperDrifter(every step)": _drifter(0.01, 1, 2),
     "Plugin": BetCase(bets.Plugin, lambda history: 0.0),  # a bounded density
 }
 

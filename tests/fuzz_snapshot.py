@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import contracts
-from exchangeable import LateLabels, Monitor, Precomputed, alarms, bets, measures, snapshot
+from exchangeable import LateLabels, Monitor, Precomputed, RateMonitor, alarms, bets, measures, snapshot
 from exchangeable.snapshot import archive
 
 RNG = np.random.default_rng(0)
@@ -102,7 +102,21 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["monitor nearest"] = lambda: _stream(nearest, Monitor(bet=bets.SimpleJumper(), alarm=alarms.Cusum(3)))
     found["late labels"] = lambda: _late(LateLabels(Monitor(measures.Value(), bets.Idle()), wait=10, most=8))
     found["monitor given"] = lambda: _given(Monitor(Precomputed(), bets.Power(0.5)))
+    found["rate"] = lambda: _rate(RateMonitor(50))
+    found["rate restarts"] = lambda: _rate(RateMonitor(values=[0, 1, 2], alpha=0.2, on_alarm="restart"))
     return found
+
+
+def _rate(monitor: RateMonitor) -> Case:
+    x = [0, 0, 1, 0, 0, 0] * 10
+    monitor.extend(x + [1] * 20)
+
+    def continue_with(twin: RateMonitor) -> None:
+        twin.update(1)
+        twin.extend(x)
+        assert len(f"{twin.change} {twin.shares} {twin.guarantee}") > 50
+
+    return Case(monitor, continue_with)
 
 
 def _late(queue: LateLabels) -> Case:

@@ -1,6 +1,7 @@
 """The paper transcribed: slow, plain, importing nothing of ours. The judge of everything fast.
 
-Fedorova, Gammerman, Nouretdinov, Vovk (2012), sections 2 to 4; the sleepy jumper as in Vovk et al. (2003, 2005).
+Fedorova, Gammerman, Nouretdinov, Vovk (2012), sections 2 to 4; the sleepy jumper of Vovk et al. (2003), as far
+as its numbers tell; the sleepers as in Vovk et al. (2022).
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import mpmath
@@ -158,37 +160,91 @@ def gamma_mixture(n: int, a: Any, shape: float = 1.0, rate: float = 1.0) -> Any:
 
 def jumper(p: Iterable[float], waking: float = 0.01, jumping: float = 0.001, grid: int = 100) -> list[float]:
     """Log f_i(p_i), from capital kept in plain numbers (of mpmath, which do not overflow)."""
-    capital = [mpmath.mpf(1)] + [mpmath.mpf(0)] * grid
-    gains = []
+    capital = jumper_start(grid)
+    totals = [sum(a + w for a, w in capital)]
     for value in p:
-        before = sum(capital)
         capital = jumper_step(capital, waking, jumping, value)
-        gains.append(float(mpmath.log(sum(capital) / before)))
-    return gains
+        totals.append(sum(a + w for a, w in capital))
+    return log_ratios(totals)
 
 
-def jumper_step(capital: list[Any], waking: float, jumping: float, p: float) -> list[Any]:
-    """``A' = (1-R) A + R W``; ``w' = [R A/G + (1-R) ((1-J) w + J W/G)] eps p^(eps-1)``."""
-    R, J, G, log_p = mpmath.mpf(waking), mpmath.mpf(jumping), len(capital) - 1, mpmath.log(mpmath.mpf(p))
-    asleep, awake = capital[0], sum(capital[1:])
-    moved = [(1 - R) * asleep + R * awake]
-    for j, w in enumerate(capital[1:], 1):
-        eps = mpmath.mpf(j) / G
-        shared = R * asleep / G + (1 - R) * ((1 - J) * w + J * awake / G)
-        moved.append(shared * eps * mpmath.exp((eps - 1) * log_p))
+def jumper_start(grid: int) -> list[tuple[Any, Any]]:
+    """(a, w), asleep and awake, for each eps: all is asleep."""
+    return [(mpmath.mpf(1) / grid, mpmath.mpf(0))] * grid
+
+
+def jumper_step(capital: list[tuple[Any, Any]], waking: float, jumping: float, p: float) -> list[tuple[Any, Any]]:
+    """``w = (1-J) w + J W/G``; ``a' = (1-R) a + R w``; ``w' = [(1-R) w + R a] eps p^(eps-1)``."""
+    R, J, G, log_p = mpmath.mpf(waking), mpmath.mpf(jumping), len(capital), mpmath.log(mpmath.mpf(p))
+    awake, moved = sum(w for _, w in capital), []
+    for j, (asleep, stayed) in enumerate(capital, 1):
+        eps, w = mpmath.mpf(j) / G, (1 - J) * stayed + J * awake / G
+        bet = eps * mpmath.exp((eps - 1) * log_p)
+        moved.append(((1 - R) * asleep + R * w, ((1 - R) * w + R * asleep) * bet))
     return moved
 
 
 def jumper_mass_below(history: Iterable[float], p: float, waking: float, jumping: float, grid: int) -> float:
     """Integral of the next bet over (0, p]: each ``eps u^(eps-1)`` gives ``p^eps``, the sleepers p."""
-    capital = [mpmath.mpf(1)] + [mpmath.mpf(0)] * grid
+    capital = jumper_start(grid)
     for value in history:
         capital = jumper_step(capital, waking, jumping, value)
     resting = jumper_step(capital, waking, jumping, 1.0)  # at p = 1 the factor is eps
-    masses = [resting[0] * p] + [
-        w * grid / j * mpmath.mpf(p) ** (mpmath.mpf(j) / grid) for j, w in enumerate(resting[1:], 1)
-    ]
-    return float(sum(masses) / sum(capital))
+    masses = [a * p + w * grid / j * mpmath.mpf(p) ** (mpmath.mpf(j) / grid) for j, (a, w) in enumerate(resting, 1)]
+    return float(sum(masses) / sum(a + w for a, w in capital))
+
+
+# ------------------------------------------------------------------ p-values to capital: the sleepers
+
+
+def step_bet(a: Any, b: Any, p: Any) -> Any:
+    """``b/a`` if p <= a, else ``(1-b)/(1-a)``."""
+    return b / a if p <= a else (1 - b) / (1 - a)
+
+
+def pairs(grid: int) -> list[tuple[Any, Any]]:
+    """All (a, b) of the grid 1/G, .., (G-1)/G."""
+    numbers = [mpmath.mpf(j) / grid for j in range(1, grid)]
+    return [(a, b) for a in numbers for b in numbers]
+
+
+def sleeper_stayer(p: Iterable[float], waking: float = 0.001, grid: int = 10) -> list[float]:
+    """Log f_i(p_i): before each step, R of the sleeping capital is spread over the pairs, which then bet for ever."""
+    R, bets = mpmath.mpf(waking), pairs(grid)
+    asleep, capital, totals = mpmath.mpf(1), [mpmath.mpf(0)] * len(bets), [mpmath.mpf(1)]
+    for value in p:
+        woken = R * asleep / len(bets)
+        capital = [(w + woken) * step_bet(a, b, value) for w, (a, b) in zip(capital, bets, strict=True)]
+        asleep *= 1 - R
+        totals.append(asleep + sum(capital))
+    return log_ratios(totals)
+
+
+def sleeper_drifter(p: Iterable[float], waking: float = 0.1, every: int = 100, grid: int = 10) -> list[float]:
+    """Log f_i(p_i): after s = M, 2M, .. steps, R of what sleeps is spread over pairs; it bets at a s/i + b (1-s/i)."""
+    R, bets = mpmath.mpf(waking), pairs(grid)
+    asleep, totals = mpmath.mpf(1), [mpmath.mpf(1)]
+    woken: list[tuple[int, list[Any]]] = []
+    for i, value in enumerate(p, 1):
+        for s, capital in woken:
+            for k, (a, b) in enumerate(bets):
+                capital[k] *= step_bet((a * s + b * (i - s)) / i, b, value)
+        totals.append(asleep + sum(w for _, capital in woken for w in capital))
+        if i % every == 0:
+            woken.append((i, [R * asleep / len(bets)] * len(bets)))
+            asleep *= 1 - R
+    return log_ratios(totals)
+
+
+def log_ratios(totals: Sequence[Any]) -> list[float]:
+    """Log of each total over the one before."""
+    return [float(mpmath.log(after / before)) for before, after in pairwise(totals)]
+
+
+def drifter_edges(steps: int, every: int, grid: int) -> list[float]:
+    """Where the next bet may jump."""
+    i, numbers = steps + 1, [j / grid for j in range(1, grid)]
+    return [(a * s + b * (i - s)) / i for s in range(every, i, every) for a in numbers for b in numbers]
 
 
 # ------------------------------------------------------------------ p-values to capital: the plug-in bet (section 3.3)
@@ -479,51 +535,3 @@ def ranks_of(scores: ArrayLike, y: Sequence[Any] | None = None) -> Counts:
     """Each score among all so far, or (labels given) among those of its own label."""
     alpha = np.asarray(scores, dtype=np.float64)
     return [ranked(alpha[:n], None if y is None else y[:n]) for n in range(1, len(alpha) + 1)]
-
-
-_TAILS = [(e, w, end) for e in (0.1, 0.3, 0.6) for w in (0.02, 0.05, 0.1, 0.2, 0.5) for end in ("low", "high", "both")]
-_STEPS = [(a, w, end) for a in (1 / 64, 1 / 32, 1 / 8, 3 / 16, 3 / 8) for w in (0.1, 0.3) for end in ("low", "high")]
-
-
-def _ends(low: float, high: float, end: str) -> float:
-    return {"low": low, "high": high, "both": (low + high) / 2}[end]
-
-
-def watchful_log_densities(p: float) -> Floats:
-    """Of Beta densities on a grid, and of powers and steps at the ends mixed with the uniform density."""
-    betas = beta_log_density(p, *beta_grid(15, 2.5))
-    rest = []
-    with mpmath.workdps(30):
-        for e, w, end in _TAILS:
-            low, x = e * mpmath.mpf(p) ** (e - 1), 1 - mpmath.mpf(p)
-            high = e * x ** (e - 1) if p < 1.0 else mpmath.mpf(2) ** (-54 * (e - 1))
-            rest.append(float(mpmath.log(1 - w + w * _ends(low, high, end))))
-    for a, w, end in _STEPS:
-        rest.append(math.log(1 - w + w * _ends(float(p < a) / a, float(p >= 1 - a) / a, end)))
-    return np.concatenate([betas, rest])
-
-
-def watchful(p: Iterable[float]) -> tuple[list[float], Floats]:
-    """Gains of the mixture of Shiryaev-Roberts statistics, and the weights with which it bets next."""
-    weights = np.log(np.repeat([0.4 / 225, 0.4 / 45, 0.2 / 20], [225, 45, 20]))
-    psi = np.full(290, -np.inf)
-    gains = []
-    for value in p:
-        before = np.logaddexp(weights, psi)
-        psi = before + watchful_log_densities(value)
-        gains.append(float(np.logaddexp.reduce(psi) - np.logaddexp.reduce(before)))
-    before = np.logaddexp(weights, psi)
-    return gains, np.exp(before - np.logaddexp.reduce(before))
-
-
-def watchful_mass_outside(history: Iterable[float], low: float, from_one: float) -> float:
-    """The mass of the next bet in (0, low] and in [1 - from_one, 1]."""
-    a, b = beta_grid(15, 2.5)
-    masses = (betainc(a, b, low) + betainc(b, a, from_one)).tolist()
-    outside = low + from_one
-    for e, w, end in _TAILS:
-        one = low**e - math.expm1(e * math.log1p(-from_one))
-        two = from_one**e - math.expm1(e * math.log1p(-low))
-        masses.append((1 - w) * outside + w * _ends(one, two, end))
-    masses += [(1 - w) * outside + w * _ends(low / a, from_one / a, end) for a, w, end in _STEPS]
-    return float(watchful(history)[1] @ masses)

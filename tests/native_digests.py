@@ -73,6 +73,7 @@ def parts() -> Iterator[Part]:
     yield from _bets()
     yield from _alarms()
     yield from _measures()
+    yield from _history()
     yield from _keyed()
     yield from _tiles()
 
@@ -136,6 +137,19 @@ def _measures() -> Iterator[Part]:
         yield f"measure {name}: {table}", partial(ranked, case, X, y)
 
 
+def _history() -> Iterator[Part]:
+    from exchangeable import Monitor, Precomputed, alarms, bets, snapshot
+
+    def played(p: Floats, on_alarm: str) -> bytes:
+        monitor = Monitor(Precomputed(), bets.SimpleJumper(), alarms.Ville(0.3), on_alarm=on_alarm)
+        monitor.extend(p)
+        return snapshot.encode(monitor)
+
+    for name, p in p_streams().items():
+        for on_alarm in ("latch", "restart"):
+            yield f"history {name} {on_alarm}", partial(played, p, on_alarm)
+
+
 def _keyed() -> Iterator[Part]:
     from exchangeable import Monitor, alarms, measures
     from exchangeable.catalogue import BETS
@@ -155,7 +169,7 @@ def _keyed() -> Iterator[Part]:
         rows = [monitors.extend(keys[at], order[at], x[at]) for at in np.split(np.arange(1_200), [1, 40, 500])]
         return b"".join(_bits(part.p) + _bits(part.log_value) for part in rows) + monitors.encode()
 
-    for bet in BETS:
+    for bet in (name for name in BETS if name != "sleeper-drifter"):  # its state grows
         yield f"keyed {bet}", partial(played, bet, measures.Value(), x)
     binned = measures.Frozen(bins=8, reference=np.linspace(-2.0, 2.0, 50))
     yield "keyed bins", partial(played, "simple-jumper", binned, binned.scores(x))

@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts import settled
+from exchangeable.rate import RateChange
 from exchangeable.service import alerts
 from exchangeable.service.addresses import CheckedBackend, ForbiddenAddressError, is_public
 from exchangeable.service.alerts import (
@@ -194,6 +195,19 @@ def test_firing_message(box: sqlite3.Connection) -> None:
             }
         ],
     }
+
+
+def test_firing_message_of_a_rate(box: sqlite3.Connection) -> None:
+    details = DETAILS._replace(change=RateChange(1, 0.026, 0.179))
+    enqueue(box, [OPS], "checkout", "firing", details, NOW)
+    (alert,) = stored(box)
+    assert alert["annotations"]["summary"] == "The rate of stream checkout has changed from 2.6 % to 17.9 %."
+    description = alert["annotations"]["description"]
+    assert description.startswith(
+        f"The alarm was raised at example {DETAILS.alarm_at}; the rate is the share of values"
+    )
+    assert "capital" not in description
+    assert DETAILS.guarantee in description
 
 
 def test_resolved_message_is_about_the_same_alert(box: sqlite3.Connection) -> None:

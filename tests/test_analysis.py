@@ -322,7 +322,7 @@ def test_the_plain_test_is_the_monitor() -> None:
     monitor = ex.Monitor(measures.NearestDistance(), alarm=alarms.Ville(0.05), seed=2)
     path = monitor.extend(X)
     assert all(np.array_equal(one, other) for one, other in zip(result.path[:5], path[:5], strict=True))
-    assert (result.rejected, result.rejected_at, result.changepoint) == (True, monitor.alarm_at, monitor.changepoint)
+    assert (result.rejected, result.rejected_at) == (True, monitor.alarm_at)
     assert result.log10_max == path.log_value.max() / LN10
     assert result.e_value == math.exp(path.log_value[-1])
     assert result.p_value == math.exp(-path.log_value.max())
@@ -346,8 +346,7 @@ def test_columns_are_tested_one_by_one() -> None:
     first = min(at for at in reached if at is not None)
     assert reached[2] == first
     assert (result.rejected, result.rejected_at) == (True, first)
-    before = np.array([0.0, *paths[2][: first - 1]])
-    assert result.changepoint == max(i for i, v in enumerate(before) if v <= before.min() + 0.2)
+    assert abs((result.changepoint or 0) - 150) <= 2
     assert result.rejected_by[0] == "x1"
     assert np.isclose(float(result.p_value), 8.0 * math.exp(-paths[2].max()))
     assert result.log10_martingale == paths[0][-1] / LN10
@@ -376,8 +375,6 @@ def test_the_joint_evidence_is_the_weighted_maximum() -> None:
         ColumnTest("b", "numbers", 0.25, np.array([9.0, 0.0])),
     ]
     assert log_evidence(lines).tolist() == [9.0 + math.log(0.25), math.log(0.25)]
-    assert ColumnTest("a", "numbers", 1.0, np.array([-1.0, -1.0, 5.0])).rise_start(3) == 2
-    assert ColumnTest("a", "numbers", 1.0, np.array([3.0, 4.0])).rise_start(2) == 0
 
 
 @pytest.mark.parametrize("log", [-5.0, 0.0, 700.0, -700.0])
@@ -434,14 +431,14 @@ def test_a_capital_of_nothing_is_json() -> None:
     record = json.loads(result.to_json(), parse_constant=pytest.fail)
     assert (record["log10_martingale"], record["e_value"]) == (None, 0.0)
     json.loads(result.explain().to_json(), parse_constant=pytest.fail)
-    assert "at the end 0;" in str(result)
+    assert "at the end 0 (alarm at 100)." in str(result)
 
 
 def test_words_and_record() -> None:
     found, quiet = ex.test(shifted()), ex.test(shifted(by=0.0))
-    assert "REJECTED at level 1 %" in str(found)
+    assert "\nREJECTED (1 %)" in str(found)
     assert f"Strongest of {len(found.tests)} tests: column x1, evidence 10^" in str(found)
-    assert "NOT REJECTED at level 1 %" in str(quiet)
+    assert "NOT REJECTED (1 %)" in str(quiet)
     assert f"Strongest of {len(quiet.tests)} tests: " in str(quiet)
     assert str(quiet).count("(alarm at 100).") == 1
     odd = ex.test(pd.DataFrame(shifted(), columns=["a", "b\nMeans: all is well", "c", "d" * 999]))
@@ -504,7 +501,7 @@ def test_a_split_by_value_is_rejected_and_described() -> None:
     assert "random sample of reference and current combined" in str(other)
     assert "no convincing evidence that reference and current differ" in str(same)
     assert other.explain().changed == ["c"]
-    assert "share of new: 0 % -> 100 %" in str(other.explain())
+    assert "c: share of new 0 % -> 100 % (large); new: new; gone: u, v" in str(other)
     assert next(iter(other.frame().columns)) == "row"
     assert "random split of one" in other.guarantee
 
@@ -579,7 +576,7 @@ def test_two_sets_may_swap() -> None:
 
 def test_full_rows_and_a_single_column_have_different_names() -> None:
     result = ex.test(np.repeat([0.0, 1.0], 100), columns="each")
-    assert result.rejected_by == ["full rows", "x0"]
+    assert result.rejected_by == ["shares of x0", "full rows", "x0"]
     assert ex.test(np.repeat([0.0, 1.0], 100)).rejected_by == ["x0"]
 
 

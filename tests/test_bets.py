@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 import contracts
 import naive
 from exchangeable import Martingale, native
-from exchangeable.bets import Plugin, Power, SimpleMixture, SleepyJumper
+from exchangeable.bets import Plugin, Power, SimpleMixture, SleeperDrifter, SleeperStayer, SleepyJumper
 
 Floats = NDArray[np.float64]
 MILLION = 10**6
@@ -219,6 +219,61 @@ def test_the_jumper_for_ever(p: float) -> None:
     settled = naive.jumper([p] * 60)  # the recursion is a contraction: sixty steps suffice for the extremes
     if p < 1e-200:
         assert math.isclose(gains[-1], settled[-1], rel_tol=1e-9)
+
+
+def test_the_jumper_bets_no_more_than_it_has() -> None:
+    """Long without a jump, it has lost its boldest bets; a tiny p must not make its total underflow."""
+    p = [1.0] * 700 + [5e-324, 1.0, 5e-324]
+    got = SleepyJumper(waking=1.0, jumping=0.0, grid=20).extend(p)
+    assert np.allclose(got, naive.jumper(p, 1.0, 0.0, 20), rtol=1e-12, atol=1e-12)
+
+
+# ------------------------------------------------------------------ sleepers
+
+MIXED = np.concatenate([uniform(1, 60), uniform(2, 40) ** 6, [1.0, 1e-300, 5e-324, 1.0, 0.3, 0.5], uniform(3, 30)])
+
+
+@pytest.mark.parametrize(("waking", "grid"), [(0.001, 10), (0.3, 4), (0.999, 2), (1e-100, 5)])
+def test_the_stayer_against_the_recursion(waking: float, grid: int) -> None:
+    got = SleeperStayer(waking=waking, grid=grid).extend(MIXED)
+    assert np.allclose(got, naive.sleeper_stayer(MIXED.tolist(), waking, grid), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("waking", "every", "grid"), [(0.1, 20, 10), (0.3, 7, 4), (0.999, 1, 2), (1e-100, 30, 5), (0.1, 1000, 10)]
+)
+def test_the_drifter_against_the_recursion(waking: float, every: int, grid: int) -> None:
+    got = SleeperDrifter(waking=waking, every=every, grid=grid).extend(MIXED)
+    assert np.allclose(got, naive.sleeper_drifter(MIXED.tolist(), waking, every, grid), rtol=1e-12, atol=1e-13)
+
+
+def test_a_sleeper_forgets_no_amount() -> None:
+    """The amounts of the pairs differ by a factor of 10^700, and then the smallest overtakes."""
+    p = np.repeat([0.05, 0.95, 0.05], [400, 900, 200])
+    stayer = naive.sleeper_stayer(p.tolist(), 0.01, 4)
+    assert max(np.cumsum(stayer)) > 400.0
+    assert np.allclose(SleeperStayer(waking=0.01, grid=4).extend(p), stayer, rtol=1e-12, atol=1e-13)
+    drifter = naive.sleeper_drifter(p.tolist(), 0.1, 200, 4)
+    assert np.allclose(SleeperDrifter(every=200, grid=4).extend(p), drifter, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("p", [5e-324, 0.5, 1.0])
+def test_the_sleepers_for_ever(p: float) -> None:
+    gains = SleeperStayer().extend(np.full(100_000, p))
+    assert math.isclose(gains[-1], math.log(9.0 if p != 0.5 else 1.8), rel_tol=1e-9)  # all capital is in one pair
+    assert np.isfinite(SleeperDrifter().extend(np.full(5_000, p))).all()
+
+
+def test_the_sleepers_of_crepes() -> None:
+    """Its Stayer is ours. Its Drifter bets as if M - 1 p-values had come before, and once more with a' = a."""
+    crepes = pytest.importorskip("crepes.martingales")
+    p = uniform(4, 3000)
+    p[1000:] **= 1.5
+    theirs = np.log(crepes.SleeperStayer().apply(p))
+    assert np.allclose(np.cumsum(SleeperStayer().extend(p)), theirs, rtol=0.0, atol=1e-10)
+    drifted = np.log(crepes.SleeperDrifter(M=20).apply(p))[-1]
+    shifted = np.concatenate([np.ones(19), p])
+    assert abs(SleeperDrifter(every=20).extend(shifted).sum() - drifted) < 0.02 * drifted
 
 
 # ------------------------------------------------------------------ Plugin

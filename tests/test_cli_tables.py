@@ -222,7 +222,7 @@ def test_compare_gives_the_result_of_the_library(run: Run, tmp_path: Path) -> No
             assert done.code == code
     text = run("compare", *files, "--report", "r.html", "--plot", "p.png")
     assert text.out.startswith("reference and current")
-    assert "REJECTED at level 1 %" in text.out
+    assert "REJECTED (1 %)" in text.out
     assert (tmp_path / "r.html").exists()
     assert (tmp_path / "p.png").exists()
 

@@ -130,12 +130,12 @@ def test_what_is_no_observation_is_not_taken(client: Client) -> None:
     sent = client.stream("a")
 
     def check(x: Any) -> None:
-        with pytest.raises(ValueError, match="x must be a finite number or a list of finite numbers"):
+        with pytest.raises(ValueError, match="x must be a finite number, true, false, or a list of finite numbers"):
             sent.extend([1.0, x, 2.0])
         assert sent.pending == 0
 
     nan: Any = float("nan")
-    bad = [nan, float("inf"), "1", None, True, [], [1.0, nan], [[1.0]], ["1"], {"x": 1}, 1j, np.nan]
+    bad = [nan, float("inf"), "1", None, [True], [], [1.0, nan], [[1.0]], ["1"], {"x": 1}, 1j, np.nan]
     check_each(check, [(repr(x), x) for x in bad])
 
 

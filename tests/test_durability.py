@@ -300,10 +300,10 @@ def feeders(port: int) -> list[Feeder]:
             Feeder,
             "p-values",
             p,
-            lambda: (Precomputed(), bets.Watchful(), alarms.ShiryaevRoberts(10_000.0)),
+            lambda: (Precomputed(), bets.Sentinel(), alarms.ShiryaevRoberts(10_000.0)),
             {
                 "measure": {"kind": "p-values"},
-                "bet": {"kind": "watchful"},
+                "bet": {"kind": "sentinel"},
                 "alarm": {"kind": "shiryaev-roberts", "period": 10_000.0},
             },
         ),

@@ -24,7 +24,7 @@ from exchangeable.service.parsing import Batch, Extras
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Retention, Settings
 from exchangeable.service.store import Store
-from exchangeable.service.stream_config import Configuration, parse_configuration
+from exchangeable.service.stream_config import Configuration, RateMeasure, parse_configuration
 
 KINDS: list[dict[str, Any]] = [
     {"bet": {"kind": "simple-mixture"}},
@@ -32,6 +32,12 @@ KINDS: list[dict[str, Any]] = [
     {"bet": {"kind": "simple-jumper"}, "alarm": {"kind": "cusum", "period": 30}, "on_alarm": "restart"},
     {"measure": {"kind": "frozen", "reference": [k / 50 for k in range(50)], "bins": 8}, "bet": {"kind": "tree"}},
     {"measure": {"kind": "p-values"}, "bet": {"kind": "power"}},
+    {"measure": {"kind": "rate"}},
+    {
+        "measure": {"kind": "rate", "values": [1, 2, 5], "direction": "up"},
+        "alarm": {"kind": "shiryaev-roberts", "period": 20},
+        "on_alarm": "restart",
+    },
 ]
 
 
@@ -40,9 +46,18 @@ class Model:
 
     def __init__(self, kind: dict[str, Any]) -> None:
         self.configuration: Configuration = parse_configuration(kind)
-        self.monitor: ex.Monitor = self.configuration.monitor()
+        self.monitor = self.configuration.monitor()
         self.seen: list[float] = []
         self.total = self.peak = 0.0  # log capital of a gambler who goes on over restarts
+
+    def draw(self, rng: random.Random, count: int) -> list[float]:
+        """Numbers that this kind of stream accepts; now and then many small ones in a row."""
+        measure = self.configuration.measure
+        if isinstance(measure, RateMeasure):
+            return rng.choices(
+                measure.values, rng.choice([[1, 5, 0], [5, 1, 0], [1, 1, 8]])[: len(measure.values)], k=count
+            )
+        return [rng.uniform(0.01, 1.0) for _ in range(count)]
 
     def take(self, x: list[float]) -> None:
         self.seen += x
@@ -107,7 +122,7 @@ def burst(place: Place, models: dict[str, Model], rng: random.Random) -> None:
     for _ in range(rng.choice([1, 2, 6, 20])):
         name = rng.choice(list(models))
         model, dice = models[name], rng.random()
-        x = [rng.uniform(0.01, 1.0) for _ in range(rng.choice([1, 3, 40]))]
+        x = model.draw(rng, rng.choice([1, 3, 40]))
         if dice < 0.05:
             model.reset()
             asked.append((place.engine.reset(name), ("reset", model.monitor.n)))
@@ -118,7 +133,7 @@ def burst(place: Place, models: dict[str, Model], rng: random.Random) -> None:
             again = model.seen[-back:] + x
             asked.append((place.engine.observe(name, batch(again, len(model.seen) + 1 - back)), ("accepted", back)))
             model.take(x)
-        elif dice < 0.25 and model.configuration.measure.kind == "p-values":
+        elif dice < 0.25 and model.configuration.measure.kind in ("p-values", "rate"):
             asked.append((place.engine.observe(name, batch([*x, 1.5], len(model.seen) + 1)), "bad-observation"))
         elif dice < 0.3:
             asked.append((place.engine.export(name), ("export", None)))
@@ -134,7 +149,7 @@ def burst(place: Place, models: dict[str, Model], rng: random.Random) -> None:
         elif expected[0] == "reset":
             assert got["state"]["n"] == expected[1]
         else:
-            assert isinstance(snapshot.decode(got), ex.Monitor)
+            assert isinstance(snapshot.decode(got), (ex.Monitor, ex.RateMonitor))
 
 
 def compare(place: Place, models: dict[str, Model]) -> None:
@@ -145,7 +160,9 @@ def compare(place: Place, models: dict[str, Model]) -> None:
         assert shown["next_seq"] == len(model.seen) + 1
         assert shown["state"]["n"] == monitor.n
         assert shown["state"]["log10_martingale"] == (last.log_value / math.log(10.0) if last else 0.0)
-        assert shown["state"]["p"] == (last.p if last else None)
+        assert shown["state"]["p"] == getattr(last, "p", None)
+        if isinstance(monitor, ex.RateMonitor):
+            assert shown["state"]["rate"]["shares"] == list(monitor.shares.values())
         assert (shown["state"]["alarm_at"], shown["state"]["changepoint"]) == (monitor.alarm_at, monitor.changepoint)
         assert place.engine.export(name).result(60) == snapshot.encode(monitor)
         with place.store.read() as connection:
@@ -205,7 +222,7 @@ def test_what_was_in_a_failed_commit_can_be_sent_again(place: Place, request: py
     Failing(place.store, rng)
     refused = 0
     for _ in range(60):
-        sent = {name: [rng.uniform(0.01, 1.0) for _ in range(rng.choice([1, 30]))] for name in models}
+        sent = {name: model.draw(rng, rng.choice([1, 30])) for name, model in models.items()}
         while sent:  # all at once, and what was refused again
             asked = {name: place.engine.observe(name, batch(x, len(models[name].seen) + 1)) for name, x in sent.items()}
             for name, future in asked.items():

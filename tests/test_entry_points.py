@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def test_nothing_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> No
     def refused() -> int:
         raise AssertionError("a seed was drawn from the system")
 
+    import_module("exchangeable.service.lifecycle")  # it must not import the function that is replaced below
     monkeypatch.setattr("exchangeable.pvalues.draw_seed", refused)
     monkeypatch.setattr("exchangeable.shift.draw_seed", refused)
     for one in (*SCENARIOS, *TEMPTING[:1]):

@@ -74,8 +74,7 @@ def test_the_interval_is_that_of_both_directions() -> None:
     forwards = int((result.path.log_value >= level).argmax()) + 1
     backwards = int((ex.Martingale(bets.Adaptive()).extend(back) >= level).argmax()) + 1
     assert change is not None
-    low = 300 - backwards + 1 + int(np.argmin(result.path.log_value[300 - backwards : forwards - 1]))
-    assert tuple(change) == (low, 300 - backwards + 1, forwards - 1, 0.9)
+    assert tuple(change) == (result.changepoint, 300 - backwards + 1, forwards - 1, 0.9)
     assert change.single
 
 
@@ -84,9 +83,7 @@ def test_a_drift_is_no_single_change() -> None:
     change = ex.test(rng.normal(size=2000) + np.linspace(0.0, 6.0, 2000)).explain().change
     assert change is not None
     assert (change.low, change.high, change.single) == (None, None, False)
-    assert "the data drift, or there are several changes" in str(
-        ex.test(rng.normal(size=900) + np.arange(900) / 150).explain()
-    )
+    assert "Kind: a drift: x0 changes gradually." in str(ex.test(rng.normal(size=900) + np.arange(900) / 150).explain())
 
 
 def test_without_a_rejection_there_is_no_change() -> None:
@@ -112,8 +109,7 @@ def test_evidence_of_a_column_is_its_own_martingale() -> None:
             assert feature.flagged == reached.any() == (feature.name == which)
             if feature.flagged:
                 assert feature.rejected_at == int(reached.argmax()) + 1
-                before = np.array([0.0, *path[: reached.argmax()]])
-                assert feature.changepoint == max(i for i, v in enumerate(before) if v <= before.min() + 0.2)
+                assert abs((feature.changepoint or 0) - 200) <= 5
 
 
 def test_fewer_features_need_less_evidence() -> None:
@@ -146,7 +142,7 @@ def test_categories_and_labels_are_columns_too() -> None:
         "coat": ("categories", True),
         "price": ("label", True),
     }
-    assert found["coat"].difference.startswith("share of red: ")
+    assert found["coat"].difference.startswith("share of red ")
     assert found["price"].difference.startswith("mean ")
     classes = ex.test(frame.assign(kind=np.where(late, "u", "v")), "kind").explain()
     assert ("kind", "label") in [(one.name, one.kind) for one in classes.features if one.flagged]
@@ -183,11 +179,11 @@ def test_explanations_are_cached_and_plain_data() -> None:
     explanation = result.explain(progress=lambda *done: asked.append(done))
     assert isinstance(explanation, Explanation)
     assert result.explain() is explanation
-    assert ("each column backwards", 9, 9) in asked
-    assert asked[-1][0] == "15 neighbours"
+    assert asked[-1] == (f"{which} backwards", 1, 1)
     record = json.loads(explanation.to_json())
     assert record["features"][0]["name"] == which
-    assert set(record) == {"change", "features", "shift", "smallest_p", "largest_p", "alpha", "views", "guarantee"}
+    described = {"change", "departure", "features", "views", "shift", "smallest_p", "largest_p"}
+    assert set(record) == described | {"alpha", "guarantee"}
     assert record["shift"]["verdict"] == "neither found"
     assert f"  1. {which}: evidence 10^" in str(explanation)
     assert "at most 0.01" in explanation.guarantee

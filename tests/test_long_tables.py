@@ -76,10 +76,10 @@ def test_numbers_of_rows_are_those_of_the_table() -> None:
     monitor = ex.Monitor(measures.NearestDistance(), seed=1)
     path = monitor.extend(X[rows])
     assert monitor.alarm_at is not None
-    assert monitor.changepoint is not None
     assert result.rejected_at is not None
     assert result.rejected_at == rows[monitor.alarm_at - 1] + 1
-    assert result.changepoint == rows[monitor.changepoint - 1] + 1
+    assert (result.changepoint or 0) - 1 in rows  # the last one of the rows before the change
+    assert abs((result.changepoint or 0) - 300) <= 20
     assert np.flatnonzero(result.path.alarm).tolist() == list(range(result.rejected_at - 1, 600))
     explanation = result.explain()
     order = np.argsort(path.p)
@@ -235,10 +235,10 @@ def test_a_single_column_beside_sorted_ones() -> None:
     level = math.log(100.0 / beside.tests[0].weight)
     assert beside.rejected_at == int((plain.path.log_value >= level).argmax()) + 1 >= (plain.rejected_at or 0)
     assert math.isclose(float(beside.p_value), float(plain.p_value) / beside.tests[0].weight)
-    assert beside.changepoint == beside.tests[0].rise_start(beside.rejected_at or 0)
-    assert f"The evidence started to rise after row {beside.changepoint}" in str(beside)
-    assert "the alarm is at 100." in str(beside)
-    assert "of evidence of 100 would be at most 1 %, plus at most 6e-7 for each column" in str(beside)
+    assert beside.changepoint == plain.changepoint
+    assert f"Kind: one change, after about {beside.changepoint} rows." in str(beside)
+    assert f"(alarm at 100, raised at row {beside.rejected_at})." in str(beside)
+    assert "of reaching evidence of 100 would be at most 1 %, plus at most 6e-7 for each column" in str(beside)
     assert "plus" not in plain.guarantee
     assert beside.frame()["log10_evidence"].to_list()[-1] == beside.log_evidence[-1] / LN10
     assert beside.to_dict()["log10_evidence"] == (plain.path.log_value.max() + math.log(beside.tests[0].weight)) / LN10
@@ -267,7 +267,7 @@ def test_other_alarms_and_restarts() -> None:
         result = ex.test(x, alarm=alarm, seed=1)
         monitor = ex.Monitor(measures.Value(), alarm=given, seed=1)
         path = monitor.extend(x)
-        assert (result.bet, result.rejected_at, result.alpha) == ("watchful", monitor.alarm_at, None)
+        assert (result.bet, result.rejected_at, result.alpha) == ("sentinel", monitor.alarm_at, None)
         assert np.array_equal(result.path.log_value, path.log_value)
         assert result.guarantee == monitor.guarantee
         assert alarm.n == 0
@@ -323,8 +323,8 @@ def test_results_show_times() -> None:
     assert at is not None
     assert before is not None
     text = str(result)
-    assert f"at row {at} of 400 ({day(at):%-d %B %Y})." in text
-    assert f"after row {before} ({day(before):%-d %B %Y})" in text
+    assert f"raised at row {at} ({day(at):%-d %B %Y}))." in text
+    assert f"after about {before} rows ({day(before):%-d %B %Y})." in text
     record = json.loads(result.to_json())
     times = (record["rejected_at_time"], record["changepoint_time"], record["time_column"])
     assert times == (f"{day(at):%Y-%m-%d}", f"{day(before):%Y-%m-%d}", "day")
@@ -333,7 +333,7 @@ def test_results_show_times() -> None:
     change = explanation.change
     assert change is not None
     assert change.low is not None
-    assert f"after row {change.low} ({day(change.low):%-d %B %Y}) at the earliest" in str(explanation)
+    assert f"the change came after one of rows {change.low} ({day(change.low):%-d %B %Y}) to " in str(explanation)
     first = explanation.smallest_p[0]
     assert f"Strangest rows: {first.n} ({day(first.n):%-d %B %Y}, p = " in str(explanation)
     plain = explanation.to_dict()
@@ -366,7 +366,7 @@ def test_rows_that_were_reordered_or_left_out_keep_their_numbers() -> None:
     assert made.index.tolist() == list(range(400))
     at = result.rejected_at
     assert at is not None
-    assert f"at row {at} of 400 (row {np.argsort(order)[at - 1] + 1} of the data, {day(at):%-d %B %Y})" in str(result)
+    assert f"at row {at} (row {np.argsort(order)[at - 1] + 1} of the data, {day(at):%-d %B %Y})" in str(result)
     labels = [None, *(["u", "v"] * 200)[:399]]
     left = ex.test(frame, labels, seed=1)
     assert left.n == 399
@@ -395,7 +395,7 @@ def test_axes_show_times_only_if_they_ascend() -> None:
     assert np.asarray(back.plot().lines[0].get_xdata())[-1] == 400
     assert back.rejected_at_time is not None
     clock = ex.test(frame.assign(day=pd.date_range("2024-01-01", periods=400, freq="min")))
-    assert ", 0" in str(clock).split("The alarm was raised")[1][:80]
+    assert ", 0" in str(clock).split("raised at row")[1][:80]
 
 
 def test_two_sets_have_no_times() -> None:

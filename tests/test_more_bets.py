@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 import naive
 import naive_scores
+import naive_sentinel
 import portfolio
 from exchangeable import Martingale, bets, native
 from exchangeable.bets import adaptive
@@ -504,36 +505,25 @@ def test_log_density_of_a_tree_learns_nothing() -> None:
     assert (bet._state[0] == before).all()
 
 
-def test_watchful() -> None:
+def test_sentinel() -> None:
     p = P.copy()
     p[250:270] = 5e-324
-    np.testing.assert_allclose(bets.Watchful().extend(p), naive.watchful(p)[0], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(bets.Sentinel().extend(p), naive_sentinel.gains(p), rtol=1e-11, atol=1e-11)
 
 
-def test_shiryaev_roberts_on_watchful_is_the_mixture_of_their_statistics() -> None:
+def test_shiryaev_roberts_on_sentinel_is_the_mixture_of_their_statistics() -> None:
     p = np.concatenate([1.0 - np.random.default_rng(9).random(100), np.full(20, 0.003)])
-    log_value = Martingale(bets.Watchful()).extend(p)
-    weights = np.log(np.repeat([0.4 / 225, 0.4 / 45, 0.2 / 20], [225, 45, 20]))
-    densities = np.array([naive.watchful_log_densities(value) for value in p.tolist()])
-    statistics = _statistics(densities)
-    single = np.array([naive.shiryaev_roberts(np.cumsum(column).tolist()) for column in densities[:, ::29].T])
-    every = np.logaddexp.reduce(weights[:, np.newaxis] + statistics)
+    log_value = Martingale(bets.Sentinel()).extend(p)
+    densities, psi, every = naive_sentinel.Densities(), np.zeros(206), []
+    for value in p.tolist():  # each bet alone, started again before each example
+        psi = (1.0 + psi) * densities(value)
+        every.append(math.log(naive_sentinel.bets().weights @ psi))
     np.testing.assert_allclose(naive.shiryaev_roberts(log_value.tolist()), every, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(single, statistics[::29], rtol=0, atol=1e-9)
 
 
-def _statistics(densities: np.ndarray) -> np.ndarray:
-    """``log psi_n = g_n + log(1 + psi_{n-1})`` of each fixed density."""
-    rows, psi = [], np.full(290, -np.inf)
-    for gains in densities:
-        psi = gains + np.logaddexp(0.0, psi)
-        rows.append(psi)
-    return np.array(rows).T
-
-
-def test_watchful_never_overflows_nor_forgets_to_watch() -> None:
+def test_sentinel_never_overflows_nor_forgets_to_watch() -> None:
     rng = np.random.default_rng(10)
     p = np.concatenate([rng.random(2000) ** 60 + 1e-300, 1.0 - rng.random(200_000), rng.random(300) ** 2 + 1e-300])
-    gains = bets.Watchful().extend(p)
+    gains = bets.Sentinel().extend(p)
     assert np.isfinite(gains).all()
     assert gains[-250:].sum() > 20.0

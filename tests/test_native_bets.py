@@ -29,14 +29,16 @@ from exchangeable.bets import (
     PowerChain,
     Regression,
     Season,
+    Sentinel,
     SimpleJumper,
     SimpleMixture,
+    SleeperDrifter,
+    SleeperStayer,
     SleepyJumper,
     Switching,
     Tree,
     TwoSided,
     Volatility,
-    Watchful,
 )
 from exchangeable.bets.learner import step
 from exchangeable.martingale import Martingale
@@ -62,13 +64,15 @@ BETS: dict[str, Callable[[], Any]] = {
     "season": Season,
     "simple-jumper": SimpleJumper,
     "simple-mixture": SimpleMixture,
+    "sleeper-drifter": lambda: SleeperDrifter(every=7, grid=5),
+    "sleeper-stayer": lambda: SleeperStayer(waking=0.1, grid=5),
     "sleepy-jumper": lambda: SleepyJumper(grid=9),
     "switching": lambda: Switching([Power(0.5), SimpleJumper()], 0.1),
     "two-sided": lambda: TwoSided(Markov(5)),
     "volatility": Volatility,
     "tree": lambda: Tree(5),
     "tree-smooth": lambda: Tree(5, prior="smooth"),
-    "watchful": Watchful,
+    "sentinel": Sentinel,
 }
 P = np.concatenate([1.0 - np.random.default_rng(0).random(60), [1e-300, 5e-324, 1.0, 1.0 - 2.0**-53]])
 
@@ -125,7 +129,6 @@ def truths(*shape: int) -> Any:
 
 
 RING = np.array([0.0, 0.0, 3.0])
-WATCHFUL = floats(9), floats(2), floats(9), floats(2), floats(2, 2), floats(1), floats(1), floats(1), floats(1)
 COLUMNS: tuple[Any, ...] = integers(2), integers(2), integers(2)
 RANGES = np.array([0, 1]), np.array([1, 2])
 SEQUENCE: tuple[Any, ...] = (
@@ -143,6 +146,8 @@ TRACK: tuple[Any, ...] = (
     *(integers(2, 11), floats(2, 4), True, *RANGES, floats(2), truths(2)),
     *(truths(2), integers(2), truths(2), integers(2), integers(2)),
 )
+RECORD = np.array([3, 0, 0, 2, 1, 1])  # three examples, with an alarm at the second
+HISTORY = np.zeros((native.HISTORY_BUCKETS, native.HISTORY_POINTS), np.float32), truths(native.HISTORY_BUCKETS)
 # of each kernel a call that it takes
 CALLS: dict[str, tuple[Any, ...]] = {
     "adaptive": (floats(native.ADAPTIVE_STATE), floats(native.ADAPTIVE_TABLES), floats(3), floats(3)),
@@ -160,6 +165,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "fade_tables": (floats(native.FADE_TABLES),),
     "gamma_mixture": (floats(3), 1.0, 1.0, floats(3), floats(3)),
     "histogram": (floats(2), floats(3), floats(3)),
+    "history": (RECORD, *HISTORY, 0, True, floats(3)),
+    "history_step": (RECORD, *HISTORY, 0, True, 0.5),
     "jackson_weights": (9, floats(16)),
     "kernel_tails": (floats(16), floats(16), 0.3),
     "kernel": (floats(16), floats(16), 0.9, floats(3), floats(3)),
@@ -183,9 +190,17 @@ CALLS: dict[str, tuple[Any, ...]] = {
     ),
     "keyed_sequence": SEQUENCE,
     "keyed_shiryaev_roberts": (floats(2, 2), *RANGES, floats(2), floats(2)),
+    "keyed_sentinel": (
+        floats(native.SENTINEL_TABLES),
+        floats(2, native.SENTINEL_STATE),
+        *RANGES,
+        floats(2),
+        floats(2),
+    ),
     "keyed_simple_jumper": (0.1, floats(2, 3), *RANGES, floats(2), floats(2)),
     "keyed_simple_mixture": (floats(2, 4), *RANGES, floats(2), floats(2)),
-    "keyed_sleepy_jumper": (0.1, 0.1, floats(2, 5), *RANGES, floats(2), floats(2)),
+    "keyed_sleeper_stayer": (0.1, 3, floats(2, 8), *RANGES, floats(2), floats(2)),
+    "keyed_sleepy_jumper": (0.1, 0.1, floats(2, 6), *RANGES, floats(2), floats(2)),
     "keyed_put_rows": (
         *(integers(5), np.array([0, 2]), np.array([-1, 0]), integers(4), np.array([1])),
         *(np.array([2, 3]), integers(5)),
@@ -204,34 +219,37 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "regression_tails": (floats(native.REGRESSION_STATE), 0.5),
     "season": (floats(native.SEASON_STATE), floats(3), floats(3)),
     "season_fresh": (floats(native.SEASON_STATE),),
+    "sentinel": (floats(native.SENTINEL_STATE), floats(native.SENTINEL_TABLES), floats(3), floats(3)),
+    "sentinel_tables": (floats(native.SENTINEL_TABLES),),
     "shiryaev_roberts": (floats(2), floats(3), floats(3)),
     "simple_jumper": (floats(3), 0.1, floats(3), floats(3)),
     "simple_mixture": (floats(4), floats(3), floats(3)),
-    "sleepy_jumper": (floats(5), 0.1, 0.1, floats(3), floats(3)),
+    "sleeper_drifter": (np.array([4.0, 1.0, 0.0, 1.0, 0.0]), floats(3, 2, 4), 0.1, 2, 3, floats(3), floats(3)),
+    "sleeper_drifter_at": (np.array([4.0, 1.0, 0.0, 1.0, 0.0]), floats(2, 2, 4), 0.1, 2, 3, 0.5),
+    "sleeper_stayer": (floats(2, 4), 0.1, 3, floats(3), floats(3)),
+    "sleepy_jumper": (floats(6), 0.1, 0.1, floats(3), floats(3)),
     "track": TRACK,
     "track_step": (integers(6), floats(2), True, 0.5, False),
     "tree": (floats(8, 3), 3, False, floats(3), floats(3)),
     "tree_at": (floats(8, 3), 3, True, 0.5),
     "two_sided": (floats(3), floats(3)),
     "volatility": (floats(1), 0.1, floats(3), floats(3)),
-    "watchful": (*WATCHFUL, floats(3), floats(3)),
 }
 # arguments without a partner: of these a longer one, or a shorter one that is not empty, may fit too
 FREE = {
     ("cautious", 1),
     ("histogram", 0),
+    ("history", 5),
     ("keyed_histogram", 0),
     ("keyed_take_rows", 0),
     ("keyed_take_rows", 5),
     ("keyed_rank_bins", 0),
-    ("keyed_sleepy_jumper", 2),
     ("keyed_put_rows", 0),
     ("keyed_put_rows", 3),
     ("keyed_put_rows", 4),
     ("keyed_put_rows", 6),
     ("keyed_thetas", 3),
     ("keyed_unfold", 0),
-    ("sleepy_jumper", 0),
     ("track", 0),
     ("track", 1),
 }
@@ -275,6 +293,24 @@ FORGED: list[tuple[str, int, Any, str]] = [
     ("markov", 1, floats(17, 16), "last must have the length"),
     ("markov", 1, floats(8, 16), "last must have the length"),
     ("markov", 1, floats(144), "last must have the length"),
+    ("sleeper_stayer", 2, 1, "grid must be from 2 to 1000"),
+    ("sleeper_stayer", 2, 1001, "grid must be from 2 to 1000"),
+    ("sleeper_stayer", 2, 4, "amounts must have 2 rows"),
+    ("keyed_sleeper_stayer", 1, 2**62, "a state has the wrong size"),
+    ("keyed_sleeper_stayer", 1, 4, "a state has the wrong size"),
+    ("sleeper_drifter", 0, np.array([2.0**54, 1.0, 0.0, 1.0, 0.0]), "the number of steps must be"),
+    ("sleeper_drifter", 0, np.array([-1.0, 1.0, 0.0, 1.0, 0.0]), "the number of steps must be"),
+    ("sleeper_drifter", 0, np.array([math.nan, 1.0, 0.0, 1.0, 0.0]), "the number of steps must be"),
+    ("sleeper_drifter", 0, np.array([5.0, 1.0, 0.0, 1.0, 0.0]), "for each wake-up"),
+    ("sleeper_drifter", 0, np.array([2.0**53, 1.0, 0.0, 1.0, 0.0]), "for each wake-up"),
+    ("sleeper_drifter", 3, 0, "every must be from 1"),
+    ("sleeper_drifter", 3, -1, "every must be from 1"),
+    ("sleeper_drifter", 3, 1, "for each wake-up"),
+    ("sleeper_drifter", 4, 1, "grid must be from 2 to 1000"),
+    ("sleeper_drifter_at", 0, np.array([6.0, 1.0, 0.0, 1.0, 0.0]), "for each wake-up"),
+    ("sleeper_drifter_at", 4, -1, "grid must be from 2 to 1000"),
+    ("sleepy_jumper", 0, floats(5), "weights must hold 2 numbers for each epsilon"),
+    ("keyed_sleepy_jumper", 2, floats(2, 5), "a state has the wrong size"),
     ("tree", 1, 0, "depth must be from 1"),
     ("tree", 1, -1, "depth must be from 1"),
     ("tree", 1, 4, "nodes must have"),
@@ -303,6 +339,13 @@ FORGED: list[tuple[str, int, Any, str]] = [
     ("keyed_rank_scores", 3, np.array([2**63 - 1, 0]), "room for its events"),
     ("keyed_thetas", 1, np.array([0, 3]), "lo and hi"),
     ("track", 4, np.array([1, 2**62]), "lo and hi"),
+    ("history", 0, np.array([2, 0, 0, 2, 1, 1]), "start must be before"),
+    ("history", 0, np.array([2**62 + 1, 0, 0, 2, 1, 1]), "start must be before"),
+    ("history", 0, np.array([-(2**63), 0, 0, 2, 1, 1]), "start must be before"),
+    ("history", 3, 1, "start must be before"),
+    ("history", 3, -1, "start must be before"),
+    ("history", 3, 2**63 - 1, "start must be before"),
+    ("history_step", 3, 3, "start must be before"),
     ("keyed_simple_jumper", 2, np.array([2, 2]), "lo and hi"),
     ("keyed_take_rows", 1, np.array([0, 2**63 - 1]), "within the column"),
     ("keyed_take_rows", 2, np.array([2, -3]), "within the column"),

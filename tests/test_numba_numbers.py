@@ -26,17 +26,12 @@ EVERY, LONG = 25, 10_000
 ROWS = 600  # of each table
 STREAMS = ("uniform", "Beta(1/2, 1)", "Beta(1, 2)", "tiny and one", "alternating", "ranks with a change")
 BETS = (
-    "Watchful()",
     "Plugin()",
     "Beta()",
     "Beta(switching=0.3, size=4, reach=1.0)",
     "Idle()",
     "SimpleJumper()",
     "CompositeJumper()",
-    "SleepyJumper()",
-    "SleepyJumper(waking=1.0, jumping=1.0, grid=7)",
-    "SleepyJumper(waking=0.25, jumping=0.0, grid=12)",
-    "SleepyJumper(waking=0.5, jumping=0.5, grid=1)",
     "Power(epsilon=0.5)",
     "Power(epsilon=3.0)",
     "SimpleMixture()",
@@ -64,7 +59,6 @@ KEYED = (
     "Power(epsilon=0.5)",
     "SimpleJumper()",
     "SimpleMixture()",
-    "SleepyJumper()",
 )
 ALARMS = ("Cusum()", "ShiryaevRoberts()")
 

@@ -465,7 +465,7 @@ def sample(server: Server) -> list[tuple[str, str]]:
     """Pages with something on them, and what shows that they are ready."""
     server.betting("sample", *CALM, *ODD)
     server.create("a-rather-long-name-of-a-stream.with_every.kind-of-letter-0123456")
-    return [("/", ".streams .name"), ("/streams/sample", "#bet .curve"), ("/new", "#create"), ("/docs", ".opblock")]
+    return [("/", ".streams .name a"), ("/streams/sample", "#bet .curve"), ("/new", "#create"), ("/docs", ".opblock")]
 
 
 @pytest.mark.parametrize("which", range(4), ids=["overview", "stream", "new", "docs"])
@@ -597,6 +597,27 @@ def test_when_the_server_goes_away_the_page_says_so_and_comes_back(fresh: Server
     visible(page, "#connection", False, timeout=40_000)
     seen(page, "#live", "Live")
     fresh.send("down-1", 0.5)
+    seen(page, "#content", "51")
+
+
+def test_a_list_that_is_older_than_an_event_does_not_undo_it(fresh: Server, tab: Open) -> None:
+    fresh.betting("late-1", *CALM)
+    page = tab().page
+    page.goto(f"{fresh.url}/?q=late-")
+    seen(page, "#live", "Live")
+    seen(page, "#content", "50")
+    held: list[Any] = []
+    page.route("**/v1/streams?*", lambda route: held.append((route, route.fetch())))  # the list of then
+    fresh.betting("late-2", 0.5, 0.5)
+    for _ in range(100):
+        if held:
+            break
+        page.wait_for_timeout(50)
+    route, reply = held[0]
+    fresh.send("late-1", 0.5)
+    seen(page, "#content", "51")
+    route.fulfill(response=reply)
+    seen(page, "#content", "late-2")
     seen(page, "#content", "51")
 
 

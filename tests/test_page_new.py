@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) ->
     page.locator("#period").fill("5000")
     page.get_by_text("Start a new test at once").click()
     page.locator("#form summary").click()
-    page.locator("#bet").select_option("watchful")
+    page.locator("#bet").select_option("sentinel")
     page.locator("#seed").fill("7")
     visible(page, "#clock", False)
     page.locator("#wait").fill("-1")
@@ -54,6 +55,39 @@ def test_the_form_makes_the_configuration_it_shows(server: Server, tab: Open) ->
     assert shown["labels"] == {"wait": 3600, "clock": "server", "most": 200}
     page.get_by_role("link", name="See form-stream").click()
     seen(page, "#verdict", "No observations yet.")
+
+
+def test_a_rate_has_a_direction_and_no_bet(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new?name=error-rate")
+    page.locator("#form summary").click()
+    visible(page, "#bet")
+    visible(page, "#direction", False)
+    page.locator("#bet").select_option("sentinel")
+    page.locator("#alarm").select_option("cusum")
+    page.locator("#measure").select_option("rate")
+    assert page.locator("#alarm").input_value() == "shiryaev-roberts"
+    assert page.locator("#alarm option[value=cusum]").is_disabled()
+    visible(page, "#bet", False)
+    page.locator("#direction").select_option("up")
+    page.locator("#alarm").select_option("shiryaev-roberts")
+    page.locator("#period").fill("500")
+    page.locator("#drop").evaluate(DROP, ["bad.csv", "error\n0\n1\n2\n"])
+    page.locator("#send").click()
+    seen(page, "#send-problem", "Row 4, column “error”: an event must be 0 or 1, got 2.")
+    random.seed(4)
+    events = [int(random.random() < 0.02) for _ in range(500)] + [int(random.random() < 0.4) for _ in range(80)]
+    page.locator("#drop").evaluate(DROP, ["errors.csv", "\n".join(["error", *map(str, events)]) + "\n"])
+    page.locator("#send").click()
+    seen(page, "#progress-line", "Alarm", timeout=30_000)
+    configuration = server.state("error-rate")["configuration"]
+    assert configuration["measure"] == {"kind": "rate", "values": [0, 1], "direction": "up"}
+    page.goto(f"{server.url}/streams/error-rate")
+    seen(page, "#verdict", re.compile(r"The rate changed from [1-3](\.\d+)? % to [3-9]\d(\.\d)? %\."))
+    seen(page, "#figures", "Rate so far")
+    visible(page, "#betting", False)
+    seen(page, "#send", '{"seq": 581, "x": 1}')
+    seen(page, "#configuration", "rate, values 0,1, direction up")
 
 
 def test_a_name_that_is_taken(server: Server, tab: Open) -> None:

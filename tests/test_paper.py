@@ -9,9 +9,11 @@ import pytest
 from scipy.stats import kstest
 
 import naive
-from exchangeable.bets import Power
-from exchangeable.martingale import LN10
+import published
+from exchangeable.bets import Power, SleepyJumper
+from exchangeable.martingale import LN10, Martingale
 from exchangeable.measures import NearestNeighbour
+from exchangeable.pvalues import from_ranks
 from exchangeable.research import datasets, paper
 from exchangeable.research.datasets import Dataset
 
@@ -52,6 +54,21 @@ def test_published_values_are_near(seeds: int) -> None:
         assert row.published_log10 is not None
         span = row.max_log10 - row.min_log10
         assert row.min_log10 - 0.6 * span <= row.published_log10 <= row.max_log10 + 0.6 * span
+
+
+def test_the_sleepers_reach_the_values_of_the_book() -> None:
+    """Bernoulli(0.1), then Bernoulli(0.4); each published value is one draw of the data."""
+    for name, ours in published.binary(20).items():
+        assert abs(ours.mean() - published.BINARY[name]) < ours.std(ddof=1), name
+
+
+@needs_data
+def test_the_sleepy_jumper_comes_near_its_published_value() -> None:
+    """Published for USPS in 2003: above 10^18."""
+    ranks = NearestNeighbour().extend(*datasets.usps(SHARED))
+    path = Martingale(SleepyJumper()).extend(from_ranks(ranks, seed=0)) / LN10
+    assert abs(path[-1] - 17.8) < 0.1
+    assert path.max() > 18.0
 
 
 @needs_data

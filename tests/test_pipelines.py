@@ -26,8 +26,8 @@ pytest.importorskip("polars")  # it reads the files
 PIPELINES = pages.ROOT / "examples" / "pipelines"
 PAGE = pages.ROOT / "docs" / "pipelines.md"
 KINDS = ("steady", "shifted", "narrow", "empty")  # narrow: it lacks a column
-REJECTED = "REJECTED at level 1 %"
-REASONS = {"shifted": r"(?<!NOT )REJECTED at level 1 %", "narrow": "lacks 'plan'", "empty": "at least 1 row, got 0"}
+REJECTED = "REJECTED (1 %)"
+REASONS = {"shifted": r"(?<!NOT )REJECTED \(1 %\)", "narrow": "lacks 'plan'", "empty": "at least 1 row, got 0"}
 TELEMETRY = {"DO_NOT_TRACK": "1", "GX_ANALYTICS_ENABLED": "false", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 
 

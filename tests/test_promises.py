@@ -25,7 +25,7 @@ from exchangeable.monitor import BetWarning, default_bet
 def test_the_default_bet_follows_the_alarm() -> None:
     expected = {"ville": bets.Adaptive}
     for name, make in catalogue.ALARMS.items():
-        kind = expected.get(name, bets.Watchful)
+        kind = expected.get(name, bets.Sentinel)
         assert isinstance(default_bet(make()), kind)
         assert isinstance(ex.Monitor(measures.Value(), alarm=make()).martingale.bet, kind)
         assert isinstance(catalogue.BETS[catalogue.default_bet(name)](), kind)
@@ -54,7 +54,7 @@ def test_the_default_of_shiryaev_roberts_is_no_clock() -> None:
 
 
 def test_adaptive_with_shiryaev_roberts_warns_and_is_used() -> None:
-    with pytest.warns(BetWarning, match="is raised after about 2,000 examples even if nothing changes; use Watchful"):
+    with pytest.warns(BetWarning, match="is raised after about 2,000 examples even if nothing changes; use Sentinel"):
         monitor = ex.Monitor(measures.Value(), bets.Adaptive(), alarms.ShiryaevRoberts(2000))
     assert isinstance(monitor.martingale.bet, bets.Adaptive)
     ex.Monitor(measures.Value(), bets.Adaptive(), alarms.Cusum(2000))  # no warning, which would be an error here

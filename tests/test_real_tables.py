@@ -51,8 +51,10 @@ def test_a_line_states_the_verdict_of_the_command() -> None:
     cells = [cell.strip() for cell in real_tables.line(outcome).split("|")[1:-1]]
     assert outcome.code == result.rejected == 1
     assert cells[:3] == [path.name, f"{result.n:,} × {ex.read(path).width}", "rejected"]
-    assert cells[3].split()[0] == f"{result.rejected_at:,}"
-    assert f"`{result.rejected_by[0]}`" in cells[4]
+    assert result.departure is not None
+    assert cells[3] == result.departure.kind
+    assert cells[4].split()[0] == f"{result.rejected_at:,}"
+    assert f"`{result.rejected_by[0]}`" in cells[5]
     assert len(cells) == real_tables.HEAD.split("\n")[0].count("|") - 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 import shlex
@@ -24,15 +25,19 @@ from chromium import HOSTILE, Open, browser, tab
 from conftest import Run
 from exchangeable import alarms, bets, measures, plots
 from exchangeable import protocols as pr
-from exchangeable.analysis import report
+from exchangeable.analysis import column_plots, figures, report
+from exchangeable.analysis.advice import advise, describe_departure
+from exchangeable.analysis.change import Change
 from exchangeable.analysis.columns import ColumnTest, SharedTests
-from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
+from exchangeable.analysis.effects import Effect
+from exchangeable.analysis.explain import Explanation, ExtremeRow, FeatureEvidence
+from exchangeable.analysis.formats import format_evidence
 from exchangeable.analysis.report import charts, svg, view
 from exchangeable.analysis.report.method import reproduction
 from exchangeable.analysis.result import Result
 from exchangeable.analysis.sample import Sample
 from exchangeable.analysis.settings import Parts, Settings
-from exchangeable.analysis.text import describe_verdict, format_evidence
+from exchangeable.analysis.text import describe_verdict
 from exchangeable.data.schema import Preparation
 from exchangeable.data.table import Table, TableColumn
 from exchangeable.shift import Evidence, Shift
@@ -298,12 +303,12 @@ def test_a_page_has_its_head() -> None:
 
 def test_the_parts_come_in_order() -> None:
     assert check(written("rejected")).titles == [
+        "The data",
         "Evidence over time",
-        "What changed",
+        "Columns by evidence",
+        "Strangest and most typical rows",
         "Label shift or concept shift?",
         "P-values of column size",
-        "Final bet: column size",
-        "Strangest and most typical rows",
         "Method",
         "How columns were read",
         "Guarantee and interpretation",
@@ -328,8 +333,10 @@ def superscripts(text: str) -> str:
 @pytest.mark.parametrize("case", ["rejected", "quiet", "column", "real", "split", "cusum", "restarts", "enormous"])
 def test_the_words_of_the_verdict_are_all_there(case: str) -> None:
     found, text = CASES[case](), check(written(case)).text
-    for line in str(describe_verdict(found.verdict, found.tests, found.sets, found.timeline)).split("\n"):
-        for sentence in re.split(r"(?<=\.) (?=[A-Z])", re.sub(r"^(Means|Does not mean|Guarantee): .", "", line)):
+    told = describe_verdict(found.verdict, found.tests, found.sets, found.timeline, finding=found.finding)
+    for line in [*str(told).split("\n"), told.means[1:], told.does_not_mean[1:]]:
+        line = re.sub(r"^(Means|Does not mean|Guarantee|Kind|Size|What to do): .", "", line).replace(" -> ", " → ")
+        for sentence in re.split(r"(?<=\.) (?=[A-Z])", line.removesuffix(".")):
             assert superscripts(sentence) in text
 
 
@@ -360,11 +367,10 @@ def test_a_change_is_described_with_its_interval() -> None:
     assert change is not None
     assert change.low is not None
     text = check(written("column")).text
-    assert f"after row {change.low:,} to {change.high:,}" in text
+    assert f"after one of rows {change.low:,} to {change.high:,}" in text
     assert f"alarm at row {found.rejected_at:,}" in text
-    assert f"lowest before the alarm, after {found.changepoint:,} rows" in text
-    assert f"Before the change: rows 1 to {found.changepoint:,}" in text
-    assert f"rise started after {rejected().changepoint:,} rows" in check(written("rejected")).text
+    assert f"estimated change, after {found.changepoint:,} rows" in text
+    assert f"before the change: rows 1 to {found.changepoint:,}" in text
 
 
 def test_features_are_listed_by_evidence() -> None:
@@ -386,8 +392,8 @@ def test_features_are_listed_by_evidence() -> None:
 
 
 def test_at_most_fifty_features_are_listed() -> None:
-    many = [FeatureEvidence(f"c{i}", "numbers", 1.0, False, None, None, "") for i in range(1000)]
-    text = report.explanation_card(Explanation(None, many, [], None, [], [], 0.01, 10))
+    many = [FeatureEvidence(f"c{i}", "numbers", 1.0, False, None, None) for i in range(1000)]
+    text = report.explanation_card(Explanation(None, None, many, [], None, [], [], 0.01, 10))
     page = check(text, CARD)
     assert "and 950 more." in page.text
     assert text.count("<tr>") == 50 + 2  # two heads
@@ -404,6 +410,107 @@ def test_extreme_examples_are_listed_with_their_labels() -> None:
     first = two.explain().smallest_p[0]
     assert two.split is not None
     assert f'<td class="num">{int(two.split.rows[first.n - 241])}</td>' in written("split")
+
+
+def test_extreme_rows_are_listed_with_their_values() -> None:
+    found, explanation = dated(), dated().explain()
+    table = written("dated").split("Strangest and most typical rows</h2>")[1].split("</table>")[0]
+    names = re.findall(r'<th scope="col" class="value"><bdi>(.*?)</bdi>', table)
+    assert names == [one.name for one in explanation.features if one.name != "hole is missing"]
+    rows = [re.findall(r'<td class="value"><bdi>(.*?)</bdi>', row) for row in table.split("<tr>")[2:]]
+    chosen = [*explanation.smallest_p, *explanation.largest_p]
+    columns = {column.name: column for column in found.table.columns}
+    absent = columns["hole is missing"].values == 1.0
+    expected = [
+        [
+            "missing" if name == "hole" and absent[row.n - 1] else f"{columns[name].values[row.n - 1]:.6g}"
+            for name in names
+        ]
+        for row in chosen
+    ]
+    assert rows == expected
+    assert any("missing" in row for row in rows)
+    first = rejected().explain().smallest_p[0].n
+    coats = next(column for column in rejected().table.columns if column.name == "coat")
+    assert coats.categories is not None
+    assert f'<td class="value"><bdi>{coats.categories[int(coats.values[first - 1])]}</bdi>' in written("rejected")
+
+
+def summary_of(case: str) -> dict[str, str]:
+    start = written(case).split('<dl class="summary">')[1].split("</dl>")[0]
+    return {title: re.sub("<.*?>", "", text) for title, text in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", start)}
+
+
+def test_the_first_screen_says_what_happened_where_how_large_and_what_to_do() -> None:
+    found = rejected()
+    said = summary_of("rejected")
+    assert list(said) == ["What happened", "Where", "How large", "What to do"]
+    assert found.departure is not None
+    happened = describe_departure(found.departure, found.explain().change, found.timeline)
+    assert said["What happened"].lower() == happened.lower()
+    assert said["What to do"].lower().startswith(advise(found.departure, found.timeline).lower())
+    assert said["Where"] == ", ".join(found.explain().changed)
+    for feature in found.explain().features:
+        assert (feature.difference.replace("->", "→") in said["How large"]) or not feature.flagged
+    page = written("rejected")
+    assert page.index('<dl class="summary">') < page.index("<svg") < page.index("Evidence over time")
+
+
+def test_the_first_screen_of_two_sets_and_of_no_rejection() -> None:
+    assert list(summary_of("split")) == ["Where", "How large", "What to do"]
+    assert "should not be pooled" in summary_of("split")["What to do"]
+    assert list(summary_of("quiet")) == ["What it means", "What it does not mean", "What to do"]
+    quiet_page = written("quiet")
+    picture = quiet_page.split("<h2>The data</h2>")[1].split("</section>")[0]
+    assert picture.count("<svg") == 1
+    assert f"<h3><bdi>{quiet().explain().features[0].name}</bdi></h3>" in picture
+    assert "No column is flagged." in picture
+    assert "estimated change" not in picture
+
+
+def test_full_rows_without_a_column_are_named() -> None:
+    draw = rng()
+    X = draw.normal(size=(400, 2))
+    X[200:, 1] = X[200:, 0] + 0.1 * X[200:, 1]
+    found = ex.test(X, measure=measures.NearestDistance())
+    assert found.rejected
+    said = dict(view.summary(found))
+    assert said["Where"] == "in full rows, but in no single column"
+
+
+def test_a_point_is_drawn_for_each_row_and_the_marks_stand_where_they_belong() -> None:
+    found = column()
+    picture = written("column").split("<h2>The data</h2>")[1].split("</section>")[0]
+    dots = next(path for path in re.findall(r'd="([^"]*)"', picture) if path.count("h0") > 1)
+    places = [(float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", dots)]
+    assert len(places) == found.n
+    assert "<use" not in picture.split("stroke-linecap: round")[1][:100]
+    line = next(path for path in re.findall(r'<path d="(M [\d. ]+ V [\d.]+)"[^>]*dasharray', picture))
+    at = float(line.split()[1])
+    before = figures.mark(found).changes[0]
+    assert places[before - 1][0] - 0.1 <= at <= places[before][0] + 0.1
+    values = found.table.columns[0].values
+    assert int(np.argmin([y for _, y in places])) == int(values.argmax())
+
+
+def test_title_author_and_date_are_in_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "today", lambda: dt.date(2024, 2, 29))
+    quiet().save_html(tmp_path / "a.html", title=f"Plant 3 {HOSTILE}", author="אבגד & sons")
+    text = (tmp_path / "a.html").read_text("utf-8")
+    page = check(text)
+    head = text.split('<header class="top">')[1].split("</header>")[0]
+    assert "Plant 3 &lt;img" in head
+    assert "אבגד &amp; sons, 29 February 2024" in head
+    assert "the data: 300 rows, 4 columns" in head
+    assert page.text.startswith("Plant 3 <img")  # the title of the window
+    quiet().save_html(tmp_path / "b.html")
+    plain = (tmp_path / "b.html").read_text("utf-8")
+    assert "Test of exchangeability" in plain.split("</header>")[0]
+    wrong: Any
+    for name, wrong in (("title", ""), ("title", "x" * 201), ("author", 7), ("author", " \n")):
+        with pytest.raises(ValueError, match=f"{name} must be a text of 1 to 200 characters, got "):
+            quiet().save_html(tmp_path / "c.html", **{name: wrong})
+    assert not (tmp_path / "c.html").exists()
 
 
 def test_a_lost_capital_is_described_and_drawn() -> None:
@@ -522,13 +629,15 @@ def hostile() -> tuple[Result, Explanation]:
     asked |= {"shared": SharedTests(0.5, tests), "differences": [f"current lacks {name}" for name in names]}
     found = Result(table, Sample(x), a_path(log_value), monitor, parts, **asked)
     features = [
-        FeatureEvidence(name, "categories", 900.0 - i / 2, True, i + 1, i, f"share of {name}: 1 % -> 2 %")
+        FeatureEvidence(
+            name, "categories", 900.0 - i / 2, True, i + 1, i, Effect(0.01, 0.02, 0.1, category=name, new=(name,))
+        )
         for i, name in enumerate(names)
     ]
     shift = Shift(Evidence(found.path.p, log_value, 5), Evidence(found.path.p, log_value[::-1], None), 0.01, 0)
     odd = [ExtremeRow(i + 1, 1e-9) for i in range(5)]
     return found, Explanation(
-        Change(50, 40, 60_000, 0.95), features, [], shift, odd, odd, 0.01, n, timeline=found.timeline
+        Change(50, 40, 60_000, 0.95), None, features, [], shift, odd, odd, 0.01, n, timeline=found.timeline
     )
 
 
@@ -541,8 +650,8 @@ def test_hostile_names_and_huge_tables_are_escaped_and_cut() -> None:
     assert "right\\u202eto\\u202cleft\\u2066" in shown
     assert "control\\x00\\x07\\x1b[31m\\n\\r\\t\\x85\\u2028Means: all is well" in shown
     assert "lone \\udc80 surrogate" in shown
-    assert re.search("<bdi>אבגד\\d+</bdi>(, evidence)? 10<sup>", text)  # its direction does not touch what is around it
-    assert re.search("share of <bdi>אבגד\\d+</bdi>: 1 % → 2 %", text)
+    assert re.search("<bdi>אבגד\\d+</bdi> <span", text)  # its direction does not touch what is around it
+    assert re.search("share of <bdi>אבגד\\d+</bdi> 1 % → 2 % \\(very small\\); new: <bdi>אבגד\\d+</bdi>", text)
     assert "x" * 301 not in text
     assert page.titles.count("Notes") == 1
     assert f"And {len(found.notes) - view.MAX_NOTES} more." in shown
@@ -566,6 +675,19 @@ def test_hostile_classes_come_from_a_table(tmp_path: Path) -> None:
     check(found.explain()._repr_html_(), CARD)
 
 
+def test_many_long_columns_with_times_and_missing_values_stay_small() -> None:
+    draw, n = rng(), column_plots.MAX_POINTS
+    X = draw.normal(size=(n, 60)) + 2.0 * (np.arange(n) > n // 2)[:, np.newaxis]
+    X[draw.random(X.shape) < 0.1] = np.nan
+    data: dict[str, Any] = {f"{'x' * 80}{i}": X[:, i] for i in range(60)}
+    data["when"] = np.datetime64("2024-01-01") + np.arange(n)
+    found = ex.test(data)
+    page = check(report.document(found, found.explain()))
+    assert len(found.explain().changed) > 6
+    assert "missing: " in page.text
+    check(found._repr_html_(), CARD)
+
+
 def test_thousands_of_alarms_stay_small() -> None:
     n = 60_000
     values = np.tile(np.linspace(0.0, 5.0, 10), n // 10)
@@ -574,7 +696,7 @@ def test_thousands_of_alarms_stay_small() -> None:
     assert len(found.verdict.alarms) == 6000
     text = check(report.document(found, quiet().explain())).text
     assert "6,000 alarms, the first at row 10" in text
-    assert f"lowest before each alarm, the first {charts.MAX_CHANGEPOINTS}" in text
+    assert f"lowest evidence before each alarm, the first {charts.MAX_CHANGEPOINTS}" in text
     check(report.result_card(found), CARD)
 
 
@@ -605,15 +727,16 @@ def test_a_spike_of_one_example_in_a_long_path_is_drawn() -> None:
     found = result_of(a_path(values), ex.Monitor(measures.Value(), bets.Idle()))
     drawn = charts.evidence_chart(found)
     line = next(path for path in re.findall(r'd="([^"]*)"', drawn) if len(path) > 5000)
-    heights = [float(number) for number in re.findall(r"[ML] [\d.]+ ([\d.]+)", line)]
-    assert 1000 < len(heights) < 3000
-    assert max(heights) - min(heights) > 200.0
+    heights = [float(number) for number in re.findall(r"(?:[ML] [\d.]+|V) ([\d.]+)", line)]
+    assert 500 < len(re.findall("[MLHV]", line)) < 3000
+    assert max(heights) - min(heights) > 140.0
 
 
 # ------------------------------------------------------------------------------------------------- the same, and calmly
 
 
-def test_a_result_gives_the_same_bytes_each_time(tmp_path: Path) -> None:
+def test_a_result_gives_the_same_bytes_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "today", lambda: dt.date(2024, 2, 29))
     found = wide()
     found.save_html(tmp_path / "a.html")
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30.0, "svg.fonttype": "path", "text.usetex": True}):
@@ -658,7 +781,7 @@ def test_without_matplotlib_a_card_has_words(tmp_path: Path, monkeypatch: pytest
     page = check(text, CARD)
     assert "<svg" not in text
     assert "exchangeable[plots]" in page.text
-    assert "REJECTED at level 1 %" in page.text
+    assert "REJECTED (1 %)" in page.text
     check(report.explanation_card(rejected().explain()), CARD)
     with pytest.raises(ImportError, match=r"exchangeable\[plots\]"):
         rejected().save_html(tmp_path / "report.html")
@@ -673,7 +796,7 @@ def test_without_jinja_a_card_is_text(tmp_path: Path, monkeypatch: pytest.Monkey
         page = check(card, CARD)
         assert "<pre>" in card
         assert "exchangeable[report]" in page.text
-    assert "REJECTED at level 1 %" in check(rejected()._repr_html_(), CARD).text
+    assert "REJECTED (1 %)" in check(rejected()._repr_html_(), CARD).text
     with pytest.raises(ImportError, match=r"exchangeable\[report\]"):
         rejected().save_html(tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
@@ -720,7 +843,7 @@ def test_the_command_line_writes_a_report(run: Run, table: Path, tmp_path: Path)
     assert done.code == 1
     text = (tmp_path / "out.html").read_text("utf-8")
     page = check(text)
-    assert "moved table.csv: 400 rows, 3 features" in page.text
+    assert "moved table.csv: 400 rows, 3 columns" in page.text
     command = re.findall(r"<pre>(exchangeable test .*?)</pre>", text)[0].replace("&#39;", "'")
     assert run(*shlex.split(command)[1:]).out == plain.out
 
@@ -729,6 +852,20 @@ def test_the_command_line_writes_a_report_of_what_is_not_rejected(run: Run, tabl
     done = run("test", table, "--drop", "b", "--measure", "nearest-distance", "--report", "out.htm")
     assert done.code == 0
     assert "NOT REJECTED" in check((tmp_path / "out.htm").read_text("utf-8")).text
+
+
+def test_the_command_line_writes_title_and_author(run: Run, table: Path, tmp_path: Path) -> None:
+    options = ("test", table, "--title", "Spring", "--author", "A. Inspector")
+    assert run(*options, "--report", "out.html").code == 1
+    head = (tmp_path / "out.html").read_text("utf-8").split("</header>")[0]
+    assert "<strong>Spring</strong>" in head
+    assert "A. Inspector, " in head
+    for words, message in (
+        (options, "--title is for a report, so it needs --report"),
+        (("test", table, "--author", "", "--report", "b.html"), "author must be a text of 1 to 200 characters, got ''"),
+    ):
+        done = run(*words)
+        assert (done.code, done.out, done.err) == (2, "", f"exchangeable: {message}\n")
 
 
 def test_the_command_line_refuses_what_cannot_be_written(run: Run, table: Path, tmp_path: Path) -> None:
@@ -783,9 +920,10 @@ def test_a_card_is_readable_in_light_and_dark_notebooks(tab: Open, theme: str, d
 
 def test_nothing_is_wider_than_a_telephone_or_dark_on_paper(tab: Open, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(written("wide"), "utf-8")
-    opened = tab(color_scheme="dark", viewport={"width": 380, "height": 700})
+    opened = tab(color_scheme="dark", viewport={"width": 360, "height": 700})
     opened.page.goto((tmp_path / "report.html").as_uri())
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert opened.page.evaluate("[...document.querySelectorAll('svg')].every(one => one.clientWidth <= innerWidth)")
     opened.page.emulate_media(media="print", color_scheme="dark")
     ground = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == "rgb(255, 255, 255)"

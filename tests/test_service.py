@@ -85,9 +85,9 @@ def test_a_part_that_is_left_out_is_that_of_the_stream(server: Served) -> None:
     made = server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "adaptive"}}).json()
     assert "is raised after about 2,000 examples" in made["notes"][0]
     assert server.ask("PUT", "/v1/streams/a", json=watched).status_code == 200
-    assert server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "watchful"}}).status_code == 409
+    assert server.ask("PUT", "/v1/streams/a", json={**watched, "bet": {"kind": "sentinel"}}).status_code == 409
     fresh = server.ask("PUT", "/v1/streams/b", json=watched).json()
-    assert (fresh["configuration"]["bet"]["kind"], fresh["notes"]) == ("watchful", [])
+    assert (fresh["configuration"]["bet"]["kind"], fresh["notes"]) == ("sentinel", [])
 
 
 @pytest.mark.parametrize("name", ["A", "a" * 65, "-a", ".a", "a b", "ä", "a%2Fb", "..%2f..", "a%00"])
@@ -106,6 +106,26 @@ def test_a_stream_with_an_unlawful_name_is_refused(server: Served, name: str) ->
         ({"measure": {"kind": "frozen", "reference": [1.0, 1.0]}}, "reference"),
         ({"measure": {"kind": "nearest-neighbour", "cap": 10**6}}, "configuration.measure.cap"),
         ({"measure": {"kind": "value", "cap": 5}}, "configuration.measure.cap"),
+        *(
+            ({"measure": {"kind": "rate", "values": values}}, "values must be 2 to 64 different numbers of magnitude")
+            for values in (
+                [1],
+                [1, 1],
+                ["bad", "good"],
+                [True, False],
+                [1, 10**400],
+                [1, 2**53 + 1],
+                7,
+                list(range(65)),
+            )
+        ),
+        ({"measure": {"kind": "rate", "direction": "left"}}, "configuration.measure.direction"),
+        (
+            {"measure": {"kind": "rate"}, "bet": {"kind": "adaptive"}},
+            "configuration.bet must be left out for the measure",
+        ),
+        ({"measure": {"kind": "rate"}, "alarm": {"kind": "cusum"}}, "configuration.alarm.kind must be ville or"),
+        ({"bet": None}, "configuration.bet.kind"),
         ({"seed": -1}, "configuration.seed"),
         ({"seed": True}, "configuration.seed"),
         ({"on_alarm": "sing"}, "configuration.on_alarm"),
@@ -123,6 +143,42 @@ def test_a_bad_configuration_gets_one_sentence_that_says_where(
     assert reply.json()["error"] == "bad-configuration"
     assert where in reply.json()["message"]
     assert server.ask("GET", "/v1/streams/a").status_code == 404
+
+
+def test_a_stream_of_events_is_a_rate_monitor(server: Served) -> None:
+    alarm = {"kind": "shiryaev-roberts", "period": 500}
+    made = server.ask("PUT", "/v1/streams/a", json={"measure": {"kind": "rate"}, "alarm": alarm}).json()
+    assert made["configuration"]["measure"] == {"kind": "rate", "values": [0, 1], "direction": "both"}
+    assert (made["configuration"]["bet"], made["bet"], made["notes"]) == (None, None, [])
+    assert made["state"]["rate"] == {"shares": [], "change": None}
+    monitor = ex.RateMonitor(500)
+    rng = np.random.default_rng(3)
+    events = np.append(rng.random(600) < 0.02, rng.random(100) < 0.3).astype(int).tolist()
+    monitor.extend(events)
+    server.take("a", numbered([bool(event) for event in events[:250]]))
+    refused = server.send("a", numbered([1, 0.5], 251))
+    assert refused.status_code == 422
+    assert refused.json()["message"] == "x must be one of [0, 1] in stream 'a', got 0.5 at seq 252"
+    server.take("a", numbered(events[250:], 251))
+    state = server.ask("GET", "/v1/streams/a").json()["state"]
+    assert (state["n"], state["p"], state["alarm_at"], state["changepoint"]) == (
+        700,
+        None,
+        monitor.alarm_at,
+        monitor.changepoint,
+    )
+    assert state["log10_martingale"] == monitor.log_value / math.log(10.0)
+    assert state["guarantee"] == monitor.guarantee
+    assert monitor.change is not None
+    assert state["rate"] == {"shares": list(monitor.shares.values()), "change": monitor.change._asdict()}
+    history = server.ask("GET", "/v1/streams/a/history").json()
+    assert history["p"] == [None] * 700
+    assert history["marks"][0]["n"] == monitor.alarm_at
+    bet = server.ask("GET", "/v1/streams/a/bet")
+    assert (bet.status_code, bet.json()["message"]) == (409, "stream 'a' does not bet on p-values: its measure is rate")
+    exported = ex.snapshot.decode(server.ask("GET", "/v1/streams/a/export").content)
+    assert isinstance(exported, ex.RateMonitor)
+    assert ex.snapshot.encode(exported) == ex.snapshot.encode(monitor)
 
 
 def test_streams_are_listed_in_pages_with_alarms_first(server: Served) -> None:
@@ -157,8 +213,8 @@ def test_there_is_a_limit_to_the_number_of_streams(tmp_path: Path) -> None:
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], Any]] = {
     "value": ({"seed": 3}, lambda: ex.Monitor(measures.Value(), seed=3)),
     "cusum": (
-        {"alarm": {"kind": "cusum", "period": 500}, "bet": {"kind": "watchful"}},
-        lambda: ex.Monitor(measures.Value(), bets.Watchful(), alarms.Cusum(500.0)),
+        {"alarm": {"kind": "cusum", "period": 500}, "bet": {"kind": "sentinel"}},
+        lambda: ex.Monitor(measures.Value(), bets.Sentinel(), alarms.Cusum(500.0)),
     ),
     "restart": (
         {"on_alarm": "restart", "alarm": {"alpha": 0.05}, "bet": {"kind": "simple-jumper"}, "seed": 1},

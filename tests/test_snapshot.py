@@ -29,10 +29,23 @@ import contracts
 import exchangeable
 import fuzz_snapshot
 from contracts import settled
-from exchangeable import LateLabels, Martingale, Monitor, Precomputed, PValues, alarms, bets, measures, native, snapshot
+from exchangeable import (
+    LateLabels,
+    Martingale,
+    Monitor,
+    Precomputed,
+    PValues,
+    RateMonitor,
+    alarms,
+    bets,
+    measures,
+    native,
+    snapshot,
+)
 from exchangeable.measures.pools import Pool
 from exchangeable.protocols import Path as Steps
 from exchangeable.protocols import Step
+from exchangeable.rate import RatePath
 from exchangeable.snapshot import archive, objects
 from exchangeable.snapshot.reading import Reader
 from exchangeable.snapshot.writing import Writer
@@ -50,8 +63,8 @@ def second_feature(rows: Any, y: Any) -> Any:
     return np.asarray(rows)[:, 1]
 
 
-def columns(path: Steps) -> list[Any]:
-    return [part if isinstance(part, str) else part.tobytes() for part in path]
+def columns(path: Steps | RatePath) -> list[Any]:
+    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in path]
 
 
 def forged(data: bytes, change: Callable[[Any, list[Any]], Any]) -> bytes:
@@ -76,7 +89,7 @@ MONITORS: dict[str, Callable[[], Monitor]] = {
     ),
     "kernel": lambda: Monitor(measures.Value(), bets.Kernel(4), alarms.Cusum(5), on_alarm="restart"),
     "latched": lambda: Monitor(measures.Value(), bets.Plugin(), alarms.ShiryaevRoberts(9), start=1000),
-    "restarts": lambda: Monitor(measures.Value(), bets.Watchful(), alarms.Ville(0.2), on_alarm="restart", start=5),
+    "restarts": lambda: Monitor(measures.Value(), bets.Sentinel(), alarms.Ville(0.2), on_alarm="restart", start=5),
 }
 
 
@@ -96,6 +109,23 @@ def test_a_monitor_that_was_saved_continues(name: str, at: int, singly: bool) ->
         steps = [monitor.update(x) for x in NUMBERS[at : at + 50]]
         rest = columns(monitor.extend(NUMBERS[at + 50 :]))
         return steps, rest, monitor.last, monitor.log_max, monitor.alarm_at, monitor.changepoint, monitor.guarantee
+
+    contracts.check_saved_and_loaded_it_continues(monitor, go_on)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "make", [lambda: RateMonitor(50), lambda: RateMonitor(alpha=0.1, values=(0, 1, 2), on_alarm="restart")]
+)
+@settled(8)
+@given(at=st.integers(0, 300))
+def test_a_rate_monitor_that_was_saved_continues(make: Callable[[], RateMonitor], at: int) -> None:
+    monitor, x = make(), [0, 0, 1, 0, 1] * 40 + [1] * 100
+    monitor.extend(x[:at])
+
+    def go_on(monitor: RateMonitor) -> Any:
+        steps = [monitor.update(value) for value in x[at : at + 50]]
+        return steps, columns(monitor.extend(x[at + 50 :])), monitor.last, monitor.alarm_at, monitor.change
 
     contracts.check_saved_and_loaded_it_continues(monitor, go_on)
 
@@ -193,10 +223,10 @@ def test_other_tools_open_it() -> None:
     data = snapshot.encode(monitor)
     with zipfile.ZipFile(io.BytesIO(data)) as opened:
         assert opened.testzip() is None
-        assert opened.namelist() == ["state.json", "float64.npy", "int64.npy"]
+        assert opened.namelist() == ["state.json", "float64.npy", "float32.npy", "int64.npy", "bool.npy"]
         assert {info.compress_type for info in opened.infolist()} == {zipfile.ZIP_STORED}
         head = json.loads(opened.read("state.json"))
-    assert (head["format"], head["version"], head["package"]) == (archive.FORMAT, 5, exchangeable.__version__)
+    assert (head["format"], head["version"], head["package"]) == (archive.FORMAT, 6, exchangeable.__version__)
     assert head["state"]["class"] == "Monitor"
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         sizes = Counter[str]()
@@ -212,9 +242,10 @@ def test_archives_have_the_same_bytes_with_every_python() -> None:
 
 def test_it_is_small() -> None:
     monitor = Monitor(measures.Value(), bets.Idle())
-    assert len(snapshot.encode(monitor)) < 1_400
+    empty = len(snapshot.encode(monitor))
+    assert empty < 5_300  # the history takes 3.8 kB of it
     monitor.extend(NUMBERS)
-    assert len(snapshot.encode(monitor)) < 1_400 + 16 * len(NUMBERS)
+    assert len(snapshot.encode(monitor)) < empty + 100 + 16 * len(NUMBERS)
     nearest = measures.NearestNeighbour()
     nearest.extend(X, Y)
     assert len(snapshot.encode(nearest)) < 1_400 + len(X) * (8 * 3 + 4 + 8 + 2 * 8)
@@ -237,7 +268,14 @@ def test_everything_under_contract_is_in_the_table() -> None:
         case.make() for cases in (contracts.BETS, contracts.MEASURES, contracts.ALARMS) for case in cases.values()
     ]
     public = [kind for name, kind in objects.classes().items() if not name.startswith("_")]
-    assert {type(thing) for thing in things} | {Precomputed, LateLabels, Martingale, Monitor, PValues} == set(public)
+    assert {type(thing) for thing in things} | {
+        Precomputed,
+        LateLabels,
+        Martingale,
+        Monitor,
+        PValues,
+        RateMonitor,
+    } == set(public)
 
 
 PLAIN: list[Any] = [
@@ -557,11 +595,11 @@ FLOATS = JUMPER["float64.npy"]
     [
         (_head(format="other"), "state.json must be of the format"),
         (
-            _head(version=6, package="9.9"),
-            "version must be 5 .*, got 6, written by exchangeable '9.9': use that release",
+            _head(version=7, package="9.9"),
+            "version must be 6 .*, got 7, written by exchangeable '9.9': use that release",
         ),
-        (_head(version=3, package="0.2.0"), "version must be 5 .*, got 3, written by exchangeable '0.2.0': start with"),
-        (_head(version=1), "version must be 5 .*, got 1, .*: start with a new state, or use that release"),
+        (_head(version=5, package="0.2.0"), "version must be 6 .*, got 5, written by exchangeable '0.2.0': start with"),
+        (_head(version=1), "version must be 6 .*, got 1, .*: start with a new state, or use that release"),
         (_head(version=0), "version must be"),
         (_head(version=True), "version must be"),
         (_head(version="1"), "version must be"),
@@ -696,6 +734,24 @@ def _monitor() -> Any:
     return Monitor(measures.Value(), bets.Idle())
 
 
+def _alarmed() -> Any:
+    monitor = Monitor(Precomputed(), bets.Power(0.5))
+    monitor.extend([0.5, 1e-9, 0.5])
+    return monitor
+
+
+def _rate() -> RateMonitor:
+    monitor = RateMonitor(50)
+    monitor.extend([0, 1, 0, 0] * 10)
+    return monitor
+
+
+def _drifter() -> bets.SleeperDrifter:
+    bet = bets.SleeperDrifter(every=3, grid=3)
+    bet.extend([0.5, 0.01, 0.3, 0.2, 0.7, 0.1, 0.9])
+    return bet
+
+
 FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] = [
     (lambda: bets.Power(0.5), _put("with", "epsilon")(-1.0), "state: epsilon must lie in"),
     (lambda: bets.Power(0.5), _put("with", "epsilon")("0.5"), "state: epsilon must be a number"),
@@ -799,15 +855,68 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_monitor, _put("with", "martingale", "with", "bet")(3), "state.martingale: bet must have log_density"),
     (_monitor, _put("with", "pvalues", "with", "seed")(-1), "state.pvalues: seed must be an integer"),
     (_monitor, _put("with", "last")("x"), "state: last must be like None"),
-    (_monitor, _in_array(0, 0)(2**60), "state: n of every stream must be valid"),
-    (_monitor, _in_array(0, 0)(5), "state: n must be 0 as in pvalues, got 5"),
-    (_monitor, _in_array(0, 2)(7), "state: lowest of every stream must be valid"),
-    (_monitor, _in_array(0, 3)(0), "state: alarm_at of every stream must be valid"),
-    (_monitor, _in_array(0, 4)(-2), "state: changepoint of every stream must be valid"),
-    (_monitor, _in_array(0, 5)(0), "state: test of every stream must be valid"),
-    (_monitor, _in_array(1, 1)(-1.0), "state: log_max of every stream must be valid"),
-    (_monitor, _put("with", "_reals")({"array": 4}), r"state: _reals must be an array of float64 and shape \(2\)"),
+    (_monitor, _in_array(2, 0)(2**60), "state: n of every stream must be valid"),
+    (_monitor, _in_array(2, 0)(5), "state: n must be 0 as in pvalues, got 5"),
+    (_monitor, _in_array(2, 2)(7), "state: lowest of every stream must be valid"),
+    (_monitor, _in_array(2, 3)(0), "state: alarm_at of every stream must be valid"),
+    (_monitor, _in_array(2, 4)(-2), "state: changepoint of every stream must be valid"),
+    (_monitor, _in_array(2, 5)(0), "state: test of every stream must be valid"),
+    (_monitor, _in_array(3, 1)(-1.0), "state: log_max of every stream must be valid"),
+    (_monitor, _put("with", "_reals")({"array": 6}), r"state: _reals must be an array of float64 and shape \(2\)"),
+    (_monitor, _put("with", "_history")(None), "state: _history must be like .*History.*, got None"),
+    (_monitor, _put("with", "_history", "with", "start")(1), "state: start of the history must be .* at most 0, got 1"),
+    (_monitor, _put("with", "_history", "with", "start")(-1), "state: _history.start must be an integer from 0"),
+    (
+        _monitor,
+        _put("with", "_history", "with", "marks")({"array": 1}),
+        "state._history: marks must be an array of bool",
+    ),
+    (_monitor, _in_array(0, 0)(True), "state: marks of the history must end with the alarm at None, got others"),
+    (_monitor, _in_array(1, 0, 0)(1.0), "state: points of the history must be those of 0 examples, got others"),
+    (_monitor, _in_array(1, 0, 2)(math.nan), "state._history: points must hold numbers, got nan"),
+    (_alarmed, _in_array(0, 1)(False), "state: marks of the history must end with the alarm at 2, got others"),
+    (_alarmed, _in_array(0, 2)(True), "state: marks of the history must end with the alarm at 2, got others"),
+    (_alarmed, _in_array(1, 3, 1)(-1.0), "state: points of the history must be those of 3 examples, got others"),
+    (_alarmed, _in_array(1, 2, 2)(-1.0), "state: points of the history must be those of 3 examples, got others"),
+    (_alarmed, _put("with", "_history", "with", "start")(2), "state: start of the history must be before the alarm"),
     (_monitor, _put("with", "_interrupted")(0), "state: _interrupted must be like False, got 0"),
+    (_rate, _put("with", "period")(0.5), r"state: period must lie in \(1, 1e300\]"),
+    (_rate, _put("with", "alpha")(0.5), "state: alpha must be None if period is given"),
+    (_rate, _put("with", "values")({"tuple": [1, 1]}), "state: values must be 2 to 64 different numbers"),
+    (
+        _rate,
+        _put("with", "values")({"tuple": [0, 1, 2]}),
+        r"state: _states must be an array of float64 and shape \(2, ",
+    ),
+    (_rate, _put("with", "direction")("left"), "state: direction must be"),
+    (_rate, _put("with", "last")(True), "state: last must be like None, got True"),
+    (
+        _rate,
+        _in_array(5, 0, 0)(7.0),
+        "state: states must be consistent with the 40 values of the test, got other counts",
+    ),
+    (
+        _rate,
+        _in_array(5, 0, 1)(41.0),
+        "state: states must be consistent with the 40 values of the test, got other counts",
+    ),
+    (
+        _rate,
+        _in_array(5, 0, 1)(0.5),
+        "state: states must be consistent with the 40 values of the test, got other counts",
+    ),
+    (_rate, _in_array(5, 0, 9)(-1.0), "state: states must contain only finite, nonnegative numbers, got others"),
+    (_rate, _in_array(5, 0, 9)(math.inf), "state: states must contain only finite, nonnegative numbers, got others"),
+    (_rate, _in_array(0, 0)(1.0), "state: found must name one of 1 cuts, got 1.0"),
+    (_rate, _in_array(3, 0)(5), "state: lowest of every stream must be valid"),
+    (_drifter, _put("with", "every")(2), r"state: blocks must be an array of float64 and shape \(3, 2, 4\)"),
+    (_drifter, _put("with", "grid")(4), r"state: blocks must be an array of float64 and shape \(2, 2, 9\)"),
+    (_drifter, _put("with", "waking")(2.0), r"state: waking must lie in \[1e-100, 1\)"),
+    (_drifter, _in_array(1, 0)(1.5), "state: head must begin with an integer from 0 to"),
+    (_drifter, _in_array(1, 0)(-1.0), "state: head must begin with an integer from 0 to"),
+    (_drifter, _in_array(1, 0)(math.inf), "state: head must begin with an integer from 0 to"),
+    (_drifter, _in_array(1, 0)(2.0**53), "state: blocks must be an array of float64 and shape"),
+    (_drifter, _in_array(0, 1, 0, 3)(math.inf), "state: its numbers must give a finite density"),
 ]
 
 

@@ -172,7 +172,7 @@ def test_a_bet_follows_the_alarm_and_another_is_noted(
     where = ("--checkpoint", "kept") if command == "monitor" else ()
     assert here("spark", command, "in", *WORDS, *options, "--output", "out", *where).err == ""
     step = spark.read.parquet(str(tmp_path / "out")).where("device = 'b'").orderBy("n").collect()[-1]
-    parts = measures.Value(), bets.Watchful(), ex.alarms.ShiryaevRoberts(20)
+    parts = measures.Value(), bets.Sentinel(), ex.alarms.ShiryaevRoberts(20)
     path = ex.Monitor(*parts, seed=stream_seed(3, "b")).extend(readings("b", 40))
     assert step["log10_martingale"] == path.log_value[-1] / math.log(10.0)
     where = ("--checkpoint", "taken") if command == "monitor" else ()

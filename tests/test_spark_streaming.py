@@ -188,11 +188,11 @@ def test_the_bet_follows_the_alarm(spark: SparkSession, tmp_path: Path, alarm: A
     feeds.add(tmp_path / "in", 0, feeds.shuffled(feeds.events(data)))
     rows = run(watched(spark, tmp_path, alarm=alarm), tmp_path)
     assert rows["alarm"].any()
-    feeds.assert_steps(rows, lambda: Monitor(measures.Value(), bets.Watchful(), alarm), SEED, data)
+    feeds.assert_steps(rows, lambda: Monitor(measures.Value(), bets.Sentinel(), alarm), SEED, data)
 
 
 def test_a_bet_that_does_not_suit_the_alarm_is_taken_with_a_warning(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.warns(BetWarning, match="use Watchful"):
+    with pytest.warns(BetWarning, match="use Sentinel"):
         watched(spark, tmp_path, bet=bets.Adaptive(), alarm=alarms.ShiryaevRoberts(20.0))
 
 

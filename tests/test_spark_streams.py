@@ -228,7 +228,7 @@ def test_a_fleet_report_takes_the_rows_with_their_seed(spark: SparkSession) -> N
 def test_the_bet_follows_the_alarm(spark: SparkSession, alarm: Any) -> None:
     rows = table(np.random.default_rng(2), 5, 30)
     found = collected(seeded(shuffled(spark, rows), "k", "o", "a", alarm=alarm))
-    assert found == expected(rows, "a", measure=measures.Value(), bet=bets.Watchful(), alarm=alarm)
+    assert found == expected(rows, "a", measure=measures.Value(), bet=bets.Sentinel(), alarm=alarm)
 
 
 @pytest.mark.filterwarnings("ignore::exchangeable.monitor.BetWarning")
@@ -237,7 +237,7 @@ def test_a_bet_that_does_not_suit_the_alarm_is_taken_with_a_warning(spark: Spark
     rows = table(np.random.default_rng(2), 5, 30)
     parts: dict[str, Any] = {"measure": measure, "bet": bets.Adaptive(), "alarm": alarms.ShiryaevRoberts(50.0)}
     columns = "a" if isinstance(measure, measures.Value) else ["a"]
-    with pytest.warns(BetWarning, match="use Watchful"):
+    with pytest.warns(BetWarning, match="use Sentinel"):
         result = seeded(shuffled(spark, rows), "k", "o", columns, **parts)
     assert collected(result) == expected(rows, columns, **parts)
 

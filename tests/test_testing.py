@@ -31,9 +31,9 @@ def test_it_fails_on_drift_with_the_verdicts_words() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_exchangeable(DRIFT)
     said = str(caught.value)
-    assert said.startswith("REJECTED at level 1 %: the order of these rows matters.\nThe alarm was raised at row ")
+    assert said.startswith("REJECTED (1 %): the order of these rows matters.\nStrongest of ")
     *sentences, tested = said.split("\n")
-    assert tested == "Tested: the data: 300 rows, 2 features."
+    assert tested == "Tested: the data: 300 rows, 2 columns."
     assert str(ex.test(DRIFT)).split("\n")[1:] == sentences
 
 
@@ -89,7 +89,7 @@ def test_as_pytest_shows_it(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1, done.stdout
     assert "1 failed, 1 passed" in done.stdout
-    assert "E       AssertionError: REJECTED at level 1 %: the order of these rows matters." in done.stdout
-    assert "FAILED test_data.py::test_drift - AssertionError: REJECTED at level" in done.stdout
+    assert "E       AssertionError: REJECTED (1 %): the order of these rows matters." in done.stdout
+    assert "FAILED test_data.py::test_drift - AssertionError: REJECTED (1 %)" in done.stdout
     assert ">       assert_exchangeable(np.arange(100.0))" in done.stdout
     assert "testing.py" not in done.stdout  # the place that is pointed at is the user's

@@ -29,9 +29,11 @@ from exchangeable.bets import (
     Markov,
     Plugin,
     Power,
+    Sentinel,
     SimpleMixture,
+    SleeperDrifter,
+    SleeperStayer,
     SleepyJumper,
-    Watchful,
 )
 from exchangeable.measures import Conditional, Frozen, NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.protocols import Bet, Measure
@@ -48,10 +50,12 @@ BETS: dict[str, Callable[[], Bet]] = {
     "SimpleMixture": SimpleMixture,
     "SleepyJumper": SleepyJumper,
     "SleepyJumper(bold)": lambda: SleepyJumper(waking=0.3, jumping=0.1),
+    "SleeperStayer": lambda: SleeperStayer(waking=0.05),
+    "SleeperDrifter": lambda: SleeperDrifter(waking=0.3, every=10, grid=5),
     "Power(0.5)": lambda: Power(0.5),
     "Power(2)": lambda: Power(2.0),
     "Adaptive": Adaptive,
-    "Watchful": Watchful,
+    "Sentinel": Sentinel,
     "CompositeJumper": CompositeJumper,
     "Markov": lambda: Markov(6, 0.99),
     "Beta": Beta,
@@ -259,7 +263,7 @@ def test_every_measure_keeps_the_promise(name: str, kind: str) -> None:
 @pytest.mark.parametrize("make", [Cusum, ShiryaevRoberts])
 def test_false_alarms_within_n_steps(make: type[Cusum]) -> None:
     period = HORIZON / ALPHA
-    for bet in (Adaptive, Watchful, lambda: SleepyJumper(waking=0.3, jumping=0.1), lambda: Power(2.0)):
+    for bet in (Adaptive, Sentinel, lambda: SleepyJumper(waking=0.3, jumping=0.1), lambda: Power(2.0)):
         paths = (Martingale(bet()).extend(row) for row in p_values("continuous"))
         count = sum(bool(make(period).extend(path).any()) for path in paths)
         assert binomtest(count, RUNS, ALPHA, alternative="greater").pvalue > SIGNIFICANT

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 import exchangeable as ex
 from exchangeable import measures
 from exchangeable.analysis import report
-from exchangeable.analysis.columns import SHARES
+from exchangeable.analysis.columns import ALPHA_SHARES
+from exchangeable.analysis.figures import plotted_tests
 from exchangeable.analysis.views import MAX_FEATURES, view_columns
 from exchangeable.data.schema import Preparation, prepare
 from exchangeable.data.table import Table
@@ -179,10 +180,12 @@ def test_two_sets_are_compared_through_views_too() -> None:
 @pytest.mark.parametrize("label", [None, "y", "k"])
 def test_the_weights_are_those_written_down(label: str | None) -> None:
     tests = ex.test(mixed(), label).tests
-    spent = {kind: sum(test.weight for test in tests if test.kind == kind) for kind in SHARES if kind != "columns"}
-    assert sum(test.weight for test in tests if test.is_column) == pytest.approx(SHARES["columns"])
+    spent = {
+        kind: sum(test.weight for test in tests if test.kind == kind) for kind in ALPHA_SHARES if kind != "columns"
+    }
+    assert sum(test.weight for test in tests if test.is_column) == pytest.approx(ALPHA_SHARES["columns"])
     for kind, share in spent.items():
-        assert share == pytest.approx(SHARES[kind] if kind == "component" or label else 0.0)
+        assert share == pytest.approx(ALPHA_SHARES[kind] if kind in ("component", "shares") or label else 0.0)
     assert sum(test.weight for test in tests) == pytest.approx(1.0)
     assert ("neighbours" in {test.kind for test in tests}) == (label is not None)
 
@@ -226,7 +229,7 @@ def test_the_view_that_raised_the_alarm_is_named() -> None:
     assert (strongest.kind, strongest.name) == ("component", result.rejected_by[0])
     assert strongest.first_reaching(math.log(100.0)) == result.rejected_at
     assert f"tests: {strongest.name}, evidence 10^" in str(result)
-    assert strongest.name in result.plotted_tests()
+    assert strongest.name in plotted_tests(result)
     assert f"View: {strongest.name}: evidence 10^" in str(result.explain())
     assert "mean" in result.explain().views[0].difference
 

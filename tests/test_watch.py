@@ -108,13 +108,16 @@ def test_what_an_object_carries() -> None:
         (b"1,2", "JSON"),
         (b"NaN", "numbers must be finite"),
         (b'{"x": Infinity}', "numbers must be finite"),
-        (b'{"x": 1' + b"0" * 400 + b"}", "x must be a finite number or a list of finite numbers: number out of range"),
+        (
+            b'{"x": 1' + b"0" * 400 + b"}",
+            "x must be a finite number, true, false, or a list of finite numbers: number out of range",
+        ),
         (b"[1, 2]", "one number for this measure, got a list of 2"),
         (b"[]", "line 3 must be a number, a list of numbers, or an object with x"),
         (b'["1"]', "must be a number, a list of numbers, or an object with x"),
-        (b"true", "must be a number, a list of numbers, or an object with x"),
+        (b'"true"', "must be a number, a list of numbers, or an object with x"),
         (b"null", "must be a number, a list of numbers, or an object with x"),
-        (b'{"x": [[1]]}', "x must be a finite number or a list of finite numbers: expected `float`"),
+        (b'{"x": [[1]]}', "x must be a finite number, true, false, or a list of finite numbers: expected `float`"),
         (b'{"y": 1}', "object missing required field `x`"),
         (b'{"x": 1, "z": 2}', "unknown field 'z'"),
         (b'{"x": 1, " - at `$.z": 2}', "unknown field ' - at `$.z'"),
@@ -251,6 +254,95 @@ def test_frozen(run: Run, tmp_path: Path) -> None:
     assert records(done.out) == expected(path, monitor)
 
 
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+@pytest.mark.parametrize(("values", "words"), [((0, 1), []), ((1, 2, 4), ["--values", "1,2,4", "--direction", "up"])])
+def test_a_rate(run: Run, tmp_path: Path, on_alarm: str, values: tuple[int, ...], words: list[str]) -> None:
+    draw = np.random.default_rng(6)
+    x = np.append(draw.choice(values[:-1], 300), draw.choice(values, 300)).tolist() * 2
+    monitor = ex.RateMonitor(50, values=values, direction="up" if words else "both", on_alarm=on_alarm)
+    path = monitor.extend(x)
+    done = run("watch", write(tmp_path / "x", x), "--rate", "--period", 50, "--on-alarm", on_alarm, *words)
+    lines = records(done.out)
+    assert (done.code, done.err) == (1, "")
+    assert [line["n"] for line in lines] == path.n.tolist()
+    assert [line["log10_martingale"] for line in lines] == (path.log_value / math.log(10.0)).tolist()
+    assert [line["alarm"] for line in lines] == path.alarm.tolist()
+    statistic = [-math.inf if line["log10_statistic"] is None else line["log10_statistic"] for line in lines]
+    assert statistic == (path.statistic / math.log(10.0)).tolist()
+    assert not any("p" in line for line in lines)
+    new = [line for line in lines if "rate_before" in line]
+    assert [(line["value"], line["rate_before"], line["rate_after"]) for line in new] == path.changes
+    assert [line["n"] == line["alarm_at"] for line in new] == [True] * len(new)
+    single = records(run("watch", write(tmp_path / "y", x[:7]), "--rate", "--alpha", 0.2, *words).out)
+    few = ex.RateMonitor(alpha=0.2, values=values, direction=monitor.direction).extend(x[:7])
+    assert [line["log10_martingale"] for line in single] == (few.log_value / math.log(10.0)).tolist()
+    assert not any("log10_statistic" in line for line in single)
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["--alarm", "ville"], ["--alpha", 0.01]),
+        (["--alarm", "ville", "--alpha", 0.2], ["--alpha", 0.2]),
+        (["--alarm", "shiryaev-roberts"], []),
+        (["--alarm", "shiryaev-roberts", "--period", 50], ["--period", 50]),
+    ],
+)
+def test_the_alarm_of_a_rate(run: Run, tmp_path: Path, words: list[Any], same: list[Any]) -> None:
+    draw = np.random.default_rng(6)
+    file = write(tmp_path / "x", np.append(draw.random(300) < 0.1, draw.random(300) < 0.5).astype(int).tolist())
+    given, other = (run("watch", file, "--rate", *extra) for extra in (words, same))
+    assert given == other
+    assert given.code == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["{x}"], []),
+        (['{{"x": {x}}}'], []),
+        (["{x}"], ["--no-header", "--input", "csv"]),
+        (["failed,name", "{x},abc"], []),
+        (["name\tfailed", "abc\t {X} "], []),
+    ],
+)
+def test_true_and_false_are_events(run: Run, tmp_path: Path, lines: list[str], words: list[str]) -> None:
+    *header, pattern = lines
+    y = [False, True, False, False, True] * 4
+    texts = [pattern.format(x=str(value).lower(), X=str(value)) for value in y]
+    done = run("watch", write(tmp_path / "x", [*header, *texts]), "--rate", *words)
+    numbers = run("watch", write(tmp_path / "y", [*map(int, y)]), "--rate")
+    assert (done.code, done.out) == (numbers.code, numbers.out)
+    assert len(records(done.out)) == len(y)
+
+
+@pytest.mark.parametrize("line", ["true", '{"x": false}'])
+def test_without_rate_true_is_no_number(run: Run, tmp_path: Path, line: str) -> None:
+    done = run("watch", write(tmp_path / "x", [line]))
+    assert (done.code, done.out) == (3, "")
+    assert "x must be a number, got true or false, which only --rate accepts" in done.err
+
+
+def test_without_rate_text_is_no_number(run: Run, tmp_path: Path) -> None:
+    done = run("watch", write(tmp_path / "x", ["failed", "true"]))
+    assert (done.code, "no column but the label holds a number" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("lines", [[], [""], ["", ""], ["failed"], ["0 1 1 0"]])
+def test_no_example_is_no_verdict(run: Run, tmp_path: Path, lines: list[str]) -> None:
+    for words in (["--rate"], []):
+        done = run("watch", write(tmp_path / "x", lines), *words)
+        assert (done.code, done.out) == (3, "")
+        assert "there must be at least one example, got none" in done.err
+
+
+def test_what_is_not_finite_is_named(run: Run, tmp_path: Path) -> None:
+    done = run("watch", write(tmp_path / "x", ["0", "1", "nan"]), "--rate", "--quiet")
+    assert done.code == 3
+    assert "line 3 must be JSON" in done.err
+    assert "numbers must be finite" in done.err
+
+
 def test_ids_are_repeated(run: Run, tmp_path: Path) -> None:
     out = run("watch", write(tmp_path / "x", ['{"x": 1, "id": "a\\u0007\\""}', '{"x": 2}'])).out
     assert [record.get("id") for record in records(out)] == ['a\x07"', None]
@@ -279,6 +371,21 @@ def test_ids_are_repeated(run: Run, tmp_path: Path) -> None:
         (["x", "--state", "x"], 3, "must be a file written by exchangeable watch"),
         (["bad"], 3, "line 2 must be JSON"),
         (["x", "--input", "csv"], 2, "--no-header"),
+        (["x", "--rate"], 3, "line 2: x must be one of [0, 1], got 2.0"),
+        (
+            ["x", "--rate", "--measure", "nearest-distance"],
+            2,
+            "--measure does not apply to --rate, got nearest-distance",
+        ),
+        (["x", "--rate", "--bet", "adaptive"], 2, "--bet does not apply to --rate, got adaptive"),
+        (["x", "--rate", "--seed", 1], 2, "--seed does not apply to --rate, got 1"),
+        (["x", "--rate", "--reference", "x"], 2, "--reference does not apply to --rate, got x"),
+        (["x", "--rate", "--alarm", "cusum"], 2, "--alarm must be ville or shiryaev-roberts with --rate, got cusum"),
+        (["x", "--rate", "--alarm", "ville", "--period", 9], 2, "--alpha requires --alarm ville, and --period"),
+        (["x", "--rate", "--alpha", 0.1, "--period", 10], 2, "--rate needs --alpha or --period, got both"),
+        (["x", "--rate", "--values", "1,two"], 2, "--values must be numbers separated by commas, got 'two'"),
+        (["x", "--rate", "--values", "1"], 2, "values must be 2 to 64 different numbers"),
+        (["x", "--direction", "up"], 2, "--values and --direction require --rate"),
     ],
 )
 def test_wrong_words(run: Run, tmp_path: Path, words: list[object], code: int, clue: str) -> None:
@@ -486,6 +593,8 @@ CHOICES = [
     ("--bet", "simple-jumper", "--alpha", 0.2, "--on-alarm", "restart"),
     ("--alarm", "cusum", "--period", 50, "--on-alarm", "restart", "--bet", "composite-jumper"),
     (),
+    ("--rate", "--period", 50),
+    ("--rate", "--alpha", 0.2, "--on-alarm", "restart"),
 ]
 
 
@@ -493,6 +602,8 @@ CHOICES = [
 def test_resumed_as_unbroken(run: Run, tmp_path: Path, options: tuple[object, ...]) -> None:
     """A file that grows, watched in bits."""
     x, rng = stream(300, change=120), random.Random(1)
+    if "--rate" in options:
+        x = [float(value > 1.0) for value in x]
     whole = run("watch", write(tmp_path / "whole", x), *options)
     parts, codes = "", []
     for stop in [*sorted(rng.sample(range(1, 300), 8)), 300, 300]:
@@ -603,7 +714,7 @@ def test_a_state_of_another_version_is_refused(run: Run, tmp_path: Path, version
     (tmp_path / "s").write_bytes(changed)
     done = run("watch", "x", "--state", "s")
     assert (done.code, done.out) == (3, "")
-    assert done.err.endswith(f"s must be of version 4, got {version}: {cure}\n")
+    assert done.err.endswith(f"s must be of version 5, got {version}: {cure}\n")
     assert (tmp_path / "s").read_bytes() == changed
 
 

@@ -17,6 +17,7 @@ from exchangeable.martingale import Martingale
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
 from exchangeable.pvalues import Precomputed, PValues, thetas
+from exchangeable.rate import RateMonitor
 from exchangeable.shift import Shift
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "Precomputed",
     "Rank",
     "Ranks",
+    "RateMonitor",
     "Result",
     "Shift",
     "Step",

@@ -162,7 +162,7 @@ class ShiryaevRoberts(_PeriodAlarm):
         psi_n = sum_{i<n} S_n / S_i ,   log psi_n = g_n + log(1 + psi_{n-1})
 
     Guarantee: on exchangeable data ``psi_n - n`` is a martingale, so that the mean time to a false alarm is at least
-    ``period`` examples. It is raised no later than `Cusum`, and soonest with the bet `Watchful`. O(1) time and memory.
+    ``period`` examples. It is raised no later than `Cusum`, and soonest with the bet `Sentinel`. O(1) time and memory.
 
     >>> alarm = ShiryaevRoberts(period=100)
     >>> [alarm.update(value) for value in (-9.0, -18.0, -15.0, -13.0)]

@@ -30,7 +30,7 @@ MEASURES: Mapping[str, Callable[[], Measure]] = MappingProxyType(
 BETS: Mapping[str, Callable[[], Bet]] = MappingProxyType(
     {
         "adaptive": bets.Adaptive,
-        "watchful": bets.Watchful,
+        "sentinel": bets.Sentinel,
         "plugin": bets.Plugin,
         "simple-mixture": bets.SimpleMixture,
         "gamma-mixture": bets.GammaMixture,
@@ -38,6 +38,8 @@ BETS: Mapping[str, Callable[[], Bet]] = MappingProxyType(
         "simple-jumper": bets.SimpleJumper,
         "composite-jumper": bets.CompositeJumper,
         "sleepy-jumper": bets.SleepyJumper,
+        "sleeper-stayer": bets.SleeperStayer,
+        "sleeper-drifter": bets.SleeperDrifter,
         "histogram": bets.Histogram,
         "tree": bets.Tree,
         "kernel": bets.Kernel,
@@ -70,7 +72,7 @@ def default_bet(alarm: str) -> str:
     """Return the name of the default bet for this alarm.
 
     >>> default_bet("ville"), default_bet("cusum")
-    ('adaptive', 'watchful')
+    ('adaptive', 'sentinel')
     """
     kind = type(monitor.default_bet(ALARMS[alarm]()))
     return next(name for name, make in BETS.items() if make is kind)

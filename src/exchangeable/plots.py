@@ -52,30 +52,62 @@ def growth(
     >>> ax.get_xlabel()
     'examples seen'
     """
-    ax = ax or axes()
     longest = max((len(np.asarray(log_value)) for log_value in paths.values()), default=0)
     x = np.arange(start + longest + 1, dtype=np.float64) if times is None else positions(times)
-    for (name, log_value), colour in zip(paths.items(), COLOURS * (1 + len(paths) // len(COLOURS)), strict=False):
-        values = np.concatenate([[(initial or {}).get(name, 0.0)], np.asarray(log_value, np.float64)]) / LN10
-        ax.plot(*thin(x[start : start + len(values)], values, PIXELS), label=name, color=colour, linewidth=1.6)
+    lines = {}
+    for name, log_value in paths.items():
+        values = np.concatenate([[(initial or {}).get(name, 0.0)], np.asarray(log_value, np.float64)])
+        lines[name] = thin(x[start : start + len(values)], values, PIXELS)
+    at = [changepoint if times is None else float(x[changepoint]) for changepoint in changepoints]
+    ax = curves(lines, thresholds=thresholds, changepoints=at, title=title, ax=ax)
+    if times is not None:
+        date_axis(ax)
+        ax.set_xlabel("time")
+    return ax
+
+
+def curves(
+    lines: Mapping[str, tuple[Floats, Floats]],
+    *,
+    thresholds: Sequence[float] = THRESHOLDS,
+    changepoints: Sequence[float] = (),
+    alarms: tuple[Floats, Floats] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot curves as `growth` does, each given by its points: numbers of examples, and log S. ``alarms`` are dots.
+
+    >>> curves({"a quiet stream": (np.array([0.0, 10.0]), np.array([0.0, -0.3]))}).get_ylabel()
+    'capital $S_n$ (log scale)'
+    """
+    ax = ax or axes()
+    drawn = []
+    for (name, (x, y)), colour in zip(lines.items(), COLOURS * (1 + len(lines) // len(COLOURS)), strict=False):
+        drawn += ax.plot(x, y / LN10, label=name, color=colour, linewidth=1.6)
+        ax.update_datalim([(x[0], 0.0), (x[-1], 0.0)])  # matplotlib ignores points that are not finite
     for i, changepoint in enumerate(changepoints):
         name = "_" if i else "estimated change point"  # one entry of the legend for all
-        ax.axvline(
-            changepoint if times is None else float(x[changepoint]),
-            color="#888888",
-            linewidth=0.8,
-            linestyle=":",
-            zorder=0,
-            label=name,
-        )
-    if times is not None:
-        _dates(ax)
+        ax.axvline(changepoint, color="#888888", linewidth=1.2, linestyle=":", zorder=0, label=name)
     _thresholds(ax, thresholds)
+    if alarms is not None and len(alarms[0]):
+        name = "alarm" if len(alarms[0]) == 1 else "alarms"
+        drawn += ax.plot(alarms[0], alarms[1] / LN10, "o", color=COLOURS[1], markersize=5.0, zorder=3, label=name)
+    for line in drawn:
+        line.set_ydata(finite_heights(ax, np.asarray(line.get_ydata(), np.float64)))
     _decades(ax)
     ax.margins(x=0.0)
-    ax.set(xlabel="examples seen" if times is None else "time", ylabel="capital $S_n$ (log scale)", title=title)
+    ax.set(xlabel="examples seen", ylabel="capital $S_n$ (log scale)", title=title)
     ax.legend(edgecolor="none", framealpha=0.9, loc="best")
     return ax
+
+
+def finite_heights(ax: Axes, y: Floats) -> Floats:
+    """Return heights at which values can be drawn: the log of a capital of 0 is at the lower edge of the axes."""
+    if not np.isinf(y).any():
+        return y
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)
+    return np.where(np.isneginf(y), low, np.where(np.isposinf(y), high, y))
 
 
 def positions(times: ArrayLike) -> Floats:
@@ -103,11 +135,11 @@ def thin(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
     return x[chosen], y[chosen]
 
 
-def _dates(ax: Axes) -> None:
+def date_axis(ax: Axes) -> None:
     """Label the x-axis with dates, or with times of day if the axis is short."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-    locator = AutoDateLocator(minticks=4, maxticks=8)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     ax.xaxis_date()
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]

@@ -120,6 +120,9 @@ class Precomputed:
     def __init__(self, *, start: int = 0) -> None:
         self.n: int = check_integer("start", start, 0, MAX_POSITION)
 
+    def __repr__(self) -> str:
+        return "Precomputed()"
+
     def update(self, x: Any, y: Any = None) -> float:
         """Consume one p-value and return it."""
         p = check_p(x)

@@ -80,7 +80,7 @@ class DictMeasure:
     """A measure of dicts, which turns them into rows for another measure. O(n) memory besides that of the measure."""
 
     def __init__(self, measure: Measure) -> None:
-        self.n = 0
+        self.n: int = 0
         self._fresh = measure
         self._measure = copy.deepcopy(measure)
         self._layout = _Layout((), {})

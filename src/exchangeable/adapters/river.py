@@ -1,20 +1,24 @@
 """River: drift detectors for streams of numbers, of features, and of features with labels.
 
-Three detectors with one set of parameters, and with the numbers of `exchangeable.Monitor`, bit for bit:
+Three detectors with the same parameters (the first also has ``rate``). Their numbers are exactly those of
+`exchangeable.Monitor`, or of `exchangeable.RateMonitor` with ``rate=True``:
 
 - `ExchangeabilityDetector`: ``update(x)`` of a number, wherever River expects a drift detector;
 - `MultivariateDetector`: ``learn_one(x)`` of a dict; a step of a pipeline that monitors what passes through it;
 - `LabelledDetector`: ``learn_one(x, y)``, the same with a class or a number as the label.
 
 The guarantee holds for the input of a detector. A transformer that learns as it goes (``StandardScaler``) turns
-exchangeable examples into values that are not exchangeable, and so are the errors of a model that is still learning: a
-detector behind them rightly reports a drift, which may be the learning. To detect changes in the data alone, use the
-features before they are transformed, or the errors of a model that does not learn any more.
+exchangeable examples into values that are not exchangeable, and the errors of a model that is still learning are not
+exchangeable either. A detector that receives them is right to report a drift, but the drift may just be the learning.
+To detect changes in the data alone, use the features before they are transformed, or the errors of a model that no
+longer learns. In a model that is replaced after a drift use ``direction="up"``: then errors that become rarer, because
+the model learns, are not a drift.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Hashable, Iterator
 from typing import Any
@@ -28,6 +32,7 @@ from exchangeable.martingale import LN10
 from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResidual, Value
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Measure, Rank, Ranks
+from exchangeable.rate import RateMonitor, check_direction
 from exchangeable.validation import check_interval, check_labels, format_value
 
 with needed("river", "the adapters of River"):
@@ -37,7 +42,7 @@ __all__ = ["ExchangeabilityDetector", "LabelledDetector", "MultivariateDetector"
 
 
 class _Detector:
-    """The base class of the detectors: a monitor that restarts after each drift, and a second alarm for warnings.
+    """The base class of the detectors: a monitor that restarts after each alarm, and a second alarm for warnings.
 
     The parameters are stored under their own names and are never changed, because River clones by them.
     """
@@ -50,34 +55,45 @@ class _Detector:
         measure: Measure | None = None,
         bet: Bet | None = None,
         seed: int | None = None,
+        direction: str = "both",
     ) -> None:
+        check_direction(direction)
         self.alpha = alpha
         self.period = period
         self.warning = warning
         self.measure = measure
         self.bet = bet
         self.seed = seed
+        self.direction = direction
         drift, self._warning_alarm = _alarms(alpha, period, warning)
+        self._trend = _Trend()
         monitored = self._prepare_measure(copy.deepcopy(measure))
-        self.monitor: Monitor = Monitor(monitored, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart")
+        self.monitor: Monitor | RateMonitor = Monitor(
+            monitored, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart"
+        )
         self._drift_detected = False
         self._warning_detected = False
+        self._changepoint: int | None = None
 
     def _prepare_measure(self, measure: Measure | None) -> Measure:
         """Return the measure of the monitor."""
         raise NotImplementedError
 
     def _update(self, x: Any, y: Any = None) -> None:
-        """Test one example. If it is rejected, the detector does not change."""
+        """Rank one example and test its p-value. If it is rejected, the detector does not change."""
+        assert isinstance(self.monitor, Monitor)  # noqa: S101
         step = self.monitor.update(x, y)
         warns = self._warning_alarm.update(step.log_value)
-        if step.alarm:  # the capital restarts with 1
-            self._warning_alarm = _alarms(self.alpha, self.period, self.warning)[1]
-        self._drift_detected, self._warning_detected = step.alarm, warns and not step.alarm
+        matches = self._trend.update(step.p) == self.direction or self.direction == "both"
+        self._drift_detected, self._warning_detected = step.alarm and matches, warns and not step.alarm and matches
+        if self._drift_detected:
+            self._changepoint = self.monitor.changepoint
+        if step.alarm:  # the monitor restarts, with or without a drift
+            self._warning_alarm, self._trend = _alarms(self.alpha, self.period, self.warning)[1], _Trend()
 
     @property
     def drift_detected(self) -> bool:
-        """Whether the latest example raised the alarm; the test restarts with the next one."""
+        """Whether the latest example raised the alarm, in the wanted direction; the test restarts after it."""
         return self._drift_detected
 
     @property
@@ -92,18 +108,18 @@ class _Detector:
 
     @property
     def p(self) -> float | None:
-        """The p-value of the latest example; None before the first."""
-        return None if self.monitor.last is None else self.monitor.last.p
+        """The p-value of the latest example; None before the first, and where events are counted."""
+        return getattr(self.monitor.last, "p", None)
 
     @property
     def log10_martingale(self) -> float:
-        """The log10 of the capital after the latest example, since the start or the latest drift."""
+        """The log10 of the capital after the latest example, since the start or the latest alarm."""
         return 0.0 if self.monitor.last is None else self.monitor.last.log_value / LN10
 
     @property
     def changepoint(self) -> int | None:
         """The estimated number of examples before the change of the latest drift; None before the first drift."""
-        return self.monitor.changepoint
+        return self._changepoint
 
     @property
     def guarantee(self) -> str:
@@ -112,8 +128,7 @@ class _Detector:
 
     def __repr__(self) -> str:
         """Return the parameters; a measure or a bet is shown by its class, which is the same for a clone."""
-        names = ("alpha", "period", "warning", "measure", "bet", "seed")
-        values = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
         shown = (f"{n}={type(v).__name__ if hasattr(v, 'update') else repr(v)}" for n, v in values.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
@@ -121,7 +136,7 @@ class _Detector:
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         """Yield parameters for River's own checks."""
         yield {}
-        yield {"period": 1000.0, "seed": 1}
+        yield {"alpha": 0.05, "seed": 1, "direction": "up"}
 
 
 class ExchangeabilityDetector(_Detector, base.DriftAndWarningDetector):  # type: ignore[misc]
@@ -129,52 +144,108 @@ class ExchangeabilityDetector(_Detector, base.DriftAndWarningDetector):  # type:
 
     ``update(x)`` tests a number; ``drift_detected`` and ``warning_detected`` are the outcome. After a drift the test
     restarts with the next number: a fresh pool, a fresh bet, a capital of 1. ``guarantee`` states the guarantee. It
-    holds for any distribution, as long as the numbers are exchangeable:
+    holds for exchangeable numbers with any distribution (with ``rate=True``: for independent ones):
 
-    - with ``alpha`` (default 0.01), a drift is a capital of 1/alpha (`alarms.Ville`): the probability of a false alarm
-      after any one start is at most alpha, however long the stream;
-    - with ``period`` instead, `alarms.ShiryaevRoberts`: the mean time between false alarms is at least ``period``
-      numbers. This finds a change sooner, especially after a long time without one.
+    - with ``period`` (default 10,000), the alarm is `alarms.ShiryaevRoberts`: the mean time between false alarms is at
+      least ``period`` numbers;
+    - with ``alpha`` instead, a drift is a capital of 1/alpha (`alarms.Ville`): the probability of a false alarm after
+      any one start is at most alpha, however long the stream. This finds a change later.
 
-    ``warning`` is the corresponding level of the first warning after a start: a probability between alpha and 1, or a
-    period below ``period``. By default it is the square root of alpha, or a tenth of the period (its root, for a short
-    one). An example that is a drift is not a warning.
+    ``direction`` is "both" (any change is a drift), "up" or "down". With "up" a drift is reported only if the latest
+    numbers are larger than those before; after any other alarm the test restarts without a drift (with ``rate=True``
+    the test itself is one-sided, so there is no such alarm). Use "up" for the errors of a model that is replaced after
+    a drift: its errors become rarer as it learns, which is a change, but no reason to replace it. The guarantee is the
+    same, since "up" reports fewer drifts.
+
+    ``warning`` is the level of warnings, in the same unit: a period shorter than ``period``, or a probability between
+    alpha and 1. By default it is a tenth of the period (or its square root, if that is larger), or the square root of
+    alpha. An example that is a drift is not a warning.
+
+    ``rate=True`` is for numbers that are all 0 or 1, such as errors: then `RateMonitor` counts them, and detects a
+    change in their rate sooner than ranks do. ``measure`` and ``bet`` must not be given, and ``seed`` is not used. By
+    default (None), if neither a measure nor a bet is given, the type of the first number decides: booleans are counted,
+    other numbers are ranked. River's models report errors as the integers 0 and 1, so set ``rate=True`` there.
 
     ``measure`` is `measures.Value` by default: O(log n) per step, memory O(distinct numbers since the start), so two
     counters for errors 0 and 1. `measures.Frozen` with ``bins`` and ``reference`` has constant memory for any numbers.
-    ``bet`` is `bets.Adaptive` with alpha, `bets.Watchful` with a period. Both are copied.
+    ``bet`` is `bets.Sentinel` with a period, `bets.Adaptive` with alpha. Both are copied.
 
     ``seed`` is the seed for random tie-breaking. River's ensembles replace a detector that has found a drift by a
     clone, and a clone with the same seed would draw the same numbers again; so by default every detector draws its own
     seed from the operating system (``monitor.seed``). Set it for reproducible results.
 
-    Errors of a model that is still learning are not exchangeable: see the docstring of this module. A number that is
-    not finite raises a ValueError, and nothing is changed.
+    Errors of a model that is still learning are not exchangeable: see the docstring of this module. MODELS.md in
+    ``benchmarks`` compares detectors inside River's models. A number that is not finite raises a ValueError, and
+    nothing is changed.
 
     >>> import random
-    >>> rng, detector = random.Random(1), ExchangeabilityDetector(alpha=0.001, seed=1)
+    >>> rng, detector = random.Random(2), ExchangeabilityDetector(seed=2)
     >>> for i in range(2000):
     ...     detector.update(rng.gauss(0.0 if i < 1000 else 1.0, 1.0))
     ...     if detector.drift_detected:
     ...         print(f"drift after {detector.n}")
-    drift after 1035
+    drift after 1016
 
     Reference: Fedorova et al. (2012); Vovk, Gammerman, Shafer (2022), section 8.3.
     """
 
+    def __init__(
+        self,
+        alpha: float | None = None,
+        period: float | None = None,
+        warning: float | None = None,
+        measure: Measure | None = None,
+        bet: Bet | None = None,
+        seed: int | None = None,
+        direction: str = "both",
+        rate: bool | None = None,
+    ) -> None:
+        super().__init__(alpha, period, warning, measure, bet, seed, direction)
+        self.rate = rate
+        if rate not in (None, False, True):
+            raise ValueError(f"rate must be True, False or None, got {rate!r}")
+        if rate:
+            for name, given in (("measure", measure), ("bet", bet)):
+                if given is not None:
+                    raise ValueError(f"{name} must be None with rate=True, which does not rank, got {given!r}")
+            self._count()
+
     def _prepare_measure(self, measure: Measure | None) -> Measure:
         return Value() if measure is None else measure
 
+    def _count(self) -> None:
+        """Count events from now on."""
+        limit = self._warning_alarm
+        alpha, period = getattr(limit, "alpha", None), getattr(limit, "period", None)
+        self._log_warning = RateMonitor(period, alpha=alpha).log_threshold
+        self.monitor = RateMonitor(self.period, alpha=self.alpha, direction=self.direction, on_alarm="restart")
+
     def update(self, x: float) -> None:
         """Test one number."""
-        self._update(x)
+        is_free = self.n == 0 and self.rate is None and self.measure is None and self.bet is None
+        if is_free and isinstance(x, (bool, np.bool_)):
+            self._count()
+        if not isinstance(self.monitor, RateMonitor):
+            self._update(x)
+            return
+        try:
+            step = self.monitor.update(x)
+        except ValueError as error:
+            counted = "the first was a bool, so they are counted; rate=False ranks"
+            reason = "rate=True accepts only these" if self.rate else counted
+            raise ValueError(f"{error} ({reason})") from None
+        evidence = step.statistic if self.alpha is None else step.log_value
+        self._drift_detected = step.alarm
+        self._warning_detected = evidence >= self._log_warning and not step.alarm
+        if step.alarm:
+            self._changepoint = self.monitor.changepoint
 
 
 class MultivariateDetector(_Detector, base.Transformer):  # type: ignore[misc]
     """Drift detector for a stream of dicts of features; as a step of a pipeline it passes every example on unchanged.
 
-    ``learn_one(x)`` tests a dict of numbers and text. Parameters, attributes and guarantees are those of
-    `ExchangeabilityDetector`, with "example" for "number".
+    ``learn_one(x)`` tests a dict of numbers and text. Parameters (except ``rate``), attributes and guarantees are those
+    of `ExchangeabilityDetector`, with "example" for "number"; "up" means that examples become stranger.
 
     ``measure`` is `measures.NearestDistance` by default: time O(n) for each example and memory O(n), where n counts
     from the start or the latest drift. For measures of nearest neighbours an example is a point, which depends on the
@@ -199,7 +270,7 @@ class MultivariateDetector(_Detector, base.Transformer):  # type: ignore[misc]
     ...     detector.learn_one({"size": rng.gauss(0.0, 1.0 if i < 200 else 3.0), "colour": rng.choice(["red", "blue"])})
     ...     if detector.drift_detected:
     ...         print(f"drift after {detector.n}")
-    drift after 224
+    drift after 209
 
     Reference: Fedorova et al. (2012), Algorithm 1; Laxhammar and Falkman (2010).
     """
@@ -231,7 +302,7 @@ class LabelledDetector(_Detector, base.SupervisedTransformer):  # type: ignore[m
     ...         detector.learn_one(x, y)
     ...         if detector.drift_detected:
     ...             print(f"drift after {detector.n}, since about {detector.changepoint}")
-    drift after 311, since about 300
+    drift after 308, since about 300
 
     Reference: Fedorova et al. (2012), section 4.1.
     """
@@ -250,17 +321,38 @@ class LabelledDetector(_Detector, base.SupervisedTransformer):  # type: ignore[m
 
 def _alarms(alpha: float | None, period: float | None, warning: float | None) -> tuple[Alarm, Alarm]:
     """Return the alarm for drifts and the alarm for warnings."""
-    if period is not None:
-        if alpha is not None:
-            raise ValueError(f"alpha must be None if period is given, got {alpha!r}")
-        long = ShiryaevRoberts(period)
+    if alpha is None:
+        long = ShiryaevRoberts() if period is None else ShiryaevRoberts(period)
         short = max(long.period / 10.0, math.sqrt(long.period)) if warning is None else warning
         below = math.nextafter(long.period, 0.0)
         return long, ShiryaevRoberts(check_interval("warning", short, 1.0, below, f"(1, {long.period:g})"))
-    rare = Ville() if alpha is None else Ville(alpha)
+    if period is not None:
+        raise ValueError(f"alpha must be None if period is given, got {alpha!r}")
+    rare = Ville(alpha)
     probability = math.sqrt(rare.alpha) if warning is None else warning
     below = math.nextafter(1.0, 0.0)
     return rare, Ville(check_interval("warning", probability, rare.alpha, below, f"({rare.alpha:g}, 1)"))
+
+
+class _Trend:
+    """Whether the latest values rise or fall, by two statistics of Shiryaev-Roberts on their p-values.
+
+    One bets on small p-values, with the density 1 + (1 - 2p) / 2, and one on large p-values, with 1 - (1 - 2p) / 2. The
+    larger statistic gives the direction. Since a new bet starts before every example, what happened long before the
+    alarm does not matter. O(1) time and memory.
+    """
+
+    def __init__(self) -> None:
+        self._up = self._down = 0.0
+
+    def update(self, p: float) -> str:
+        """Read the next p-value; return "up" or "down"."""
+        gain = 0.5 - p
+        self._up = (1.0 + self._up) * (1.0 + gain)
+        self._down = (1.0 + self._down) * (1.0 - gain)
+        if max(self._up, self._down) > 1e100:  # only their ratio matters from there on
+            self._up, self._down = self._up * 1e-100, self._down * 1e-100
+        return "up" if self._up > self._down else "down"
 
 
 class _MeasureByLabel:
@@ -292,7 +384,7 @@ class _MeasureByLabel:
         wrong = [y for y in labels if _is_float(y)] if isinstance(measure, NearestNeighbour) else []
         if wrong:
             raise ValueError(
-                "y must be a class like the labels before (for numbers use measures.NearestResidual), got "
+                "y must be a class, like the labels before (for numbers use measures.NearestResidual), got "
                 f"{format_value(wrong[0])}"
             )
         return measure

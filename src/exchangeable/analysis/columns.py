@@ -33,12 +33,11 @@ from exchangeable.pvalues import PValues
 from exchangeable.validation import format_value
 
 FULL_ROWS = "full rows"
-SHARES: Mapping[str, float] = MappingProxyType(  # of alpha; full rows have the remainder
-    {"columns": 0.35, "component": 0.1, "residual": 0.1, "neighbours": 0.1}
+ALPHA_SHARES: Mapping[str, float] = MappingProxyType(  # of alpha; full rows have the remainder
+    {"columns": 0.35, "component": 0.1, "residual": 0.1, "neighbours": 0.1, "shares": 0.1}
 )
 COLUMN_KINDS = ("numbers", "categories", "label")
 MAX_AUTO_COLUMNS = 64  # more columns are tested only on request: pixels and embeddings mean little one by one
-NEAR_MINIMUM = 0.2  # in logs: a capital within a fifth of its minimum
 CHUNK = 2**16  # values that are ranked at a time: the p-values of a long column would need as much memory as the column
 Progress = Callable[[str, int, int], None]
 
@@ -47,7 +46,7 @@ class ColumnTest(NamedTuple):
     """One martingale, on full rows, a column or a view: its weight, and its log capital after each row."""
 
     name: str
-    kind: str  # "rows", "numbers", "categories" or "label", or of a view "component", "residual" or "neighbours"
+    kind: str  # "rows", "numbers", "categories", "label"; of a view "component", "residual", "neighbours", "shares"
     weight: float
     log_value: Floats
 
@@ -59,7 +58,7 @@ class ColumnTest(NamedTuple):
     @property
     def is_view(self) -> bool:
         """Whether this is the test of a view."""
-        return self.kind in SHARES
+        return self.kind in ALPHA_SHARES
 
     @property
     def log_evidence(self) -> Floats:
@@ -80,15 +79,6 @@ class ColumnTest(NamedTuple):
         """Return the number of rows after which the weighted capital first reaches a level; None if it never does."""
         return first_reaching(self.log_evidence, log_level)
 
-    def rise_start(self, rows: int) -> int:
-        """Estimate the change: where the rise to this row started.
-
-        That is the last number of rows after which the capital was within a fifth of its minimum. The minimum itself
-        may lie anywhere in a long period without a change, in which the capital hardly moves.
-        """
-        capital = np.concatenate([[0.0], self.log_value[: rows - 1]])
-        return int(np.flatnonzero(capital <= capital.min() + NEAR_MINIMUM)[-1])
-
 
 def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
     """Return the log evidence of all tests together, after each row: ``max_k log w_k + log S^k_n``.
@@ -105,8 +95,8 @@ def log_evidence(tests: Sequence[ColumnTest]) -> Floats:
 
 
 def ranked(tests: Sequence[ColumnTest]) -> list[ColumnTest]:
-    """Return the tests, the most evidence first."""
-    return sorted(tests, key=lambda test: -test.log_peak)
+    """Return the tests, the most evidence first; equal ones by name, so that the order of columns does not matter."""
+    return sorted(tests, key=lambda test: (-test.log_peak, test.kind != "rows", test.is_view, test.name))
 
 
 def rejecting(tests: Sequence[ColumnTest], log_level: float) -> list[ColumnTest]:
@@ -125,16 +115,9 @@ def is_weighted(tests: Sequence[ColumnTest]) -> bool:
 
 
 def combine(path: Path, tests: Sequence[ColumnTest], alarm: Alarm) -> Path:
-    """Replace the alarm of full rows by that of all tests, and the change point by that of the test that raised it."""
+    """Replace the alarm of full rows by that of all tests."""
     raised = alarm.extend(log_evidence(tests))  # type: ignore[attr-defined]
-    if not raised.any():
-        return path._replace(alarm=raised)
-    at = int(raised.argmax()) + 1
-    strongest = max(tests, key=lambda test: float(test.log_value[at - 1]) + math.log(test.weight))
-    lowest = path.lowest.copy()
-    raised[at - 1 :] = True
-    lowest[at - 1 :] = path.n[0] - 1 + strongest.rise_start(at)
-    return path._replace(alarm=raised, lowest=lowest)
+    return path._replace(alarm=np.logical_or.accumulate(raised))
 
 
 def first_reaching(log_value: Floats, log_level: float) -> int | None:
@@ -149,7 +132,7 @@ class SharedTests(NamedTuple):
     rows_weight: float = 1.0  # of full rows
     columns: Sequence[ColumnTest] = ()
     views: Sequence[ColumnTest] = ()
-    view_columns: Sequence[TestedColumn] = ()  # the numbers of the views, except for those of neighbours
+    view_columns: Sequence[TestedColumn] = ()  # the values of the views, except for those of neighbours
 
 
 class TestedColumn(NamedTuple):
@@ -192,9 +175,9 @@ def share_weights(columns: Sequence[TestedColumn], count: int | None = None) -> 
 
     ``count`` is the number of columns that share, if it is larger: those that were set aside do not spend theirs.
     """
-    kinds = [one.kind if one.kind in SHARES else "columns" for one in columns]
+    kinds = [one.kind if one.kind in ALPHA_SHARES else "columns" for one in columns]
     totals = {kind: kinds.count(kind) if count is None else count for kind in kinds}
-    return [one._replace(weight=SHARES[kind] / totals[kind]) for one, kind in zip(columns, kinds, strict=True)]
+    return [one._replace(weight=ALPHA_SHARES[kind] / totals[kind]) for one, kind in zip(columns, kinds, strict=True)]
 
 
 def label_column(name: str, y: Labels) -> TableColumn:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exchangeable.analysis.columns import MAX_AUTO_COLUMNS
+from exchangeable.analysis.formats import format_name, more
 from exchangeable.analysis.sample import Sample, Split
-from exchangeable.analysis.text import FEW_ROWS, format_name, more
+from exchangeable.analysis.text import FEW_ROWS
 from exchangeable.data.canonical import row_hashes
 from exchangeable.data.design import WIDE, widest
 from exchangeable.data.table import Table, constant

@@ -9,10 +9,11 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from exchangeable import plots
+from exchangeable.analysis.change import CONFIDENCE, Change, locate, run_backwards
 from exchangeable.analysis.columns import (
     FULL_ROWS,
     ColumnTest,
+    Progress,
     SharedTests,
     TestedColumn,
     combine,
@@ -21,17 +22,19 @@ from exchangeable.analysis.columns import (
     ranked,
     rejecting,
 )
+from exchangeable.analysis.departure import Departure, classify
+from exchangeable.analysis.formats import dump_json
 from exchangeable.analysis.frame import to_frame
 from exchangeable.analysis.notes import data_notes, note_copies, note_thinning
+from exchangeable.analysis.record import path_columns, result_record
 from exchangeable.analysis.sample import Sample, Split
+from exchangeable.analysis.series import Subject, subject_of
 from exchangeable.analysis.settings import Parts, Settings
 from exchangeable.analysis.text import (
+    Finding,
     describe_differences,
     describe_table,
-    describe_test,
     describe_verdict,
-    dump_json,
-    figure_title,
 )
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import COMPARE_GUARANTEE, SORTED_CLAUSE, TEST_GUARANTEE, Verdict, summarise
@@ -40,7 +43,7 @@ from exchangeable.martingale import LN10, amount
 from exchangeable.measures import Value
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Path
-from exchangeable.validation import format_value
+from exchangeable.validation import check_interval, format_value
 
 if TYPE_CHECKING:
     import os
@@ -51,8 +54,6 @@ if TYPE_CHECKING:
     from exchangeable.analysis.explain import Explanation
     from exchangeable.data.schema import Preparation
     from exchangeable.data.table import Table
-
-MAX_PLOTTED = 4  # columns and views in a figure
 
 
 class Result:
@@ -66,7 +67,7 @@ class Result:
     >>> X[150:] += 1.0
     >>> result = ex.test(X)
     >>> result.rejected, result.rejected_at, result.changepoint
-    (True, 212, 150)
+    (True, 212, 160)
     """
 
     def __init__(
@@ -103,14 +104,21 @@ class Result:
         self.split = split
         self.schema_differences: list[str] = list(differences)
         self.same_columns = same_columns  # of two sets: no column is missing from one, or of another kind
-        self.how, self.settings = how, settings  # the arguments, to reproduce the result
+        self.how: Preparation | None = how  # the arguments, to reproduce the result
+        self.settings: Settings | None = settings
         self.verdict: Verdict = summarise(self.path, monitor, len(table.features), table.name, scale)
         if self.alpha is not None and self.verdict.on_alarm == "latch":
             self.verdict = self.verdict._replace(guarantee=self._state_guarantee(self.alpha))
         if split is not None:
             self.verdict = self.verdict._replace(n=table.n, changepoint=None, changepoints=[])
+        elif self.subject is not None and self.departure is not None:
+            changes = self.departure.changes
+            self.verdict = self.verdict._replace(
+                changepoint=changes[0] if changes else self.subject.change, changepoints=changes
+            )
         self._library, self._index = library, index
         self._explanations: dict[Any, Explanation] = {}
+        self._backward: Floats | None = None
 
     def _rows_name(self) -> str:
         """Return the name of the test of full rows: that of the column, if it ranks a single one."""
@@ -138,10 +146,11 @@ class Result:
 
     @property
     def changepoint(self) -> int | None:
-        """A quick estimate of how many rows came before the change; ``explain().change`` has an interval.
+        """An estimate of how many rows came before the change, without a guarantee; ``change`` has an interval.
 
-        It is where the capital was lowest before the alarm, as in `Monitor`. If martingales share alpha, it is where
-        the rise of the one that raised the alarm started.
+        It is where a single change describes the column or view with the most evidence best, or the first of several
+        changes; ``departure`` tells whether there is one. With restarts it is where the capital was lowest before the
+        first alarm.
         """
         return self.verdict.changepoint
 
@@ -159,6 +168,44 @@ class Result:
     def timeline(self) -> Timeline:
         """When the rows occurred, and where they stand in the data."""
         return Timeline() if self.split is not None else Timeline.of(self.table)
+
+    @property
+    def change(self) -> Change | None:
+        """When the change occurred: the estimate ``changepoint``, and an interval with 95 % confidence.
+
+        None if nothing was rejected, with restarts, or if two sets were compared. To compute it, the test with the
+        most evidence is run once more, backwards.
+        """
+        return self.locate_change()
+
+    def locate_change(self, confidence: float = CONFIDENCE, progress: Progress | None = None) -> Change | None:
+        """Return ``change`` with another confidence, or with progress on the test that runs backwards."""
+        confidence = check_interval("confidence", confidence, 0.0, math.nextafter(1.0, 0.0), "(0, 1)")
+        if self.subject is None:
+            return None
+        if self._backward is None:
+            self._backward = run_backwards(self, progress)
+        return locate(self, self._backward, confidence)
+
+    @cached_property
+    def departure(self) -> Departure | None:
+        """What kind of departure it is, without a guarantee; None if ``change`` is."""
+        return None if self.subject is None else classify(self, self.subject)
+
+    @cached_property
+    def finding(self) -> Finding | None:
+        """What describes the departure: its kind, the change, and how large it is; None without a rejection."""
+        from exchangeable.analysis.explain import flagged_features
+
+        if not self.rejected or self.verdict.on_alarm != "latch":
+            return None
+        return Finding(self.departure, self.change, flagged_features(self))
+
+    @cached_property
+    def subject(self) -> Subject | None:
+        """The series that the change point and the kind of departure are read from."""
+        unknown = self.split is not None or not self.rejected or self.verdict.on_alarm != "latch"
+        return None if unknown else subject_of(self)
 
     @property
     def log10_martingale(self) -> float:
@@ -300,7 +347,7 @@ class Result:
     def text(self) -> str:
         """The result in sentences, without the notes."""
         differences = [describe_differences(self.schema_differences)] * bool(self.schema_differences)
-        verdict = describe_verdict(self.verdict, self.tests, self.sets, self.timeline)
+        verdict = describe_verdict(self.verdict, self.tests, self.sets, self.timeline, finding=self.finding)
         return "\n".join([describe_table(self.table), *differences, str(verdict)])
 
     def __repr__(self) -> str:
@@ -316,53 +363,24 @@ class Result:
         the same library as the data, with the index of a pandas frame; for arrays it is a Polars frame. ``library``
         selects another one: "pandas", "polars" or "pyarrow". O(n).
         """
-        native = to_frame(self._path_columns(), library, self._library)
+        native = to_frame(path_columns(self), library, self._library)
         if self._index is not None and self.split is None and (library or self._library) == "pandas":
             native.index = self._index if self.table.rows is None else self._index[self.table.rows - 1]
         return native
 
-    def _path_columns(self) -> dict[str, Any]:
-        rows = self.timeline.rows if self.split is None else self.split.rows
-        times = self.timeline.times
-        return {
-            **({} if rows is None else {"row": rows}),
-            **({} if times is None else {"time": times}),
-            "n": self.path.n,
-            "p": self.path.p,
-            "log10_martingale": self.path.log_value / LN10,
-            "alarm": self.path.alarm,
-            **({"log10_evidence": self.log_evidence / LN10} if is_weighted(self.tests) else {}),
-        }
+    def plot(self, ax: Axes | None = None, *, kind: str = "evidence", column: str | None = None) -> Axes:
+        """Draw a figure of the result, on these Axes or on new ones.
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Plot the evidence over time, with the alarm level and the estimated change point.
+        - "evidence": the evidence over time, with the alarm level and the estimated change point.
+        - "data": a column over time, by default the one with the most evidence, with the change that was found: its
+          place, interval, and the mean before and after. Shares if it holds categories; two sets side by side.
+        - "p-values": those of the strongest test, before and after the change.
 
         The axis shows the times of the rows if they are known and ascending, and row numbers otherwise.
         """
-        tests = self.plotted_tests()
-        ax = plots.growth(
-            {name: test.log_evidence for name, test in tests.items()},
-            thresholds=() if self.verdict.threshold is None else (self.verdict.threshold,),
-            changepoints=self.verdict.changepoints,
-            title=figure_title(self.table.name),
-            start=self.start,
-            times=self.timeline.axis,
-            initial={name: math.log(test.weight) for name, test in tests.items()},
-            ax=ax,
-        )
-        ax.set_xlabel("rows seen" if self.timeline.axis is None else "time")
-        return ax
+        from exchangeable.analysis.figures import plot
 
-    def plotted_tests(self) -> dict[str, ColumnTest]:
-        """Return the tests to plot, by name: full rows, and the other tests that reject, or else the strongest one."""
-        rows, *others = self.tests
-        if not others:
-            return {self.bet: rows}
-        level = math.inf if self.alpha is None else -math.log(self.alpha)
-        chosen = rejecting(others, level) or ranked(others)[:1]
-        names = [describe_test(test) for test in chosen[:MAX_PLOTTED]]
-        unique = [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names, 1)]
-        return {FULL_ROWS: rows, **dict(zip(unique, chosen, strict=False))}
+        return plot(self, kind, column, ax)
 
     def explain(
         self,
@@ -375,8 +393,8 @@ class Result:
 
         ``confidence`` is that of the interval of the change point. ``features`` names the columns to test (default:
         all); choose them before looking at the data: the fewer, the less evidence each of them needs. ``progress`` is
-        called with (task, done, total). The cost is a test of each column and one more of the table, backwards.
-        Explanations are cached.
+        called with (task, done, total). The cost is one more test, backwards, and if columns were not tested, a test of
+        each. Explanations are cached.
         """
         from exchangeable.analysis.explain import explain
 
@@ -389,35 +407,20 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data; an amount that float64 cannot hold is None."""
-        restarts = self.verdict.on_alarm == "restart"
-        amounts = {name: None if restarts else getattr(self, name) for name in ("e_value", "p_value")}
-        return {
-            **self.verdict._asdict(),
-            **{name: value if isinstance(value, float) else None for name, value in amounts.items()},
-            "features": self.features,
-            "label": self.table.label,
-            "time_column": self.table.time_name,
-            "rejected_at_time": self.rejected_at_time,
-            "changepoint_time": self.changepoint_time,
-            "schema": dict(self.schema),
-            "schema_differences": self.schema_differences,
-            "same_columns": self.same_columns,
-            "columns_tested": len(self.column_tests),
-            "views_tested": len(self.view_tests),
-            "log10_evidence": self.log10_evidence,
-            "rejected_by": self.rejected_by,
-            "notes": self.notes,
-        }
+        return result_record(self)
 
     def to_json(self) -> str:
         """Return the result as JSON; numbers that are not finite are null, such as the log of a capital of 0."""
         return dump_json(self.to_dict())
 
-    def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write a report as one self-contained HTML file: verdict, figures, what changed, method, how to cite."""
+    def save_html(self, path: str | os.PathLike[str], *, title: str | None = None, author: str | None = None) -> None:
+        """Write a report as one self-contained HTML file: the verdict, pictures of the data, what changed, the method.
+
+        ``title`` and ``author`` are shown in its head, with the date.
+        """
         from exchangeable.analysis.report import save
 
-        save(self, path)
+        save(self, path, title=title, author=author)
 
     def _repr_html_(self) -> str:
         from exchangeable.analysis.report import result_card

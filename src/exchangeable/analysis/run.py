@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.analysis.columns import (
+    ALPHA_SHARES,
     FULL_ROWS,
     MAX_AUTO_COLUMNS,
-    SHARES,
     Progress,
     SharedTests,
     all_equal,
@@ -32,6 +32,7 @@ from exchangeable.analysis.sample import (
     row_limit,
 )
 from exchangeable.analysis.settings import DEFAULT_ALPHA, MAX_ROWS, Parts, Settings
+from exchangeable.analysis.shares import run_share_tests, share_columns
 from exchangeable.analysis.views import NEIGHBOURS, run_neighbours_test, view_columns
 from exchangeable.bets import Idle
 from exchangeable.data.canonical import table_seed
@@ -102,9 +103,10 @@ def test(
     - ``seed``: the seed for random choices. By default it is a hash of the rows, in order, so the same table gives the
       same result, whatever the order of its columns. Do not try several seeds.
     - ``columns``: "each" also tests every column, and the label, separately, so that a change in one of many columns is
-      not missed, and views of the table that show how columns relate to each other: principal components, and with
-      labels the residuals of a ridge regression and 15 neighbours instead of one. The columns share 35 % of ``alpha``,
-      components, residuals and neighbours have 10 % each, and full rows have the remainder; the guarantee still holds.
+      not missed, and views of the table: principal components, which show how columns relate to each other; with
+      labels the residuals of a ridge regression and 15 neighbours instead of one; and the shares of categories, classes
+      and columns with two values, once after the last row. The columns share 35 % of ``alpha``, components, residuals,
+      neighbours and shares of categories have 10 % each, and full rows have the remainder; the guarantee still holds.
       "none" tests full rows only; "auto" is "each" for up to 64 columns if no measure is given. Columns and views are
       tested only with the alarm `Ville` that latches.
     - ``max_rows``: nearest neighbours use at most this many rows, chosen at random by the seed. Columns use all rows.
@@ -115,7 +117,7 @@ def test(
 
     >>> result = test({"size": [1.0, 2.0, 1.5, 1.2] * 20, "colour": ["red", "blue"] * 40})
     >>> result.rejected, result.rejected_at, result.measure
-    (True, 28, 'nearest-distance')
+    (True, 15, 'nearest-distance')
 
     Reference: Fedorova et al. (2012).
     """
@@ -266,16 +268,16 @@ def _shared_tests(
     if not columns or not _tests_columns(settings, total):
         return SharedTests()
     if settings.columns == "auto" and isinstance(parts.measure, Value):  # full rows are the only column
-        share = SHARES["columns"]
+        share = ALPHA_SHARES["columns"]
         return SharedTests(1.0 - share + share / total)
     run = partial(run_column_tests, bet=parts.column_bet, seed=seed, start=start, progress=progress)
     column_tests = run(share_weights(columns, total))
-    views = share_weights(view_columns(table))
-    view_tests = run(views, task="each view")
+    views, shares = share_weights(view_columns(table)), share_weights(share_columns(columns))
+    view_tests = run(views, task="each view") + run_share_tests(shares, start)
     if parts.neighbours is not None:
         view_tests.append(run_neighbours_test(parts, sample, table.n, seed=seed, start=start, progress=progress))
-    spent = SHARES["columns"] + sum(test.weight for test in view_tests)
-    return SharedTests(1.0 - spent, column_tests, view_tests, views)
+    spent = ALPHA_SHARES["columns"] + sum(test.weight for test in view_tests)
+    return SharedTests(1.0 - spent, column_tests, view_tests, [*views, *shares])
 
 
 def _tests_columns(settings: Settings, total: int) -> bool:

@@ -32,7 +32,7 @@ class Sample(NamedTuple):
     y: Labels | None = None
     rows: Rows | None = None  # positions in the table; None for all
 
-    def turned(self) -> Sample:
+    def backwards(self) -> Sample:
         """Return the same rows in reverse order."""
         return self._replace(measured=self.measured[::-1], y=None if self.y is None else self.y[::-1])
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from exchangeable import plots, shift
+from exchangeable.analysis.formats import dump_json, format_evidence
 from exchangeable.analysis.notes import data_notes
 from exchangeable.analysis.run import choose_measure
 from exchangeable.analysis.sample import choose_rows, expand_shift, row_limit
 from exchangeable.analysis.settings import DEFAULT_ALPHA, MAX_ROWS, Settings
-from exchangeable.analysis.text import SHIFTS, describe_table, dump_json, figure_title, format_evidence
+from exchangeable.analysis.text import SHIFTS, describe_table, figure_title
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import SORTED_CLAUSE
 from exchangeable.data.canonical import table_seed

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, is_weighted, ranked, rejecting
+from exchangeable.analysis.advice import MORE, NOTHING_TO_DO, advise, describe_departure
+from exchangeable.analysis.columns import FULL_ROWS, ColumnTest, ranked, rejecting
+from exchangeable.analysis.effects import describe_effect
+from exchangeable.analysis.formats import format_evidence, format_name, more, percent
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.analysis.verdict import SORTED_CLAUSE, Verdict
 from exchangeable.data.table import Table
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.explain import Change, Explanation, ExtremeRow, FeatureEvidence
+    from exchangeable.analysis.change import Change
+    from exchangeable.analysis.departure import Departure
+    from exchangeable.analysis.explain import Explanation, ExtremeRow, FeatureEvidence
 
 FEW_ROWS = 30  # with fewer rows, evidence of 100 is hardly possible
-MAX_NAME = 60  # characters of a column name
 MAX_DIFFERENCE = 300  # characters of a sentence on how two tables differ
 LISTED_DIFFERENCES = 20
 LISTED_ALARMS = 10  # alarms or columns that a sentence lists
+LISTED_EFFECTS = 3
+LISTED_TESTS = 5
 
 SHIFTS: Mapping[str, str] = MappingProxyType(
     {
@@ -52,67 +57,19 @@ MEASURES: Mapping[str, str] = MappingProxyType(
     }
 )
 NameFormat = Callable[[str], str]
-
-
-# ------------------------------------------------------------------------------------------------------------- formats
-
-
-def format_evidence(log10: float) -> str:
-    """Format an amount of evidence, given its log10: 0, 0.013, 56, 1,240, 10^17.3."""
-    if log10 == -math.inf:
-        return "0"
-    if -4.0 < log10 < 4.0:
-        return f"{10.0**log10:.2g}" if log10 < 1.99 else f"{10.0**log10:,.0f}"
-    return f"10^{log10:.1f}" if abs(log10) < 1e9 else f"10^{log10:.4g}"
-
-
-def format_name(name: str, limit: int = MAX_NAME) -> str:
-    """Format a user's name for a sentence: control characters are escaped, and at most 60 characters are shown."""
-    text = name if name.isprintable() else repr(name)[1:-1]
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def dump_json(record: dict[str, Any]) -> str:
-    """Encode a record as JSON. Numbers that are not finite become null.
-
-    >>> dump_json({"log10_martingale": -math.inf, "alarms": [3]})
-    '{"log10_martingale": null, "alarms": [3]}'
-    """
-    return json.dumps(_finite(record), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _percent(share: float) -> str:
-    return f"{100.0 * share:g} %"
-
-
-def _list_rows(numbers: Sequence[int], timeline: Timeline) -> str:
-    return timeline.list_rows(numbers[:LISTED_ALARMS]) + more(numbers, LISTED_ALARMS)
-
-
-def more(items: Sequence[object], limit: int) -> str:
-    """Return the end of a list of which only ``limit`` items are shown; empty if all of them are."""
-    return f" and {len(items) - limit:,} more" if len(items) > limit else ""
+DESCRIPTION = " The kind, the estimates and the sizes are descriptions without a guarantee."
 
 
 # ------------------------------------------------------------------------------------------------- tables and measures
 
 
 def describe_table(table: Table) -> str:
-    """Describe a table in one line, after one-hot encoding."""
-    d, labels = len(table.features), ""
-    if isinstance(table.y, list):
-        labels = f", {len(set(table.y)):,} classes"
-    elif table.label is not None:
-        labels = f", labels '{format_name(table.label)}'"
-    return f"{format_name(table.name)}: {table.n:,} rows, {d:,} feature{'s' if d > 1 else ''}{labels}"
+    """Describe a table in one line."""
+    count, label = len(table.columns), ""
+    if table.y is not None:
+        classes = f" ({len(set(table.y)):,} classes)" if isinstance(table.y, list) else ""
+        label = f", label {format_name(table.label)}{classes}" if table.label else f", labels{classes}"
+    return f"{format_name(table.name)}: {table.n:,} rows, {count:,} column{'s' if count > 1 else ''}{label}"
 
 
 def describe_differences(differences: Sequence[str]) -> str:
@@ -134,6 +91,14 @@ def describe_measure(measure: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- verdicts
 
 
+class Finding(NamedTuple):
+    """What is known about a departure beyond the verdict, without a guarantee except for the interval of the change."""
+
+    departure: Departure | None  # None if two sets were compared
+    change: Change | None
+    effects: Sequence[FeatureEvidence]  # the columns and views that changed, the most evidence first
+
+
 class VerdictText(NamedTuple):
     """A verdict in sentences; ``str`` puts one part on each line."""
 
@@ -142,9 +107,12 @@ class VerdictText(NamedTuple):
     means: str
     does_not_mean: str
     guarantee: str = ""  # if it is not part of what the verdict means
+    advice: str = ""  # what to do
+    brief: bool = False  # whether ``str`` leaves out the meaning
 
     def __str__(self) -> str:
-        lines = [self.headline, *self.details, f"Means: {self.means}", f"Does not mean: {self.does_not_mean}"]
+        meaning = [] if self.brief else [f"Means: {self.means}", f"Does not mean: {self.does_not_mean}"]
+        lines = [self.headline, *self.details, *meaning, *([f"What to do: {self.advice}"] * bool(self.advice))]
         return "\n".join(lines + [f"Guarantee: {self.guarantee}"] * bool(self.guarantee))
 
 
@@ -154,34 +122,35 @@ def describe_verdict(
     sets: tuple[str, str] | None = None,
     timeline: Timeline | None = None,
     name: NameFormat = format_name,
+    finding: Finding | None = None,
 ) -> VerdictText:
     """Describe a verdict.
 
     ``tests`` are the martingales behind it; ``sets`` names the two sets, if two were compared; ``timeline`` has the
-    times of the rows; ``name`` formats the names of columns.
+    times of the rows; ``name`` formats the names of columns; ``finding`` describes the departure.
     """
     if sets is not None:
-        return _describe_comparison(verdict, tests, sets, name)
+        return _describe_comparison(verdict, tests, sets, name, finding)
     if verdict.rejected:
-        return _describe_rejection(verdict, tests, timeline or Timeline(), name)
+        return _describe_rejection(verdict, tests, timeline or Timeline(), name, finding)
     return _describe_no_rejection(verdict, tests, name)
 
 
 def _describe_comparison(
-    verdict: Verdict, tests: Sequence[ColumnTest], sets: tuple[str, str], name: NameFormat
+    verdict: Verdict, tests: Sequence[ColumnTest], sets: tuple[str, str], name: NameFormat, finding: Finding | None
 ) -> VerdictText:
-    (first, second), level = sets, _percent(verdict.alpha or 0.0)
+    (first, second), level = sets, percent(verdict.alpha or 0.0)
     evidence = _describe_evidence(verdict, tests, "split", name)
     if verdict.rejected:
         return VerdictText(
-            f"REJECTED at level {level}: {second} does not look like a random sample of {first} and {second} combined.",
-            [evidence],
-            "the two sets should not be pooled without further checks: what is learnt on one may not hold on the "
-            f"other. If they were a random split, the probability of a rejection would be at most {level}.",
+            f"REJECTED ({level}): {second} does not look like a random sample of {first} and {second} combined.",
+            [evidence, *_describe_effects(finding, name)],
+            "the two sets should not be pooled without further checks: what is learnt from one may not hold for "
+            f"the other. If they were a random split, the probability of a rejection would be at most {level}.",
             "that every feature differs, or that the difference is large.",
         )
     return VerdictText(
-        f"NOT REJECTED at level {level}: no convincing evidence that {first} and {second} differ.",
+        f"NOT REJECTED ({level}): no convincing evidence that {first} and {second} differ.",
         [evidence],
         f"this test found no difference between the two sets. {describe_measure(verdict.measure)}".rstrip(),
         "that there is none. The order within each set was not tested: both were shuffled.",
@@ -189,28 +158,42 @@ def _describe_comparison(
 
 
 def _describe_rejection(
-    verdict: Verdict, tests: Sequence[ColumnTest], timeline: Timeline, name: NameFormat
+    verdict: Verdict, tests: Sequence[ColumnTest], timeline: Timeline, name: NameFormat, finding: Finding | None
 ) -> VerdictText:
     headline, subject = f"ALARM of {verdict.alarm}.", "unless this is a false alarm, something"
     if verdict.alpha is not None:
-        headline = f"REJECTED at level {_percent(verdict.alpha)}: the order of these rows matters."
+        headline = f"REJECTED ({percent(verdict.alpha)}): the order of these rows matters."
         subject = "something"
-    unchanged = ", or that every feature changed" if verdict.n_features > 1 else ""
-    if len(tests) > 1:
-        unchanged = ", or that a column with less evidence did not change"
+    details = [_describe_evidence(verdict, tests, "order", name, timeline)]
+    departure = None if finding is None else finding.departure
+    if finding is None or departure is None:
+        details.insert(0, _describe_alarms(verdict, timeline))
+    else:
+        details.append(f"Kind: {describe_departure(departure, finding.change, timeline, name)}")
+        details += _describe_effects(finding, name)
     return VerdictText(
         headline,
-        [_describe_alarms(verdict, tests, timeline), _describe_evidence(verdict, tests, "order", name)],
+        details,
         f"{subject} drifted, changed, is sorted or comes in batches, so random splits and cross-validation may be too "
-        f"optimistic. {_describe_error_rate(verdict, tests)}",
-        f"that the change occurred where the alarm was raised{unchanged}.",
+        "optimistic.",
+        "that the change occurred where the alarm was raised, or that a column with less evidence did not change.",
+        f"{_describe_error_rate(verdict, tests)}{DESCRIPTION if departure else ''}",
+        "" if departure is None else f"{advise(departure, timeline, name)} {MORE}",
+        brief=departure is not None,
     )
+
+
+def _describe_effects(finding: Finding | None, name: NameFormat) -> list[str]:
+    """Describe how large the change is in the columns with the most evidence."""
+    shown = [one for one in (finding.effects if finding else ()) if one.effect is not None]
+    words = [f"{name(one.name)}: {describe_effect(one.effect, name)}" for one in shown[:LISTED_EFFECTS] if one.effect]
+    return [f"Size: {'; '.join(words)}{more(shown, LISTED_EFFECTS)}."] if words else []
 
 
 def _describe_no_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> VerdictText:
     outcome = f"NO ALARM of {verdict.alarm}"
     if verdict.alpha is not None:
-        outcome = f"NOT REJECTED at level {_percent(verdict.alpha)}"
+        outcome = f"NOT REJECTED ({percent(verdict.alpha)})"
     few = ["With so few rows, enough evidence for a rejection is hardly possible."] * (verdict.n < FEW_ROWS)
     return VerdictText(
         f"{outcome}: no convincing evidence that the order of the {verdict.n:,} rows matters.",
@@ -218,11 +201,12 @@ def _describe_no_rejection(verdict: Verdict, tests: Sequence[ColumnTest], name: 
         f"this test found no departure from exchangeability. {describe_measure(verdict.measure)}".rstrip(),
         "that there is none. A test can refute exchangeability, but never confirm it.",
         verdict.guarantee if verdict.alpha is None else "",
+        NOTHING_TO_DO,
     )
 
 
-def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest], timeline: Timeline) -> str:
-    """Describe when the alarm was raised, and where the change may be."""
+def _describe_alarms(verdict: Verdict, timeline: Timeline) -> str:
+    """Describe when alarms were raised, and where the changes may be."""
     if len(verdict.alarms) > 1:
         return (
             f"The alarm was raised {len(verdict.alarms):,} times in {verdict.n:,} rows, at rows "
@@ -231,24 +215,28 @@ def _describe_alarms(verdict: Verdict, tests: Sequence[ColumnTest], timeline: Ti
             "without a guarantee)."
         )
     at, before = verdict.rejected_at or 0, verdict.changepoint or 0
-    raised = f"The alarm was raised at row {at:,} of {verdict.n:,}{timeline.describe(at)}."
     where = f"after row {before:,}{timeline.describe(before)}" if before else "at the very start"
-    if is_weighted(tests):
-        return (
-            f"{raised} The evidence started to rise {where}: the change occurred around there (a quick estimate, "
-            "without a guarantee)."
-        )
     return (
-        f"{raised} The evidence was lowest {where}: the change occurred around there or later (an estimate, without a "
-        "guarantee)."
+        f"The alarm was raised at row {at:,} of {verdict.n:,}{timeline.describe(at)}. The evidence was lowest {where}: "
+        "the change occurred around there or later (an estimate, without a guarantee)."
     )
 
 
-def _describe_evidence(verdict: Verdict, tests: Sequence[ColumnTest], what: str, name: NameFormat) -> str:
+def _list_rows(numbers: Sequence[int], timeline: Timeline) -> str:
+    return timeline.list_rows(numbers[:LISTED_ALARMS]) + more(numbers, LISTED_ALARMS)
+
+
+def _describe_evidence(
+    verdict: Verdict, tests: Sequence[ColumnTest], what: str, name: NameFormat, timeline: Timeline | None = None
+) -> str:
+    at = verdict.rejected_at
+    reached = f", raised at row {at:,}{timeline.describe(at)}" if at and timeline and len(verdict.alarms) == 1 else ""
     if len(tests) > 1 and verdict.threshold is not None:
-        return _describe_tests(verdict, tests, name)
+        return _describe_tests(verdict, tests, name, reached)
     since = " (since the last restart)" if verdict.on_alarm == "restart" and verdict.alarms else ""
-    level = "" if verdict.threshold is None else f"; the alarm is at {_alarm_level(verdict)}"
+    level = f" (alarm {reached[2:]})" if reached else ""
+    if verdict.threshold is not None:
+        level = f" (alarm at {_alarm_level(verdict)}{reached})"
     column = f" ({name(tests[0].name)})" if tests and tests[0].name != FULL_ROWS else ""
     share = math.log10(tests[0].weight) if tests else 0.0
     return (
@@ -262,14 +250,14 @@ def _alarm_level(verdict: Verdict) -> str:
     return f"{level:,.0f}" if level >= 100.0 else f"{level:.4g}"
 
 
-def _describe_tests(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat) -> str:
+def _describe_tests(verdict: Verdict, tests: Sequence[ColumnTest], name: NameFormat, reached: str) -> str:
     """Describe the highest evidence, and the other tests that reach the alarm level."""
     first, *others = rejecting(tests, math.log(verdict.threshold or 1.0)) or ranked(tests)[:1]
-    peaks = [f"{describe_test(test, name)} {format_evidence(test.log10_evidence)}" for test in others]
-    also = f" Also: {', '.join(peaks[:LISTED_ALARMS])}{more(peaks, LISTED_ALARMS)}." if peaks else ""
+    peaks = [f"{describe_test(test, name)} ({format_evidence(test.log10_evidence)})" for test in others]
+    also = f" Also: {', '.join(peaks[:LISTED_TESTS])}{more(peaks, LISTED_TESTS)}." if peaks else ""
     return (
         f"Strongest of {len(tests):,} tests: {describe_test(first, name)}, evidence "
-        f"{format_evidence(max(0.0, first.log10_evidence))} (alarm at {_alarm_level(verdict)}).{also}"
+        f"{format_evidence(max(0.0, first.log10_evidence))} (alarm at {_alarm_level(verdict)}{reached}).{also}"
     )
 
 
@@ -281,11 +269,11 @@ def describe_test(test: ColumnTest, name: NameFormat = format_name) -> str:
 def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
     """Describe how probable a false alarm is."""
     exchangeable = "If the rows were exchangeable (in random order, as i.i.d. data are), the probability"
-    level = _percent(verdict.alpha or 0.0) + (SORTED_CLAUSE if SORTED_CLAUSE in verdict.guarantee else "")
+    level = percent(verdict.alpha or 0.0) + (SORTED_CLAUSE if SORTED_CLAUSE in verdict.guarantee else "")
     if len(tests) > 1 and verdict.alpha is not None:
         return f"{exchangeable} of a rejection by any of these tests would be at most {level}."
     if verdict.alpha is not None and verdict.on_alarm == "latch":
-        return f"{exchangeable} of evidence of {_alarm_level(verdict)} would be at most {level}."
+        return f"{exchangeable} of reaching evidence of {_alarm_level(verdict)} would be at most {level}."
     if verdict.period is None:
         return verdict.guarantee
     rate = verdict.n / verdict.period
@@ -302,32 +290,18 @@ def _describe_error_rate(verdict: Verdict, tests: Sequence[ColumnTest]) -> str:
 # --------------------------------------------------------------------------------------------------------- explanations
 
 
-def describe_change(change: Change, timeline: Timeline) -> str:
-    """Describe when the change occurred."""
-    where = "at the very start (an estimate without a guarantee)"
-    if change.estimate:
-        rows = f"{change.estimate:,} row{'s' if change.estimate > 1 else ''}"
-        where = f"after about {rows}{timeline.describe(change.estimate, 'an estimate without a guarantee')}"
-    confidence = f"{_percent(change.confidence)} confidence, over all data, with and without an alarm"
-    if change.low is None or change.high is None:
-        return (
-            f"{where}. A single change between two parts that are each exchangeable "
-            f"is rejected ({confidence}): the data drift, or there are several changes."
-        )
-    return (
-        f"{where}. If there was a single change, and the rows on each side of it "
-        f"are exchangeable given the other side, it came after row {change.low:,}{timeline.describe(change.low)} at "
-        f"the earliest and {change.high:,}{timeline.describe(change.high)} at the latest ({confidence})."
-    )
-
-
 def describe_columns(explanation: Explanation) -> str:
     """Describe whether columns changed, without their names; empty if there is one column that did not change."""
     if explanation.changed:
-        return f"these columns {'differ' if explanation.compared else 'changed'}, each tested separately."
+        count, one = len(explanation.changed), len(explanation.changed) == 1
+        verb = f"differ{'s' * one}" if explanation.compared else f"depart{'s' * one} from exchangeability"
+        return f"{count:,} column{'s' * (not one)} {verb}; each column was tested separately."
     kinds = {view.kind for view in explanation.views if view.flagged}
+    if "shares" in kinds:
+        verb = "differ" if explanation.compared else "changed"
+        return f"the shares of categories {verb} (see the views); no column gives convincing evidence by its ranks."
     if kinds:
-        what = "several columns together do" if "component" in kinds else "the relation of the label to them does"
+        what = "several columns together do" if "component" in kinds else "their relation to the label does"
         return f"no single column gives convincing evidence, but {what} (see the views)."
     if len(explanation.features) > 1:
         return "no single column gives convincing evidence; a change may lie in how the columns relate to each other."
@@ -336,7 +310,10 @@ def describe_columns(explanation: Explanation) -> str:
 
 def describe_explanation(explanation: Explanation) -> str:
     """Describe an explanation: when, which columns, labels, and extreme rows."""
-    lines = [] if explanation.change is None else [f"When: {describe_change(explanation.change, explanation.timeline)}"]
+    departure, timeline = explanation.departure, explanation.timeline
+    lines = []
+    if departure is not None:
+        lines = [f"Kind: {describe_departure(departure, explanation.change, timeline)}"]
     if columns := describe_columns(explanation):
         lines.append(f"What: {columns}")
     lines += [*_list_columns(explanation), *_list_views(explanation), f"Guarantee: {explanation.guarantee}"]
@@ -344,6 +321,8 @@ def describe_explanation(explanation: Explanation) -> str:
         lines.append(f"Labels: {SHIFTS[explanation.shift.verdict]}")
     if not explanation.compared:  # there the numbers are those of a shuffled order
         lines.append(_describe_extremes(explanation))
+    if departure is not None:
+        lines.append(f"What to do: {advise(departure, timeline)} {MORE}")
     return "\n".join(lines)
 
 
@@ -372,7 +351,7 @@ def _list_views(explanation: Explanation) -> Iterator[str]:
 def _describe_feature(feature: FeatureEvidence, explanation: Explanation) -> str:
     where = ""
     if feature.rejected_at is not None and not explanation.compared:
-        where = f", at row {feature.rejected_at:,}{explanation.timeline.describe(feature.rejected_at)}"
+        where = f", alarm at row {feature.rejected_at:,}{explanation.timeline.describe(feature.rejected_at)}"
     difference = f"; {feature.difference}" if feature.difference else ""
     return f"{format_name(feature.name)}: evidence {format_evidence(feature.log10_evidence)}{where}{difference}"
 

@@ -12,21 +12,23 @@ Each is a function of the row and of the bag of all rows, whatever their order. 
 as valid as those of a column. Sums run over the rows in an order that only their values determine, coefficients are
 rounded, and each number is computed from its own row by the same operations in the same order. So equal rows have equal
 numbers, bit for bit, and the order of rows and columns does not matter.
+
+A further view, the shares of categories, has no number for each row: see `shares`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.analysis.columns import SHARES, ColumnTest, Progress, TestedColumn, label_column
-from exchangeable.analysis.sample import MAX_CELLS, Sample, expand, extend_in_parts
+from exchangeable.analysis.columns import ALPHA_SHARES, ColumnTest, Progress, TestedColumn, label_column
+from exchangeable.analysis.formats import format_name
+from exchangeable.analysis.sample import MAX_CELLS, Rows, Sample, expand, extend_in_parts
 from exchangeable.analysis.settings import Parts
-from exchangeable.analysis.text import format_name
 from exchangeable.data.canonical import by_name, row_hashes
 from exchangeable.data.design import design_matrix
 from exchangeable.data.table import Table, TableColumn, constant
@@ -58,27 +60,28 @@ def view_columns(table: Table) -> list[TestedColumn]:
     label = None if table.y is None else label_column(table.label or "label", table.y)
     order = np.argsort(row_hashes(columns if label is None else [*columns, label]), kind="stable")
     Z = _standardise(design_matrix(table))
+    gram = _products(Z, lambda rows: Z[rows], order)
     origin = np.repeat(np.arange(len(columns)), [len(column.features) for column in columns])
-    return [*_components(Z, names, origin, order), *_residuals(label, Z, order)]
+    return [*_components(Z, gram, names, origin), *_residuals(label, Z, gram, order)]
 
 
-def _components(
-    Z: Floats, names: Sequence[str], origin: NDArray[np.intp], order: NDArray[np.intp]
-) -> list[TestedColumn]:
+def _components(Z: Floats, gram: Floats, names: Sequence[str], origin: Rows) -> list[TestedColumn]:
     """Return the first and the last components that combine several columns; ``origin`` is the column of a feature."""
-    variances, directions = np.linalg.eigh(_products(Z, Z, order) / len(Z))
+    variances, directions = np.linalg.eigh(gram / len(Z))
     chosen = [
         k
         for k in np.flatnonzero(variances > NEGLIGIBLE)[::-1].tolist()
         if np.bincount(origin, directions[:, k] ** 2).max() < ONE_COLUMN
     ]
     chosen = [*chosen[:ENDS], *chosen[max(ENDS, len(chosen) - ENDS) :]]
-    return [_component(Z, names, directions[:, k], len(names) - k) for k in chosen]
+    return [_component(Z, names, origin, directions[:, k], len(names) - k) for k in chosen]
 
 
-def _component(Z: Floats, names: Sequence[str], direction: Floats, number: int) -> TestedColumn:
+def _component(Z: Floats, names: Sequence[str], origin: Rows, direction: Floats, number: int) -> TestedColumn:
     loadings = _rounded(direction)
-    largest = np.argsort(-np.abs(loadings), kind="stable")[:LISTED]
+    ordered = np.argsort(-np.abs(loadings), kind="stable")
+    first = np.sort(np.unique(origin[ordered], return_index=True)[1])[:LISTED]  # one feature of each column
+    largest = ordered[first]
     loadings *= np.sign(loadings[largest[0]])
     listed = largest[np.abs(loadings[largest]) >= LARGE_LOADING * loadings[largest[0]]].tolist()
     parts = [("-" if loadings[k] < 0.0 else "") + format_name(names[k], MAX_PART) for k in listed]
@@ -86,15 +89,15 @@ def _component(Z: Floats, names: Sequence[str], direction: Floats, number: int) 
     return TestedColumn("component", TableColumn(name, _combine(Z, loadings)))
 
 
-def _residuals(label: TableColumn | None, Z: Floats, order: NDArray[np.intp]) -> list[TestedColumn]:
+def _residuals(label: TableColumn | None, Z: Floats, gram: Floats, order: Rows) -> list[TestedColumn]:
     """Return the residuals of the label, if there is one that varies."""
     if label is None or constant(label.values) or len(label.categories or ()) > MAX_CLASSES:
         return []
-    gram = _products(Z, Z, order) + PENALTY * np.eye(Z.shape[1])
+    penalised = gram + PENALTY * np.eye(len(gram))
     if label.categories is not None:
-        return [_class_residual(label, Z, order, gram)]
+        return [_class_residual(label, Z, penalised, order)]
     y = _standardise(label.values[:, np.newaxis].copy())
-    coefficients = _rounded(np.linalg.solve(gram, _products(Z, y, order))[:, 0])
+    coefficients = _rounded(np.linalg.solve(penalised, _products(Z, lambda rows: y[rows], order))[:, 0])
     fit = _combine(Z, coefficients)
     residual = y[:, 0] - fit
     name = format_name(label.name, MAX_PART)
@@ -104,16 +107,12 @@ def _residuals(label: TableColumn | None, Z: Floats, order: NDArray[np.intp]) ->
     ]
 
 
-def _class_residual(label: TableColumn, Z: Floats, order: NDArray[np.intp], gram: Floats) -> TestedColumn:
+def _class_residual(label: TableColumn, Z: Floats, penalised: Floats, order: Rows) -> TestedColumn:
     """Return one minus the predicted share of the own class."""
-    codes, count = label.values.astype(np.intp), len(label.categories or ())
-    shares = np.bincount(codes, minlength=count) / len(codes)
-    products = np.zeros((Z.shape[1], count))
-    for start in range(0, len(order), CHUNK):
-        rows = order[start : start + CHUNK]
-        own = codes[rows][:, np.newaxis] == np.arange(count)
-        products += Z[rows].T @ (own - shares)
-    coefficients = _rounded(np.linalg.solve(gram, products))
+    codes, classes = label.values.astype(np.intp), np.arange(len(label.categories or ()))
+    shares = np.bincount(codes, minlength=len(classes)) / len(codes)
+    products = _products(Z, lambda rows: (codes[rows][:, np.newaxis] == classes) - shares, order)
+    coefficients = _rounded(np.linalg.solve(penalised, products))
     residual = 1.0 - shares[codes]
     for j in range(Z.shape[1]):
         residual -= Z[:, j] * coefficients[j, codes]
@@ -134,7 +133,7 @@ def run_neighbours_test(
     p = neighbours_p_values(parts, sample, n, seed=seed, backwards=backwards, progress=progress)[start:]
     placed = np.flatnonzero(~np.isnan(p))
     log_value = expand(Martingale(copy.deepcopy(parts.bet)).extend(p[placed]), placed, len(p))
-    return ColumnTest(f"{NEIGHBOURS} neighbours", "neighbours", SHARES["neighbours"], log_value)
+    return ColumnTest(f"{NEIGHBOURS} neighbours", "neighbours", ALPHA_SHARES["neighbours"], log_value)
 
 
 def neighbours_p_values(
@@ -143,7 +142,7 @@ def neighbours_p_values(
     """Return the p-values of full rows with more neighbours; NaN for rows that are not in the sample."""
     way, measure = -1 if backwards else 1, copy.deepcopy(parts.neighbours or parts.measure)
     pvalues = PValues(measure, seed=seed, stream=NEIGHBOUR_STREAMS[backwards])
-    used = sample.turned() if backwards else sample
+    used = sample.backwards() if backwards else sample
     p = np.full(n, np.nan)
     found = np.concatenate(extend_in_parts(pvalues.extend, used, f"{NEIGHBOURS} neighbours", progress))
     p[slice(None) if sample.rows is None else sample.rows] = found[::way]
@@ -162,13 +161,10 @@ def _standardise(X: Floats) -> Floats:
     return X
 
 
-def _products(X: Floats, Y: Floats, order: NDArray[np.intp]) -> Floats:
-    """Return X'Y, summed over the rows in this order."""
-    total = np.zeros((X.shape[1], Y.shape[1]))
-    for start in range(0, len(order), CHUNK):
-        rows = order[start : start + CHUNK]
-        total += X[rows].T @ Y[rows]
-    return total
+def _products(Z: Floats, values: Callable[[Rows], Floats], order: Rows) -> Floats:
+    """Return Z'Y, summed over the rows in this order; ``values`` returns some rows of Y."""
+    parts = (order[start : start + CHUNK] for start in range(0, len(order), CHUNK))
+    return np.asarray(sum(Z[rows].T @ values(rows) for rows in parts))
 
 
 def _combine(Z: Floats, coefficients: Floats) -> Floats:

@@ -11,8 +11,9 @@ from exchangeable.bets.kernel import Kernel, Markov
 from exchangeable.bets.plugin import Plugin
 from exchangeable.bets.power import GammaMixture, Power, SimpleMixture
 from exchangeable.bets.regression import Regression, Season, Volatility
+from exchangeable.bets.sentinel import Sentinel
+from exchangeable.bets.sleeper import SleeperDrifter, SleeperStayer
 from exchangeable.bets.transform import Copula, TwoSided
-from exchangeable.bets.watchful import Watchful
 
 __all__ = [
     "Adaptive",
@@ -33,12 +34,14 @@ __all__ = [
     "PowerChain",
     "Regression",
     "Season",
+    "Sentinel",
     "SimpleJumper",
     "SimpleMixture",
+    "SleeperDrifter",
+    "SleeperStayer",
     "SleepyJumper",
     "Switching",
     "Tree",
     "TwoSided",
     "Volatility",
-    "Watchful",
 ]

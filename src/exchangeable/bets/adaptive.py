@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, shared_table
 from exchangeable.protocols import Floats
 
 
@@ -60,7 +60,4 @@ def _fresh() -> Floats:
 @cache
 def _tables() -> Floats:
     """Return the constants that all instances share: weights and priors, and the densities of grids and cells."""
-    tables = np.empty(native.ADAPTIVE_TABLES)
-    native.adaptive_tables(tables)
-    tables.flags.writeable = False
-    return tables
+    return shared_table(native.ADAPTIVE_TABLES, native.adaptive_tables)

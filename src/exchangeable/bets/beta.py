@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, shared_table
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval
 
@@ -25,10 +25,7 @@ def grid(size: int, reach: float) -> Floats:
            [0.497, 1.   , 2.014],
            [0.746, 2.014, 6.139]])
     """
-    table = np.empty((size + 1, -(-size // 8) * 8))
-    native.beta_grid(size, reach, table)
-    table.flags.writeable = False
-    return table
+    return shared_table((size + 1, -(-size // 8) * 8), partial(native.beta_grid, size, reach))
 
 
 class Beta(Learner):
@@ -96,7 +93,4 @@ class PowerChain(Learner):
 @cache
 def _chain_tables() -> Floats:
     """Return the constants that all instances share: shapes, and factors of the densities."""
-    tables = np.empty(native.CHAIN_TABLES)
-    native.power_chain_tables(REACH, tables)
-    tables.flags.writeable = False
-    return tables
+    return shared_table(native.CHAIN_TABLES, partial(native.power_chain_tables, REACH))

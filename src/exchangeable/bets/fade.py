@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, shared_table
 from exchangeable.protocols import Floats
 
 
@@ -45,7 +45,4 @@ class Fade(Learner):
 @cache
 def _tables() -> Floats:
     """Return the constants that all instances share: the prior, the rates, and the densities of all cells."""
-    tables = np.empty(native.FADE_TABLES)
-    native.fade_tables(tables)
-    tables.flags.writeable = False
-    return tables
+    return shared_table(native.FADE_TABLES, native.fade_tables)

@@ -17,24 +17,28 @@ JUMPERS = native.COMPOSITE_JUMPERS
 class SleepyJumper(Learner):
     """Power bets that fall asleep, wake up and jump: for p-values that are small only from time to time.
 
-    Sleeping capital A does not bet; waking capital w_eps bets ``eps p^(eps - 1)``, eps = 1/G, 2/G, .., 1. With
-    ``W = sum w``, ``R = waking`` and ``J = jumping``, each step does
+    Waking capital w_eps bets ``eps p^(eps - 1)``, eps = 1/G, 2/G, .., 1, and may jump to another eps. Sleeping capital
+    a_eps does not bet and keeps its eps. With ``W = sum w``, ``R = waking`` and ``J = jumping``, each step does (both
+    updates at once)
 
-        A <- (1 - R) A + R W,    w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .
+        w'_eps = (1 - J) w_eps + J W/G ,
+        a_eps <- (1 - R) a_eps + R w'_eps ,    w_eps <- ((1 - R) w'_eps + R a_eps) eps p^(eps - 1) .
 
-    At the start all capital is asleep. O(G) time per step, O(G) memory.
+    At the start all capital is asleep, with 1/G for each eps. With ``jumping=0``, an eps whose share of the capital
+    falls below 1e-308 is lost for good. O(G) time per step, O(G) memory.
 
     >>> SleepyJumper().extend([0.001, 0.001]).round(3)
     array([0.181, 1.982])
 
-    Reference: Vovk, Gammerman, Shafer (2005), section 7.1 (the transitions are reconstructed from its description).
+    Reference: Vovk, Nouretdinov, Gammerman (2003). We could not read its text; we chose this rule because it comes
+    near the published capital (docs/paper.md).
     """
 
     def __init__(self, *, waking: float = 0.01, jumping: float = 0.001, grid: int = 100) -> None:
         self.waking: float = check_interval("waking", waking, 0.0, 1.0, "(0, 1]")
         self.jumping: float = check_interval("jumping", jumping, math.nextafter(0.0, -1.0), 1.0, "[0, 1]")
         self.grid: int = check_integer("grid", grid, 1, 10**6)
-        self._state = (np.eye(1, self.grid + 1)[0],)  # all asleep
+        self._state = (np.repeat([[1.0 / self.grid], [0.0]], self.grid, axis=1),)  # asleep, awake
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
         return native.sleepy_jumper(state[0], self.waking, self.jumping, p, gains)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from exchangeable import native
-from exchangeable.bets.learner import Learner, State
+from exchangeable.bets.learner import Learner, State, shared_table
 from exchangeable.protocols import Floats
 from exchangeable.validation import check_integer, check_interval, check_p
 
@@ -19,10 +19,7 @@ def weights(order: int) -> Floats:
     >>> weights(3).round(3)
     array([1.   , 1.414, 0.5  , 0.   , 0.   , 0.   , 0.   , 0.   ])
     """
-    table = np.empty(-(-order // 8) * 8)
-    native.jackson_weights(order, table)
-    table.flags.writeable = False
-    return table
+    return shared_table(-(-order // 8) * 8, partial(native.jackson_weights, order))
 
 
 class Kernel(Learner):

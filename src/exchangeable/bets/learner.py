@@ -92,6 +92,14 @@ def _fast_step(kind: type) -> Callable[[Bet, float], float] | None:
     return None
 
 
+def shared_table(shape: int | tuple[int, ...], fill: Callable[[Floats], None]) -> Floats:
+    """Return constants that all bets of a class share, and that nobody can change."""
+    table = np.empty(shape)
+    fill(table)
+    table.flags.writeable = False
+    return table
+
+
 def logs(shares: Floats) -> Floats:
     """Return the logarithms of shares, with the same bits on every machine."""
     out = np.empty(len(shares))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import exchangeable as ex
-from exchangeable.analysis.text import format_evidence
+from exchangeable.analysis.formats import format_evidence
 from exchangeable.cli.errors import RejectedError, usage_errors
 from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import write

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import exchangeable as ex
 from exchangeable import bets, catalogue
+from exchangeable.alarms import Ville
 from exchangeable.cli.errors import USAGE, CommandError, usage_errors
 from exchangeable.cli.options import DEFAULT_ALARM
 from exchangeable.cli.output import print_notes
 from exchangeable.monitor import BetWarning
+from exchangeable.rate import EVENTS
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Alarm, Bet, Measure
     from exchangeable.pvalues import Precomputed
+
+RATE_ALARMS = ("ville", "shiryaev-roberts")  # the alarms of ``--rate``
 
 
 class MonitorOptions(NamedTuple):
@@ -78,3 +82,35 @@ class MonitorOptions(NamedTuple):
             raise CommandError(f"{rule}, got --{name} with {self.alarm}", USAGE)
         with usage_errors():
             return make() if value is None else make(value)
+
+
+def rate_monitor(
+    options: MonitorOptions, alarm: str | None, values: str | None, direction: str, unused: Mapping[str, object]
+) -> ex.RateMonitor:
+    """Build the monitor of ``--rate``; ``alarm`` is that of the command line. Other options are a usage error."""
+    given = {"neighbours": options.neighbours, "bet": options.bet, "epsilon": options.epsilon, **unused}
+    given |= {"measure": None if options.measure == "value" else options.measure}
+    for name, value in given.items():
+        if value is not None:
+            raise CommandError(f"--{name} does not apply to --rate, got {value}", USAGE)
+    if alarm not in (None, *RATE_ALARMS):
+        raise CommandError(f"--alarm must be {' or '.join(RATE_ALARMS)} with --rate, got {alarm}", USAGE)
+    if alarm is not None:
+        options._alarm()  # checks that alpha and period suit it
+    if options.alpha is not None and options.period is not None:
+        raise CommandError("--rate needs --alpha or --period, got both", USAGE)
+    alpha = Ville().alpha if alarm == "ville" and options.alpha is None else options.alpha
+    numbers = EVENTS if values is None else tuple(map(_number, values.split(",")))
+    with usage_errors():
+        return ex.RateMonitor(
+            options.period, alpha=alpha, values=numbers, direction=direction, on_alarm=str(options.on_alarm)
+        )
+
+
+def _number(text: str) -> float | int:
+    """Read one of the numbers of ``--values``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise CommandError(f"--values must be numbers separated by commas, got {text!r}", USAGE) from None
+    return int(value) if value.is_integer() else value

@@ -208,7 +208,7 @@ Bet = Annotated[
     BetName | None,
     typer.Option(
         metavar="NAME",
-        help=f"How to bet on the p-values: {join_names(catalogue.BETS)}. Default: watchful with the alarms cusum and "
+        help=f"How to bet on the p-values: {join_names(catalogue.BETS)}. Default: sentinel with the alarms cusum and "
         "shiryaev-roberts, adaptive with the others.",
         rich_help_panel=TEST_PANEL,
     ),
@@ -270,4 +270,6 @@ Report = Annotated[
         rich_help_panel=RESULT_PANEL,
     ),
 ]
+Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the report.", rich_help_panel=RESULT_PANEL)]
+Author = Annotated[str | None, typer.Option(metavar="TEXT", help="Author of the report.", rich_help_panel=RESULT_PANEL)]
 FormatOption = Annotated[Format, typer.Option(help="Output format.", rich_help_panel=RESULT_PANEL)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 import exchangeable as ex
-from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
+from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError, usage_errors
 from exchangeable.validation import printable
 
 if TYPE_CHECKING:
@@ -72,13 +72,19 @@ def check_plot(path: Path | None) -> None:
         ex.plots.axes()
 
 
-def check_report(path: Path | None) -> None:
-    """Check, before the work starts, that a report can be written to this path."""
-    if path is not None:
-        _check_writable(path, REPORT_SUFFIXES)
-        from exchangeable.analysis.report import check_packages
+def check_report(path: Path | None, **heading: str | None) -> None:
+    """Check, before the work starts, that a report with this title and author can be written to this path."""
+    if path is None:
+        for name in (name for name, text in heading.items() if text is not None):
+            raise CommandError(f"--{name} is for a report, so it needs --report", USAGE)
+        return
+    from exchangeable.analysis.report import check_heading, check_packages
 
-        check_packages()
+    with usage_errors():
+        for name, text in heading.items():
+            check_heading(name, text)
+    _check_writable(path, REPORT_SUFFIXES)
+    check_packages()
 
 
 def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:
@@ -90,11 +96,11 @@ def _check_writable(path: Path, suffixes: tuple[str, ...]) -> None:
         raise CommandError(message, UNDECIDED)
 
 
-def save_report(result: Result, path: Path) -> None:
+def save_report(result: Result, path: Path, **heading: str | None) -> None:
     """Write the report, with a progress bar for the explanation of each column."""
     with progress_bars() as progress:
         result.explain(progress=progress)
-    result.save_html(path)
+    result.save_html(path, **heading)
 
 
 def save_plot(ax: Axes, path: Path) -> None:

@@ -88,13 +88,19 @@ def _run(arguments: Sequence[str]) -> tuple[str, int]:
         return "", UNDECIDED if exit_.code == REJECTED else int(exit_.code or 0)
     except CommandError as error:
         return str(error), error.code
+    except Interrupted:
+        return "interrupted", INTERRUPTED
     except Exception as error:  # noqa: BLE001
         return _describe(error)
     return "", 0
 
 
+class Interrupted(BaseException):
+    """Ctrl-C: neither an `Exception`, which a library may catch, nor a `KeyboardInterrupt`, which Click catches."""
+
+
 def _raise_interrupted(*_: object) -> None:
-    raise CommandError("interrupted", INTERRUPTED)
+    raise Interrupted
 
 
 def _describe(error: Exception) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from exchangeable.cli.errors import USAGE, CommandError
 from exchangeable.cli.options import (
+    Author,
     Categorical,
     Decimal,
     Delimiter,
@@ -27,6 +28,7 @@ from exchangeable.cli.options import (
     MissingOption,
     Plot,
     Report,
+    Title,
 )
 from exchangeable.cli.output import check_plot, check_report, print_notes, save_plot, save_report, write
 
@@ -79,12 +81,14 @@ class ResultOptions(NamedTuple):
 
     plot: Plot = None
     report: Report = None
+    title: Title = None
+    author: Author = None
     format: FormatOption = Format.text
 
     def check(self) -> None:
         """Check, before the work starts, that the files can be written."""
         check_plot(self.plot)
-        check_report(self.report)
+        check_report(self.report, title=self.title, author=self.author)
 
     def write(self, result: Result) -> None:
         """Write the files, the notes to stderr and the verdict to stdout."""
@@ -92,7 +96,7 @@ class ResultOptions(NamedTuple):
         if self.plot is not None:
             save_plot(result.plot(), self.plot)
         if self.report is not None:
-            save_report(result, self.report)
+            save_report(result, self.report, title=self.title, author=self.author)
         write(result.to_json() if self.format is Format.json else result.text)
 
 

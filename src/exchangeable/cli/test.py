@@ -67,6 +67,7 @@ def test(
         warnings.simplefilter("ignore", BetWarning)  # it was reported above
         contents = reading.read(file, chosen, progress)
         result = ex.test(contents, **chosen, **arguments, on_alarm=on_alarm.value, progress=progress)
+        result.locate_change(progress=progress)
     output.write(result)
     if result.rejected:
         raise RejectedError

@@ -18,11 +18,11 @@ import typer
 from exchangeable import catalogue
 from exchangeable.analysis.verdict import Method
 from exchangeable.cli.errors import BROKEN_PIPE, UNDECIDED, USAGE, CommandError, RejectedError
-from exchangeable.cli.monitor_options import MonitorOptions
+from exchangeable.cli.monitor_options import MonitorOptions, rate_monitor
 from exchangeable.cli.options import (
     DEFAULT_ALARM,
     TEST_PANEL,
-    Alarm,
+    AlarmName,
     Alpha,
     Bet,
     Epsilon,
@@ -35,10 +35,11 @@ from exchangeable.cli.options import (
 )
 from exchangeable.cli.output import print_notes, silence_stdout
 from exchangeable.cli.scores import ONE_NUMBER, read_reference, score_measure
+from exchangeable.monitor import Monitor
+from exchangeable.rate import DIRECTIONS, RateMonitor
 
 if TYPE_CHECKING:
     from exchangeable.data.events.delimited import Labels
-    from exchangeable.monitor import Monitor
     from exchangeable.watch import OutputOptions, Reader, StateFile
 
 INPUT_PANEL, OUTPUT_PANEL, STATE_PANEL = "Input", "Output", "State"
@@ -52,6 +53,9 @@ LABELS: dict[str, Labels] = {  # the kind of labels that a measure needs, if any
     "conditional-nearest-neighbour": "classes",
     "conditional-nearest-distance": "classes",
 }
+
+
+DirectionName = StrEnum("DirectionName", {name: name for name in DIRECTIONS})  # type: ignore[misc]
 
 
 class InputFormat(StrEnum):
@@ -107,8 +111,43 @@ Bins = Annotated[
     int | None,
     typer.Option(min=2, help=f"Measure frozen: number of bins; default {BINS}.", rich_help_panel=TEST_PANEL),
 ]
+Rate = Annotated[
+    bool,
+    typer.Option(
+        "--rate",
+        help="Monitor the rate of ones among zeros and ones instead of ranking the values: finds a change in the rate "
+        "much sooner. The alarm is set by --period (default 10,000) or --alpha; there are no p-values.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+Values = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="--rate: the numbers that can occur, in order, such as 1,2,3,4,5; default 0,1.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+Direction = Annotated[
+    DirectionName,
+    typer.Option(
+        help="--rate: detect a rate that rises (up), one that falls (down), or both.", rich_help_panel=TEST_PANEL
+    ),
+]
+WatchAlarm = Annotated[
+    AlarmName | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"When to raise an alarm: {join_names(catalogue.ALARMS)}. Default: ville; with --rate shiryaev-roberts, "
+        "unless there is an --alpha.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
 Every = Annotated[
-    int, typer.Option(min=1, help="Write every N-th example, and every new alarm.", rich_help_panel=OUTPUT_PANEL)
+    int,
+    typer.Option(
+        min=1, help="Write a line for every N-th example, and for every new alarm.", rich_help_panel=OUTPUT_PANEL
+    ),
 ]
 AlarmsOnly = Annotated[bool, typer.Option("--alarms-only", help="Write only new alarms.", rich_help_panel=OUTPUT_PANEL)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Write nothing.", rich_help_panel=OUTPUT_PANEL)]
@@ -131,12 +170,15 @@ def watch(
     label: Label = None,
     no_header: NoHeader = False,
     measure: Measure = DEFAULT_MEASURE,
+    rate: Rate = False,
+    values: Values = None,
+    direction: Direction = DirectionName("both"),  # noqa: B008 (a constant)
     reference: Reference = None,
     bins: Bins = None,
     neighbours: Neighbours = None,
     bet: Bet = None,
     epsilon: Epsilon = None,
-    alarm: Alarm = DEFAULT_ALARM,
+    alarm: WatchAlarm = None,
     alpha: Alpha = None,
     period: Period = None,
     on_alarm: OnAlarmOption = OnAlarm.latch,
@@ -152,7 +194,9 @@ def watch(
     A line of JSONL is an object such as {"x": 1.5}, a number, or a list of numbers. "x" may be a list; "y", "seq", "id"
     and "time" are optional. Each output line has n, p, log10_martingale (null if the capital is 0) and alarm; while the
     alarm is on, also alarm_at and changepoint; "id" is copied. Each line is processed as soon as it is read. An invalid
-    line ends the watch.
+    line ends the watch. With --rate there is no p, true and false are 1 and 0, and a new alarm also has rate_before and
+    rate_after, the shares of values of at least "value". With --rate and --period, the alarm compares log10_statistic,
+    not log10_martingale, with a level.
 
     With --state, a resumed watch gives exactly the numbers of an uninterrupted one. The state is saved after the
     output, so after a crash or kill -9 some examples may have to be sent again; they are then written again with the
@@ -165,12 +209,21 @@ def watch(
     """
     from exchangeable import watch as watching
 
-    options = MonitorOptions(str(measure), neighbours, bet, epsilon, alarm, alpha, period, on_alarm, seed)
-    scores = read_reference(options, reference, bins)
-    monitor = options.build(score_measure(options, scores, bins or BINS))
+    name = str(alarm or DEFAULT_ALARM)
+    options = MonitorOptions(str(measure), neighbours, bet, epsilon, name, alpha, period, on_alarm, seed)
+    scores = None if rate else read_reference(options, reference, bins)
+    monitor: Monitor | RateMonitor
+    if rate:
+        unused = {"reference": reference, "bins": bins, "label": label, "seed": seed}
+        monitor = rate_monitor(options, alarm, values, str(direction), unused)
+    elif values is not None or direction != "both":
+        raise CommandError("--values and --direction require --rate", USAGE)
+    else:
+        monitor = options.build(score_measure(options, scores, bins or BINS))
     reader = watching.Reader(
         input.value,
         rows=measure not in ONE_NUMBER,
+        events=rate,
         labels=LABELS.get(measure, "none"),
         header=not no_header,
         features=None if features is None else next(csv.reader([features])),
@@ -181,17 +234,23 @@ def watch(
     if state is not None:
         record = _record(monitor, options, scores, bins or BINS) | {"features": features, "label": label}
         state_file = watching.StateFile(state, record, free=_free_fields(options))
-    elif seed is None and not quiet and measure != "p-values":
+    elif seed is None and not quiet and measure != "p-values" and isinstance(monitor, Monitor):
         print_notes([f"the seed is {monitor.seed}: --seed {monitor.seed} repeats this run"])
     with _command_errors():
         if _run(file, monitor, reader, state_file, watching.OutputOptions(every, alarms_only, quiet), save_every):
             raise RejectedError
 
 
-def _record(monitor: Monitor, options: MonitorOptions, scores: list[float] | None, bins: int) -> dict[str, Any]:
+def _record(
+    monitor: Monitor | RateMonitor, options: MonitorOptions, scores: list[float] | None, bins: int
+) -> dict[str, Any]:
     """Return the options that a state file is created with; a resumed watch must have the same."""
+    if isinstance(monitor, RateMonitor):
+        names = ("alpha", "period", "direction", "on_alarm")
+        return {"rate": True, "values": list(monitor.values), **{name: getattr(monitor, name) for name in names}}
     method = Method.of(monitor)
     return {
+        "rate": None,
         "alarm": method.alarm,  # first, since the default bet depends on it
         **method._asdict(),
         "measure": options.measure,
@@ -206,7 +265,12 @@ def _free_fields(options: MonitorOptions) -> list[str]:
 
 
 def _run(
-    file: str, monitor: Monitor, reader: Reader, state: StateFile | None, output: OutputOptions, save_every: float
+    file: str,
+    monitor: Monitor | RateMonitor,
+    reader: Reader,
+    state: StateFile | None,
+    output: OutputOptions,
+    save_every: float,
 ) -> bool:
     """Resume from the state, watch until the input ends, and return whether there is an alarm."""
     from exchangeable.watch import Signals, Source, Watch
@@ -223,7 +287,10 @@ def _run(
             state.save(monitor, reader.columns, source)  # before any output, so that a drawn seed is never drawn again
         signals = stack.enter_context(Signals())
         out = sys.stdout.buffer
-        return Watch(monitor, reader, source, out, options=output, state=state, save_every=save_every).run(signals)
+        alarm = Watch(monitor, reader, source, out, options=output, state=state, save_every=save_every).run(signals)
+        if not monitor.n:
+            raise CommandError("there must be at least one example, got none", UNDECIDED)
+        return alarm
 
 
 @contextmanager

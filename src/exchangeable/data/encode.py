@@ -50,8 +50,8 @@ def _encode_text(column: Column) -> TableColumn:
     return TableColumn(column.name, values, (*present, *([MISSING] * bool(values.max() == len(present)))))
 
 
-def missing_indicators(columns: Sequence[Column], names: Collection[str]) -> list[TableColumn]:
-    """Return columns that mark where numbers are missing; columns with the same missing rows share one.
+def missing_indicators(columns: Sequence[Column], names: Collection[str]) -> dict[str, TableColumn]:
+    """Return for each column of numbers with missing values one that marks them; equal ones are shared.
 
     ``names`` are those that the columns of the data have already.
     """
@@ -59,13 +59,14 @@ def missing_indicators(columns: Sequence[Column], names: Collection[str]) -> lis
     for column in columns:
         if column.kind != "text" and column.kind != "booleans" and column.missing.any():
             patterns.setdefault(column.missing.tobytes(), []).append(column)
-    result = []
+    result: dict[str, TableColumn] = {}
     for group in patterns.values():
         others = f" (and {len(group) - 1:,} more)" if len(group) > 1 else ""
         name = f"{min(column.name for column in group)}{others} is missing"  # whatever the order of the columns
         while name in names:
             name += "'"
-        result.append(TableColumn(name, group[0].missing.astype(np.float64), ("no", "yes")))
+        marks = TableColumn(name, group[0].missing.astype(np.float64), ("no", "yes"))
+        result |= {column.name: marks for column in group}
     return result
 
 

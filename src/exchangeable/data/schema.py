@@ -312,7 +312,8 @@ def build_table(reading: Reading, roles: Roles, how: Preparation, labels: LabelK
         raise DataError(f"{name} must have a column that can be tested, got none: {(aside + times).removeprefix(', ')}")
     target = reading.label
     columns, table_notes = encode(roles.tested), [*reading.notes, *roles.notes(), *missing_notes(roles.tested)]
-    indicators = missing_indicators(roles.tested, {column.name for column in reading.all})
+    marks = missing_indicators(roles.tested, {column.name for column in reading.all})
+    indicators = list({column.name: column for column in marks.values()}.values())
     y = None if target is None else convert_labels(target, labels)
     if all(constant(column.values) for column in columns + indicators) and (y is None or len(set(y)) == 1):
         raise DataError(f"{name} must have rows that differ, got {_rows(len(reading.rows))} that are all equal")
@@ -325,6 +326,7 @@ def build_table(reading: Reading, roles: Roles, how: Preparation, labels: LabelK
         sorted_aside=sum(reason == SORTED for reason in roles.aside.values()),
         notes=tuple(table_notes),
         treatments=_treatments(reading, roles, how, columns, indicators),
+        indicators={name: column.name for name, column in marks.items()},
     )
 
 

@@ -49,6 +49,7 @@ class Table(NamedTuple):
     sorted_aside: int = 0  # columns that were set aside because they are sorted: their share of alpha stays unspent
     notes: tuple[str, ...] = ()
     treatments: Mapping[str, str] = MappingProxyType({})  # what was done with each column of the data, by its name
+    indicators: Mapping[str, str] = MappingProxyType({})  # column of numbers -> the one that marks its missing values
 
     @property
     def n(self) -> int:
@@ -59,6 +60,11 @@ class Table(NamedTuple):
     def features(self) -> list[str]:
         """The names of all features, after one-hot encoding."""
         return [feature for column in self.columns for feature in column.features]
+
+    def missing(self, name: str) -> NDArray[np.bool_] | None:
+        """Return where the values of a column of numbers are missing, and filled in; None if none are."""
+        indicator = self.indicators.get(name)
+        return next((column.values == 1.0 for column in self.columns if column.name == indicator), None)
 
     def take(self, rows: NDArray[np.intp]) -> Table:
         """Return the examples at these positions, in this order."""

@@ -11,8 +11,8 @@ from exchangeable import native
 from exchangeable.keyed import keys
 from exchangeable.keyed.pools import Bins, Scores
 from exchangeable.keyed.ragged import Ragged, with_rows
-from exchangeable.monitor import new_record
 from exchangeable.protocols import Floats, Integers
+from exchangeable.tracker import new_record
 
 
 class Columns(NamedTuple):

@@ -61,8 +61,8 @@ class Monitors:
 
     The monitor of a key is ``Monitor(measure, bet, alarm, seed=stream_seed(seed, key), on_alarm=..)`` with copies of
     the recipe's parts. The numbers are the same, bit for bit, however the events are split into calls, and wherever
-    between two calls the state was stored. The measure is `Value`, `Frozen` with bins, or `Precomputed`, so memory is
-    bounded.
+    between two calls the state was stored. The measure is `Value`, `Frozen` with bins, or `Precomputed`, and the bet is
+    any but `SleeperDrifter`, whose state grows, so memory is bounded.
 
     **Events** have a key (all text, all bytes, or all integers), a sequence number ``order`` and a number ``x``: the
     value for `Value`, the number of the bin for `Frozen` (see ``recipe.measure.scores(X, y)``), and the p-value for
@@ -80,10 +80,11 @@ class Monitors:
     the test of that key: later events are reported as "full". Leaving out only new numbers would select events by their
     values, and the p-values would not be uniform on exchangeable data.
 
-    Time: for bets with a compiled loop over streams (the jumpers, the mixtures, `Histogram`; `Power` and `Idle`) 2
-    microseconds per key and 1 per event; for others 20 to 300 per key. Memory per key, with `CompositeJumper` and
-    `Ville`: 282 bytes, the key itself, and its pool: 8 bytes per bin for `Frozen`, encoded in 1, 2 or 4; 16 per
-    distinct number for `Value`, encoded in 9 or more. `Watchful` needs 2.5 kB, `Adaptive` 91 kB, and `Plugin` 3 MB.
+    Time: for bets with a compiled loop over streams (the jumpers, the mixtures, `Histogram`, `Sentinel`,
+    `SleeperStayer`; `Power` and `Idle`) 2 microseconds per key and 1 per event; for others 20 to 300 per key. Memory
+    per key, with `CompositeJumper` and `Ville`: 282 bytes, the key itself, and its pool: 8 bytes per bin for `Frozen`,
+    encoded in 1, 2 or 4; 16 per distinct number for `Value`, encoded in 9 or more. `Sentinel` needs 3.6 kB, `Adaptive`
+    91 kB, and `Plugin` 3 MB.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
     ``monitors.seed``, shown in the ``repr`` and stored with the state. The seed of the recipe is ignored. ``extra`` is

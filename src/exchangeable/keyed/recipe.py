@@ -32,7 +32,18 @@ def validate(recipe: Any) -> Monitor:
     for name, part in (("bet", bet), ("alarm", alarm)):
         if type(part) not in objects.names():
             raise ValueError(f"{name} of the recipe must be one of exchangeable.{name}s, got {format_value(part)}")
+    if _grows(bet):
+        raise ValueError(
+            f"bet of the recipe must have a state of fixed size, got {format_value(bet)}, whose state grows"
+        )
     return copy.deepcopy(recipe)
+
+
+def _grows(bet: Any) -> bool:
+    """Return whether the state of a bet, or of one of its parts, grows with the number of steps."""
+    if isinstance(bet, list):
+        return any(map(_grows, bet))
+    return type(bet) in objects.names() and (hasattr(bet, "_get_state") or any(map(_grows, vars(bet).values())))
 
 
 def fingerprint(recipe: Monitor, *states: Floats) -> dict[str, str]:

@@ -19,8 +19,8 @@ from exchangeable.keyed import keys
 from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.pools import Bins, Scores
 from exchangeable.keyed.ragged import Ragged
-from exchangeable.monitor import check_records
 from exchangeable.snapshot import archive
+from exchangeable.tracker import check_records
 from exchangeable.validation import format_value
 
 FORMAT, VERSION = "exchangeable monitors", 4

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import alarms, bets, native
+from exchangeable.bets.sentinel import sentinel_tables
 from exchangeable.protocols import Bet, Floats, Integers
 from exchangeable.snapshot import objects
 
@@ -105,8 +106,10 @@ LOOPS: dict[type, Callable[[Any], Loop]] = {
     bets.CompositeJumper: lambda bet: (native.keyed_composite_jumper, ()),
     bets.GammaMixture: lambda bet: (native.keyed_gamma_mixture, (bet.shape, bet.rate)),
     bets.Histogram: lambda bet: (native.keyed_histogram, ()),
+    bets.Sentinel: lambda bet: (native.keyed_sentinel, (sentinel_tables(),)),
     bets.SimpleJumper: lambda bet: (native.keyed_simple_jumper, (bet.rate,)),
     bets.SimpleMixture: lambda bet: (native.keyed_simple_mixture, ()),
+    bets.SleeperStayer: lambda bet: (native.keyed_sleeper_stayer, (bet.waking, bet.grid)),
     bets.SleepyJumper: lambda bet: (native.keyed_sleepy_jumper, (bet.waking, bet.jumping)),
     alarms.Cusum: lambda alarm: (native.keyed_cusum, ()),
     alarms.ShiryaevRoberts: lambda alarm: (native.keyed_shiryaev_roberts, ()),

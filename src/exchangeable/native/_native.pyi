@@ -109,6 +109,18 @@ def track(
     test: Integers,
 ) -> None: ...
 
+# ------------------------------------------------------------------ history.c
+
+HISTORY_BUCKETS: int
+HISTORY_POINTS: int
+
+def history(
+    integers: Integers, points: Float32s, marks: Bools, start: int, restart: bool, log_values: Floats
+) -> None: ...
+def history_step(
+    integers: Integers, points: Float32s, marks: Bools, start: int, restart: bool, log_values: Floats | float
+) -> None: ...
+
 # ------------------------------------------------------------------ mixture.c
 
 MIXTURE_LEVELS: int
@@ -295,50 +307,31 @@ def composite_jumper(state: Floats, p: Floats, out: Floats) -> None: ...
 @overload
 def composite_jumper(state: Floats, p: Floats | float, out: Floats | None) -> float | None: ...
 
-# ------------------------------------------------------------------ watchful.c
+# ------------------------------------------------------------------ sleeper.c
+
+SLEEPER_GRID: int  # the largest grid
 
 @overload
-def watchful(
-    sums: Floats,
-    scale: Floats,
-    weights: Floats,
-    shapes: Floats,
-    norm: Floats,
-    epsilons: Floats,
-    mixed: Floats,
-    widths: Floats,
-    stepped: Floats,
-    p: float,
-    out: None,
+def sleeper_stayer(amounts: Floats, waking: float, grid: int, p: float, out: None) -> float: ...
+@overload
+def sleeper_stayer(amounts: Floats, waking: float, grid: int, p: Floats, out: Floats) -> None: ...
+@overload
+def sleeper_stayer(
+    amounts: Floats, waking: float, grid: int, p: Floats | float, out: Floats | None
+) -> float | None: ...
+@overload
+def sleeper_drifter(
+    head: Floats, blocks: Floats, waking: float, every: int, grid: int, p: float, out: None
 ) -> float: ...
 @overload
-def watchful(
-    sums: Floats,
-    scale: Floats,
-    weights: Floats,
-    shapes: Floats,
-    norm: Floats,
-    epsilons: Floats,
-    mixed: Floats,
-    widths: Floats,
-    stepped: Floats,
-    p: Floats,
-    out: Floats,
+def sleeper_drifter(
+    head: Floats, blocks: Floats, waking: float, every: int, grid: int, p: Floats, out: Floats
 ) -> None: ...
 @overload
-def watchful(
-    sums: Floats,
-    scale: Floats,
-    weights: Floats,
-    shapes: Floats,
-    norm: Floats,
-    epsilons: Floats,
-    mixed: Floats,
-    widths: Floats,
-    stepped: Floats,
-    p: Floats | float,
-    out: Floats | None,
+def sleeper_drifter(
+    head: Floats, blocks: Floats, waking: float, every: int, grid: int, p: Floats | float, out: Floats | None
 ) -> float | None: ...
+def sleeper_drifter_at(head: Floats, blocks: Floats, waking: float, every: int, grid: int, p: float) -> float: ...
 
 # ------------------------------------------------------------------ plugin.c
 
@@ -461,6 +454,56 @@ def fade(state: Floats, tables: Floats, p: float, gains: None) -> float: ...
 def fade(state: Floats, tables: Floats, p: Floats, gains: Floats) -> None: ...
 @overload
 def fade(state: Floats, tables: Floats, p: Floats | float, gains: Floats | None) -> float | None: ...
+
+# ------------------------------------------------------------------ sentinel.c
+
+SENTINEL_STATE: int  # how many numbers the state holds
+SENTINEL_LAST: int  # which of them is the cell of the last p-value; -1 in a new state, in which all others are 0
+SENTINEL_TABLES: int  # how many numbers the tables hold
+
+def sentinel_tables(tables: Floats) -> None: ...
+@overload
+def sentinel(state: Floats, tables: Floats, p: float, gains: None) -> float: ...
+@overload
+def sentinel(state: Floats, tables: Floats, p: Floats, gains: Floats) -> None: ...
+@overload
+def sentinel(state: Floats, tables: Floats, p: Floats | float, gains: Floats | None) -> float | None: ...
+
+# ------------------------------------------------------------------ rate.c
+
+RATE_STATE: int  # how many numbers the state of a cut holds
+RATE_TABLES: int  # how many numbers the tables hold
+
+def rate_tables(tables: Floats, directions: int) -> None: ...
+def rate_fresh(states: Floats) -> None: ...
+def rate(
+    states: Floats,
+    tables: Floats,
+    integers: Integers,
+    reals: Floats,
+    found: Floats,
+    restart: bool,
+    by_statistic: bool,
+    log_level: float,
+    values: Integers,
+    n: Integers,
+    log_value: Floats,
+    statistic: Floats,
+    alarm: Bools,
+    lowest: Integers,
+    test: Integers,
+) -> int: ...
+def rate_step(
+    states: Floats,
+    tables: Floats,
+    integers: Integers,
+    reals: Floats,
+    found: Floats,
+    restart: bool,
+    by_statistic: bool,
+    log_level: float,
+    value: int,
+) -> tuple[float, float, int]: ...
 
 # ------------------------------------------------------------------ adaptive.c
 
@@ -614,11 +657,15 @@ def keyed_composite_jumper(states: Floats, lo: Integers, hi: Integers, p: Floats
 def keyed_sleepy_jumper(
     waking: float, jumping: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
 ) -> None: ...
+def keyed_sleeper_stayer(
+    waking: float, grid: int, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
+) -> None: ...
 def keyed_simple_mixture(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
 def keyed_gamma_mixture(
     shape: float, rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats
 ) -> None: ...
 def keyed_histogram(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
+def keyed_sentinel(tables: Floats, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
 def keyed_accumulate(reals: Floats, lo: Integers, hi: Integers, gains: Floats, out: Floats) -> None: ...
 def keyed_cusum(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...
 def keyed_shiryaev_roberts(states: Floats, lo: Integers, hi: Integers, log_values: Floats, out: Floats) -> None: ...

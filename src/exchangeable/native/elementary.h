@@ -103,6 +103,12 @@ static inline double ex_log1p(double x) {
     return x < -1.0 ? NAN : value;
 }
 
+/* exp(x) - 1: with u = exp(x) rounded, (u - 1) x/log(u), since both differences are exact relative to u (Kahan). */
+static inline double ex_expm1(double x) {
+    double u = ex_exp(x);
+    return u == 1.0 ? x : u == 0.0 || u == INFINITY ? u - 1.0 : (u - 1.0) * (x / ex_log(u));
+}
+
 /* ------------------------------------------------------------------ sinpi, cospi: sin(pi x), cos(pi x)
  * |x| = 2 m + n/2 + r with integers m, n and |r| <= 1/4, all exact. sin(pi r) = pi r + r^3 S(r^2) and
  * cos(pi r) = 1 - (pi r)^2/2 + r^4 C(r^2), both of degree 5; n mod 4 says which is which, and their signs. The

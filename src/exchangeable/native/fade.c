@@ -26,7 +26,8 @@ enum {
     FADE_LEVELS = 6,
     FADE_STATES = FADE_LAWS * FADE_LEVELS,
     FADE_OCTAVES = 30,
-    FADE_SIDE = 4 * (FADE_OCTAVES - 1) + 1, /* cells of one end */
+    FADE_BITS = 2,
+    FADE_SIDE = CELLS_SIDE(FADE_OCTAVES, FADE_BITS), /* cells of one end */
     FADE_CELLS = 2 * FADE_SIDE,
     FADE_EVERY = 8,
 };
@@ -44,14 +45,7 @@ typedef struct {
 
 enum { FADE_STATE = sizeof(Fade) / sizeof(double), FADE_TABLES = sizeof(FadeTables) / sizeof(double) };
 
-/* The cell of x in (0, 1/2], counted from 0 outwards: cell 0 is below 2^-30. */
-static inline int64_t fade_side(double x) {
-    uint64_t bits = ex_bits(x) >> 50; /* the exponent and two bits of the mantissa */
-    int64_t cell = (int64_t)bits - ((1023 - FADE_OCTAVES) << 2) + 1;
-    return cell < 0 ? 0 : cell < FADE_SIDE ? cell : FADE_SIDE - 1;
-}
-
-static inline int64_t fade_cell(double p) { return p < 0.5 ? fade_side(p) : FADE_CELLS - 1 - fade_side(1.0 - p); }
+static const Cells FADE_GRID = {FADE_OCTAVES, FADE_BITS};
 
 /* ------------------------------------------------------------------ tables */
 
@@ -94,14 +88,11 @@ static double fade_score(FadeLaw law, double w, double edge, double start) {
     return z;
 }
 
-/* The edge above cell c of one end. */
-static inline double fade_edge(int64_t c) { return ldexp((double)(4 + c % 4), -FADE_OCTAVES - 2 + (int)(c / 4)); }
-
 /* The masses of the law in the cells of the lower end. */
 static void fade_masses(FadeLaw law, double w, double *out) {
     double below = 0.0, z = INFINITY;
     for (int64_t c = 0; c < FADE_SIDE; c++) {
-        z = fade_score(law, w, fade_edge(c), z);
+        z = fade_score(law, w, cells_edge(FADE_GRID, c), z);
         double mass = fade_above(law, z);
         out[c] = mass - below;
         below = mass;
@@ -134,7 +125,7 @@ static void fade_level(FadeTables *tables, int level) {
     double masses[FADE_LAWS][FADE_SIDE];
     for (int k = 0; k < FADE_LAWS; k++) fade_masses(fade_law(k), FADE_LEVEL[level], masses[k]);
     for (int64_t c = 0; c < FADE_SIDE; c++) {
-        double width = fade_edge(c) - (c ? fade_edge(c - 1) : 0.0);
+        double width = cells_edge(FADE_GRID, c) - cells_start(FADE_GRID, c);
         for (int k = 0; k < FADE_LAWS; k++) {
             tables->densities[c][level][k] = masses[k][c] / width;
             tables->densities[FADE_CELLS - 1 - c][level][k] = masses[fade_mirror(k)][c] / width;
@@ -175,7 +166,7 @@ static inline double fade_step(Fade *state, const FadeTables *tables, double p) 
     hazard = hazard < 0.5 ? hazard : 0.5;
     if (remainder_of(n, FADE_EVERY) == 0) fade_dilute(state, tables, n);
     double idle = state->idle / state->total, stays = 1.0 - hazard;
-    const double *densities = tables->densities[fade_cell(p)][0];
+    const double *densities = tables->densities[cells_at(FADE_GRID, p)][0];
     double *shares = state->shares[0];
     Lanes scale = lanes_fill(stays / state->total), fresh = lanes_fill(hazard * idle), sum = lanes_fill(0.0);
     for (int k = 0; k < FADE_LAWS; k += LANES) {

@@ -1,28 +1,29 @@
 /* Jumpers: gamblers who change their strategy at random, with several strategies mixed exactly. */
 
-/* The sleepy jumper. Sleeping capital A does not bet; waking capital w_eps bets eps p^(eps - 1), eps = 1/G, 2/G, .., 1.
- * With W = sum w, R = waking, J = jumping,
+/* The sleepy jumper. Sleeping capital a_eps does not bet; waking capital w_eps bets eps p^(eps - 1), eps = 1/G, .., 1.
+ * With W = sum w, R = waking, J = jumping, and both updates at once,
  *
- *     A <- (1 - R) A + R W ,   w_eps <- (R A/G + (1 - R) ((1 - J) w_eps + J W/G)) eps p^(eps - 1) .
+ *     w'_eps = (1 - J) w_eps + J W/G ,
+ *     a_eps <- (1 - R) a_eps + R w'_eps ,   w_eps <- ((1 - R) w'_eps + R a_eps) eps p^(eps - 1) .
  *
- * `weights` = (A, w_1 .. w_G) sum to one. The factor p^(1/G - 1) of the boldest bet is taken out, so that nothing
- * overflows, however small p is. Returns the log density at p.
+ * `weights` = (a_1 .. a_G, w_1 .. w_G) sum to one. The factors of all bets lie between 1 and p^(1/G - 1), times eps. Its
+ * square root is taken out, so that the total neither overflows nor underflows, however small p is. Returns the log
+ * density at p.
  */
 static inline double sleepy_jumper_step(double *weights, int64_t grid, double waking, double jumping, double p) {
-    double G = (double)grid, asleep = weights[0], awake = 0.0;
-    for (int64_t j = 1; j <= grid; j++) awake += weights[j];
-    double log_p = ex_log(p), boldest = (1.0 / G - 1.0) * log_p;
-    double moved = waking * asleep / G + (1.0 - waking) * jumping * awake / G;
-    double stay = (1.0 - waking) * (1.0 - jumping), power = 1.0, ratio = ex_exp(log_p / G);
-    weights[0] = ((1.0 - waking) * asleep + waking * awake) * ex_exp(-boldest);
-    double total = weights[0];
-    for (int64_t j = 1; j <= grid; j++) {
-        weights[j] = (moved + stay * weights[j]) * ((double)j / G) * power;
-        total += weights[j];
+    double G = (double)grid, *asleep = weights, *awake = weights + grid, all_awake = 0.0;
+    for (int64_t j = 0; j < grid; j++) all_awake += awake[j];
+    double log_p = ex_log(p), scale = 0.5 * (1.0 / G - 1.0) * log_p, idle = ex_exp(-scale);
+    double power = ex_exp(scale), ratio = ex_exp(log_p / G), shared = jumping * all_awake / G, total = 0.0;
+    for (int64_t j = 0; j < grid; j++) {
+        double jumped = (1.0 - jumping) * awake[j] + shared, slept = asleep[j];
+        asleep[j] = ((1.0 - waking) * slept + waking * jumped) * idle;
+        awake[j] = ((1.0 - waking) * jumped + waking * slept) * ((double)(j + 1) / G) * power;
+        total += asleep[j] + awake[j];
         power *= ratio;
     }
-    for (int64_t j = 0; j <= grid; j++) weights[j] /= total;
-    return ex_log(total) + boldest;
+    for (int64_t j = 0; j < 2 * grid; j++) weights[j] /= total;
+    return ex_log(total) + scale;
 }
 
 static void sleepy_jumper_path(double *weights, int64_t grid, double waking, double jumping, const double *p, int64_t n,
@@ -68,9 +69,9 @@ static void composite_jumper_path(double *state, const double *p, int64_t n, dou
 /* sleepy_jumper(weights, waking, jumping, p, out) */
 static const char *sleepy_jumper(const Arg *in, Arg *out) {
     (void)out;
-    REQUIRE(in[0].size >= 2, "weights must hold at least 2 numbers");
+    REQUIRE(in[0].size >= 2 && in[0].size % 2 == 0, "weights must hold 2 numbers for each epsilon");
     REQUIRE(in[3].size == in[4].size, "out must be as long as p");
-    sleepy_jumper_path(float64s(&in[0]), in[0].size - 1, in[1].real, in[2].real, float64s(&in[3]), in[3].size,
+    sleepy_jumper_path(float64s(&in[0]), in[0].size / 2, in[1].real, in[2].real, float64s(&in[3]), in[3].size,
                        float64s(&in[4]));
     return NULL;
 }

@@ -5,6 +5,7 @@
  */
 #include "native.h"
 #include "elementary.h"
+#include "cells.h"
 #include "lanes.h"
 #include "normal.h"
 #include "pit.h"
@@ -15,17 +16,20 @@
 #include "philox.c"
 #include "alarms.c"
 #include "track.c"
+#include "history.c"
 #include "mixture.c"
 #include "jackson.c"
 #include "beta.c"
 #include "histogram.c"
 #include "blend.c"
 #include "jumper.c"
-#include "watchful.c"
+#include "sleeper.c"
 #include "plugin.c"
 #include "season.c"
 #include "regression.c"
 #include "fade.c"
+#include "sentinel.c"
+#include "rate.c"
 #include "adaptive.c"
 #include "pools.c"
 #include "nearest.c"
@@ -52,17 +56,20 @@ const Entry NAMED(kernels_, BUILD)[] = {
     PHILOX_KERNELS //
     ALARMS_KERNELS //
     TRACK_KERNELS //
+    HISTORY_KERNELS //
     MIXTURE_KERNELS //
     JACKSON_KERNELS //
     BETA_KERNELS //
     HISTOGRAM_KERNELS //
     BLEND_KERNELS //
     JUMPER_KERNELS //
-    WATCHFUL_KERNELS //
+    SLEEPER_KERNELS //
     PLUGIN_KERNELS //
     SEASON_KERNELS //
     REGRESSION_KERNELS //
     FADE_KERNELS //
+    SENTINEL_KERNELS //
+    RATE_KERNELS //
     ADAPTIVE_KERNELS //
     POOLS_KERNELS //
     NEAREST_KERNELS //
@@ -80,17 +87,20 @@ const Constant NAMED(constants_, BUILD)[] = {
     PHILOX_CONSTANTS //
     ALARMS_CONSTANTS //
     TRACK_CONSTANTS //
+    HISTORY_CONSTANTS //
     MIXTURE_CONSTANTS //
     JACKSON_CONSTANTS //
     BETA_CONSTANTS //
     HISTOGRAM_CONSTANTS //
     BLEND_CONSTANTS //
     JUMPER_CONSTANTS //
-    WATCHFUL_CONSTANTS //
+    SLEEPER_CONSTANTS //
     PLUGIN_CONSTANTS //
     SEASON_CONSTANTS //
     REGRESSION_CONSTANTS //
     FADE_CONSTANTS //
+    SENTINEL_CONSTANTS //
+    RATE_CONSTANTS //
     ADAPTIVE_CONSTANTS //
     POOLS_CONSTANTS //
     NEAREST_CONSTANTS //

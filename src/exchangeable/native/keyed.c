@@ -188,12 +188,17 @@ KEYED_LOOP(simple_jumper, 1, all.width == SIMPLE_JUMPER, /* rate */
            simple_jumper_path(row.state, in[0].real, row.values, row.n, row.out))
 KEYED_LOOP(composite_jumper, 0, all.width == COMPOSITE_STATE,
            composite_jumper_path(row.state, row.values, row.n, row.out))
-KEYED_LOOP(sleepy_jumper, 2, all.width >= 2, /* waking, jumping */
-           sleepy_jumper_path(row.state, all.width - 1, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(sleepy_jumper, 2, all.width >= 2 && all.width % 2 == 0, /* waking, jumping */
+           sleepy_jumper_path(row.state, all.width / 2, in[0].real, in[1].real, row.values, row.n, row.out))
+KEYED_LOOP(sleeper_stayer, 2, /* waking, grid */
+           sleeper_grid(in[1].integer) && all.width == 2 * sleeper_pairs(in[1].integer),
+           sleeper_stayer_path(row.state, in[1].integer, in[0].real, row.values, row.n, row.out))
 KEYED_LOOP(simple_mixture, 0, all.width == 4, mixture_extend(row.state, row.values, row.n, row.out))
 KEYED_LOOP(gamma_mixture, 2, all.width == 3, /* shape, rate */
            gamma_mixture_extend(row.state, in[0].real, in[1].real, row.values, row.n, row.out))
 KEYED_LOOP(histogram, 0, all.width >= 1, histogram_path(row.state, all.width, row.values, row.n, row.out))
+KEYED_LOOP(sentinel, 1, all.width == SENTINEL_STATE && in[0].size == SENTINEL_TABLES, /* tables */
+           sentinel_path(row.state, in[0].data, row.values, row.n, row.out))
 KEYED_LOOP(accumulate, 0, all.width == KEYED_REALS, sum_path(row.state + KEYED_SUM, row.values, row.n, row.out))
 KEYED_LOOP(cusum, 0, all.width == 2, cusum_path(row.state, row.values, row.n, row.out))
 KEYED_LOOP(shiryaev_roberts, 0, all.width == 2, shiryaev_roberts_path(row.state, row.values, row.n, row.out))
@@ -205,9 +210,11 @@ KEYED_LOOP(shiryaev_roberts, 0, all.width == 2, shiryaev_roberts_path(row.state,
     ENTRY(keyed_simple_jumper, "fDqqdD"), \
     ENTRY(keyed_composite_jumper, "DqqdD"), \
     ENTRY(keyed_sleepy_jumper, "ffDqqdD"), \
+    ENTRY(keyed_sleeper_stayer, "fnDqqdD"), \
     ENTRY(keyed_simple_mixture, "DqqdD"), \
     ENTRY(keyed_gamma_mixture, "ffDqqdD"), \
     ENTRY(keyed_histogram, "DqqdD"), \
+    ENTRY(keyed_sentinel, "dDqqdD"), \
     ENTRY(keyed_accumulate, "DqqdD"), \
     ENTRY(keyed_cusum, "DqqdD"), \
     ENTRY(keyed_shiryaev_roberts, "DqqdD"),

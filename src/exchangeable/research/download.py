@@ -117,13 +117,16 @@ class Download:
     """The download of one file: the bytes so far, in memory and in a part file from which a later run can resume."""
 
     def __init__(self, file: PublishedFile, url: str, folder: Path, manual_steps: str, report: Progress) -> None:
-        self.file, self.url, self.manual_steps, self.report = file, url, manual_steps, report
-        self.part = part_path(folder / file.name)
-        self.data = bytearray()
+        self.file: PublishedFile = file
+        self.url: str = url
+        self.manual_steps: str = manual_steps
+        self.report: Progress = report
+        self.part: Path = part_path(folder / file.name)
+        self.data: bytearray = bytearray()
         with writing(self.part), suppress(FileNotFoundError):
             self.data += _read_start(self.part, file.size + 1)
-        self.resumed = bool(self.data)
-        self.problem = "no usable response"
+        self.resumed: bool = bool(self.data)
+        self.problem: str = "no usable response"
 
     def run(self) -> bytes:
         """Download and verify the file. A resumed download that fails the check is repeated once from the start."""

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from exchangeable.martingale import LN10
-from exchangeable.protocols import Path
+from exchangeable.rate import RatePath
 from exchangeable.service import alerts, history
 from exchangeable.service.schema import load_json
-from exchangeable.service.stream import LiveStream
+from exchangeable.service.stream import AnyPath, LiveStream
 
 
 class StreamEvent(NamedTuple):
@@ -42,7 +42,7 @@ class Announcements:
         self.events.append(event)
         return event.stream
 
-    def record_alarms(self, connection: sqlite3.Connection, stream: LiveStream, path: Path) -> None:
+    def record_alarms(self, connection: sqlite3.Connection, stream: LiveStream, path: AnyPath) -> None:
         """Store the alarms of these steps. Several alarms in one batch make one alert, about the last of them."""
         positions = stream.new_alarms(path).tolist()
         for position in positions:
@@ -56,7 +56,7 @@ class Announcements:
                 alarm_at=int(path.n[last]),
                 changepoint=int(path.lowest[last]),
                 log10_martingale=log10 if math.isfinite(log10) else None,
-                reason="",
+                change=path.changes[-1] if isinstance(path, RatePath) else None,
             )
             self._alert(connection, stream.name, "firing", details)
             if stream.monitor.on_alarm == "restart":

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from exchangeable.protocols import Path
 from exchangeable.service.deduplication import Deduplicator
 from exchangeable.service.late_labels import LabelQueue
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
-from exchangeable.service.stream import LiveStream
-from exchangeable.validation import LARGEST
+from exchangeable.service.stream import AnyPath, LiveStream
+from exchangeable.service.stream_config import RateMeasure
+from exchangeable.validation import LARGEST, format_value
 
 
 class CheckedBatch(NamedTuple):
@@ -25,7 +25,7 @@ class CheckedBatch(NamedTuple):
     batch: Batch
     new: Batch
     duplicates: int
-    path: Future[Path] | None = None  # the steps of the new observations, if they are computed ahead
+    path: Future[AnyPath] | None = None  # the steps of the new observations, if they are computed ahead
 
 
 def check_batch(connection: sqlite3.Connection, stream: LiveStream, batch: Batch, now: float) -> CheckedBatch:
@@ -49,7 +49,15 @@ def _check_width(stream: LiveStream, new: Batch) -> None:
 
 
 def _check_values(stream: LiveStream, new: Batch) -> None:
-    if stream.configuration.measure.kind == "p-values":
+    measure = stream.configuration.measure
+    if new.has_booleans and not isinstance(measure, RateMeasure):
+        message = (
+            f"x must hold numbers in stream {stream.name!r}, got true or false, which only streams of rates accept"
+        )
+        raise Problem(422, "bad-observation", message)
+    if isinstance(measure, RateMeasure):
+        _check_all(stream, new, np.isin(new.x, measure.values), f"be one of {format_value(measure.values)}")
+    elif measure.kind == "p-values":
         _check_all(stream, new, (new.x > 0.0) & (new.x <= 1.0), "lie in (0, 1]")
     elif not stream.configuration.scalar:
         _check_all(stream, new, np.abs(new.x) <= LARGEST, f"be of magnitude at most {LARGEST:g}")
@@ -58,8 +66,9 @@ def _check_values(stream: LiveStream, new: Batch) -> None:
 def _check_all(stream: LiveStream, new: Batch, valid: NDArray[np.bool_], rule: str) -> None:
     rows = valid.all(axis=1)
     if not rows.all():
-        seq = int(new.seq[rows.argmin()])
-        message = f"x must {rule} in stream {stream.name!r}, but does not at seq {seq}"
+        row = rows.argmin()
+        seq, got = int(new.seq[row]), new.x[row][~valid[row]][0]
+        message = f"x must {rule} in stream {stream.name!r}, got {got:g} at seq {seq}"
         raise Problem(422, "bad-observation", message, seq=seq)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from exchangeable.data.events.schema import LateLabel
 from exchangeable.martingale import LN10
-from exchangeable.protocols import Path
 from exchangeable.service import history
 from exchangeable.service.announcements import Announcements
 from exchangeable.service.late_labels import LabelQueue, Ready
@@ -17,7 +16,7 @@ from exchangeable.service.lookahead import Lookahead
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
 from exchangeable.service.server_config import Settings
-from exchangeable.service.stream import LiveStream
+from exchangeable.service.stream import AnyPath, LiveStream, p_values
 from exchangeable.service.stream_cache import StreamCache
 
 SNAPSHOT_BYTES_PER_STEP = 32  # written for a snapshot, at most, per step since the previous one
@@ -70,24 +69,23 @@ class Ingest:
         return {**counts, **{key: summary[key] for key in ("next_seq", "state", "waiting", "expired")}}
 
     def _test(
-        self, connection: sqlite3.Connection, stream: LiveStream, ready: Ready, ahead: Future[Path] | None = None
+        self, connection: sqlite3.Connection, stream: LiveStream, ready: Ready, ahead: Future[AnyPath] | None = None
     ) -> history.Points | None:
         """Test observations, unless that was done ahead, and store the steps."""
         if not len(ready.seq):
             return None
         try:
-            examples = stream.as_examples(ready.x)
-            path = stream.monitor.extend(examples, ready.y) if ahead is None else ahead.result()
+            path = stream.extend(ready.x, ready.y) if ahead is None else ahead.result()
         except ValueError as error:
             raise Problem(422, "bad-observation", f"{error}") from error
-        log10 = path.log_value / LN10
+        log10, p = path.log_value / LN10, p_values(path)
         stream.tail = history.append(
-            connection, stream.id, stream.tail, path.p, log10, x=ready.x, seq=ready.seq, extra=ready.columns
+            connection, stream.id, stream.tail, p, log10, x=ready.x, seq=ready.seq, extra=ready.columns
         )
         stream.count_steps(path)
         self._announcements.record_alarms(connection, stream, path)
         self._save_and_prune(connection, stream)
-        return history.Points(path.n, log10, path.p, True, 1)
+        return history.Points(path.n, log10, p, True, 1)
 
     def _save_and_prune(self, connection: sqlite3.Connection, stream: LiveStream) -> None:
         """Save a snapshot if there were enough steps since the last one, and delete steps that need not be retained."""

@@ -59,7 +59,7 @@ class Lookahead:
         except Exception:  # noqa: BLE001 - the request is rejected when it is served
             return
         if len(checked.new):
-            path = self._pool.submit(stream.monitor.extend, stream.as_examples(checked.new.x))
+            path = self._pool.submit(stream.extend, checked.new.x)
             self._started[name] = checked._replace(path=path)
 
     def take(self, connection: sqlite3.Connection, name: str, batch: Batch, now: float) -> CheckedBatch:

@@ -70,7 +70,7 @@ def read_status(connection: sqlite3.Connection, limit: int = LIMIT) -> DatabaseS
 
 
 _GAUGES = {
-    "log10_capital": "Log10 of the capital that bets against exchangeability, since the test of the stream started.",
+    "log10_capital": "Log10 of the capital that bets against exchangeability; for rates, of the evidence of a change.",
     "log10_capital_max": "Highest log10 of the capital since the test of the stream started.",
     "alarm": "Whether the alarm of the stream is raised, 1 or 0.",
     "waiting_labels": "Observations that wait for their labels.",

@@ -46,6 +46,7 @@ class Batch(NamedTuple):
     seq: Integers
     x: Floats
     extras: Extras
+    has_booleans: bool = False  # in x
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -58,7 +59,7 @@ class Batch(NamedTuple):
             ids and [ids[i] for i in positions],
             times and [times[i] for i in positions],
         )
-        return Batch(self.seq[positions], self.x[positions], extras)
+        return Batch(self.seq[positions], self.x[positions], extras, self.has_booleans)
 
 
 def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4096, text: int = TEXT_LENGTH) -> Batch:
@@ -84,9 +85,11 @@ def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4
         for name, column in columns.items():
             if counts[name]:
                 check_lengths(name, column, text)
-        x = _matrix([event.x for event in events], width)
+        values = [event.x for event in events]
+        x = _matrix(values, width)
     seq = np.array([event.seq for event in events], np.int64)
-    return Batch(seq, x, Extras(**{name: column if counts[name] else None for name, column in columns.items()}))
+    extras = Extras(**{name: column if counts[name] else None for name, column in columns.items()})
+    return Batch(seq, x, extras, bool in set(map(type, values)))
 
 
 def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT_LENGTH) -> list[LateLabel]:

@@ -58,7 +58,7 @@ CREATE TABLE fleet(joined INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, tests 
 CREATE TABLE fleet_rule(size INTEGER, complete INTEGER NOT NULL) STRICT;
 INSERT INTO fleet_rule (size, complete) VALUES (NULL, 1);
 """
-FIRST_VERSION = 6  # earlier versions hold snapshots that cannot be loaded
+FIRST_VERSION = 7  # earlier versions hold snapshots that cannot be loaded
 # Each entry leads to the next version, as SQL or as a function: the first one from FIRST_VERSION to FIRST_VERSION + 1.
 MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = ()
 TABLES_OF_STREAMS = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")

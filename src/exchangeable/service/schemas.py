@@ -17,17 +17,33 @@ class Error(BaseModel):
     message: str
 
 
+class RateChange(BaseModel):
+    """The share of values of at least ``value``, as estimated at the alarm."""
+
+    value: float
+    before: float
+    after: float
+
+
+class RateState(BaseModel):
+    """The state of a rate."""
+
+    shares: list[float] = Field(description="the share of each value in this test; empty before the first")
+    change: RateChange | None
+
+
 class State(BaseModel):
     """The state of a stream."""
 
     n: int = Field(description="number of examples tested")
-    p: float | None = Field(description="the latest p-value; null before the first")
+    p: float | None = Field(description="the latest p-value; null before the first, and for the measure rate")
     log10_martingale: float | None = Field(description="log10 of the capital; null if the capital is 0")
     log10_max: float = Field(description="the highest value of log10_martingale in this test")
     alarm: bool
     alarm_at: int | None = Field(description="the example that raised the alarm")
     changepoint: int | None = Field(description="how many examples came before the change, as estimated at the alarm")
     guarantee: str
+    rate: RateState | None = Field(None, description="only for the measure rate")
 
 
 class Points(BaseModel):
@@ -61,7 +77,7 @@ class Summary(BaseModel):
     created: str
     observed_at: str | None
     measure: str
-    bet: str
+    bet: str | None = Field(description="null for the measure rate, which needs no bet")
     alarm_kind: str
     threshold_log10: float | None = Field(description="log10 of the capital that raises the alarm, if it is constant")
     spark: Points | None = None

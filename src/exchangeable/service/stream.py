@@ -14,13 +14,15 @@ from exchangeable import snapshot
 from exchangeable.late_labels import LeftOut
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Floats, Integers, Path
+from exchangeable.protocols import Floats, Integers, Path, Step
+from exchangeable.rate import RateMonitor, RatePath
 from exchangeable.service import history
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
 from exchangeable.service.stream_config import Configuration, load_configuration
 from exchangeable.service.stream_summary import kinds, summarize, unknown_stream, with_configuration
 
+AnyPath = Path | RatePath
 log: logging.Logger = logging.getLogger(__name__)
 COMPARED = (
     "n",
@@ -50,7 +52,7 @@ class LiveStream:
     id: int
     name: str
     configuration: Configuration
-    monitor: Monitor
+    monitor: Monitor | RateMonitor
     tail: history.Tail
     created: float
     histogram: Integers  # of the p-values of the current test
@@ -139,12 +141,12 @@ class LiveStream:
         data = b"".join(part for _, part in rows)
         self.snapshot_n, self.snapshot_bytes = rows[0][0], len(data)
         monitor = snapshot.decode(data)
-        if not isinstance(monitor, Monitor):
-            raise ValueError("its snapshot is not a monitor")
+        if type(monitor) is not type(self.monitor):
+            raise ValueError("its snapshot is not its monitor")
+        self.monitor = monitor
         labelled = self.configuration.needs_labels
         for part in history.replay(connection, self.id, self.snapshot_n):
-            monitor.extend(self.as_examples(part.x), part.extra.get("y") if labelled else None)
-        self.monitor = monitor
+            self.extend(part.x, part.extra.get("y") if labelled else None)
 
     def _compare(self, committed: dict[str, Any]) -> None:
         """Raise if the restored state is not the committed one; another version may round the last digits."""
@@ -218,14 +220,23 @@ class LiveStream:
         last, log10 = self.monitor.last, self.log10
         return {
             "n": self.monitor.n,
-            "p": None if last is None else last.p,
+            "p": last.p if isinstance(last, Step) else None,
             "log10_martingale": log10 if math.isfinite(log10) else None,
             "log10_max": self.monitor.log_max / LN10,
             "alarm": last is not None and last.alarm,
             "alarm_at": self.monitor.alarm_at,
             "changepoint": self.monitor.changepoint,
             "guarantee": self.guarantee,
+            **self._rate(),
         }
+
+    def _rate(self) -> dict[str, Any]:
+        """Return the shares of the values so far, and the change at the alarm, if the rate is monitored."""
+        if not isinstance(self.monitor, RateMonitor):
+            return {}
+        change = self.monitor.change
+        shares = list(self.monitor.shares.values())
+        return {"rate": {"shares": shares, "change": None if change is None else change._asdict()}}
 
     @property
     def guarantee(self) -> str:
@@ -237,6 +248,8 @@ class LiveStream:
 
     def describe_bet(self, connection: sqlite3.Connection) -> dict[str, Any]:
         """Return the betting function for the next p-value, and histograms of the p-values of the current test."""
+        if isinstance(self.monitor, RateMonitor):
+            raise Problem(409, "conflict", f"stream {self.name!r} does not bet on p-values: its measure is rate")
         n, points = self.monitor.n, ((np.arange(CURVE_POINTS) + 0.5) / CURVE_POINTS).tolist()
         recent = history.read(connection, self.id, max(n - history.BLOCK, self.since) + 1, n, history.BLOCK).p
         log_density = self.monitor.martingale.bet.log_density
@@ -250,20 +263,23 @@ class LiveStream:
 
     # -------------------------------------------------------------- counting
 
-    def as_examples(self, x: Floats) -> Floats:
-        """Return rows as the measure expects them: numbers, or rows of numbers."""
-        return x[:, 0] if self.configuration.scalar else x
+    def extend(self, x: Floats, y: Any = None) -> AnyPath:
+        """Let the monitor consume rows of numbers; it may expect them as single numbers."""
+        examples = x[:, 0] if self.configuration.scalar else x
+        return (
+            self.monitor.extend(examples) if isinstance(self.monitor, RateMonitor) else self.monitor.extend(examples, y)
+        )
 
     def pool_size(self) -> int:
         """Return how many examples the measure remembers."""
-        return int(getattr(self.monitor.measure, "n", self.monitor.n - self.since))
+        return int(getattr(getattr(self.monitor, "measure", None), "n", self.monitor.n - self.since))
 
-    def new_alarms(self, path: Path) -> Integers:
+    def new_alarms(self, path: AnyPath) -> Integers:
         """Return the positions of the alarms in a path: all with restarts, else that of the latched alarm, if any."""
         restarts = self.monitor.on_alarm == "restart"
         return np.flatnonzero(path.alarm if restarts else path.n == self.monitor.alarm_at)
 
-    def count_steps(self, path: Path) -> None:
+    def count_steps(self, path: AnyPath) -> None:
         """Update the counters of the test after these steps.
 
         The capital is carried over restarts: the product of the capitals of all tests since the last reset is a
@@ -280,7 +296,13 @@ class LiveStream:
         carried = np.cumsum(gained)  # before each step, and after the last one
         totals = carried[:-1] + path.log_value
         self.carried, self.total, self.peak = carried[-1].item(), totals[-1].item(), max(self.peak, totals.max().item())
-        self.histogram += count_in_bins(path.p[path.n > self.since])
+        if isinstance(path, Path):
+            self.histogram += count_in_bins(path.p[path.n > self.since])
+
+
+def p_values(path: AnyPath) -> Floats:
+    """Return the p-values of a path; NaN where there are none."""
+    return path.p if isinstance(path, Path) else np.full(len(path.n), np.nan)
 
 
 def read_row(connection: sqlite3.Connection, name: str) -> dict[str, Any]:

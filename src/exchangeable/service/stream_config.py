@@ -15,6 +15,7 @@ from exchangeable.measures import Frozen
 from exchangeable.monitor import BetWarning, Monitor, bet_advice
 from exchangeable.protocols import Alarm, Measure
 from exchangeable.pvalues import Precomputed
+from exchangeable.rate import MAX_VALUES, RateMonitor
 from exchangeable.service.problems import Problem
 from exchangeable.validation import format_value
 
@@ -23,7 +24,7 @@ LABELLED = frozenset(
     {"nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"}
 )
 MAX_WAIT = 1e10  # seconds, about 300 years
-MAX_SEED = 2**53  # every JSON reader keeps integers up to this exactly
+MAX_SEED = MAX_VALUE = 2**53  # every JSON reader keeps integers up to this exactly
 warnings.filterwarnings("ignore", category=BetWarning, module=__name__)  # the notes of the reply contain it
 NeighbourKind = Literal[
     "nearest-neighbour",
@@ -63,6 +64,29 @@ class PrecomputedMeasure(_ConfigModel):
     """P-values that the client computes."""
 
     kind: Literal["p-values"]
+
+
+def _validate_values(values: Any) -> Any:
+    numbers = values if isinstance(values, list) else []
+    valid = [type(value) in (int, float) and abs(value) <= MAX_VALUE for value in numbers]
+    if not all(valid) or not 2 <= len(set(numbers)) == len(numbers) <= MAX_VALUES:
+        raise ValueError(f"be 2 to {MAX_VALUES} different numbers of magnitude at most {MAX_VALUE}, in order")
+    return values
+
+
+RateValues = Annotated[
+    list[int | float],
+    PlainValidator(_validate_values),
+    WithJsonSchema({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": MAX_VALUES}),
+]
+
+
+class RateMeasure(_ConfigModel):
+    """Events, 0 or 1, or a few ordered values: their rate is monitored, without ranks and without a bet."""
+
+    kind: Literal["rate"]
+    values: RateValues = [0, 1]
+    direction: Literal["up", "down", "both"] = "both"
 
 
 class BetConfig(_ConfigModel):
@@ -113,19 +137,28 @@ class Labels(_ConfigModel):
         return math.inf if self.wait == "forever" else self.wait
 
 
-Measures = Annotated[ValueMeasure | NeighbourMeasure | FrozenMeasure | PrecomputedMeasure, Field(discriminator="kind")]
+Measures = Annotated[
+    ValueMeasure | NeighbourMeasure | FrozenMeasure | PrecomputedMeasure | RateMeasure, Field(discriminator="kind")
+]
 Alarms = Annotated[VilleAlarm | RepeatedAlarm, Field(discriminator="kind")]
+
+
+def _default_bet(earlier: dict[str, Any]) -> BetConfig | None:
+    if isinstance(earlier.get("measure"), RateMeasure):
+        return None
+    return BetConfig(kind=default_bet(earlier["alarm"].kind))
 
 
 class Configuration(_ConfigModel):
     """How a stream is monitored. Every part is optional; the canonical form contains all of them.
 
-    The default bet is the one that suits the alarm; the default seed is drawn when the stream is created.
+    The default bet is the one that suits the alarm, and null for a rate, which needs none; the default seed is drawn
+    when the stream is created.
     """
 
     measure: Measures = ValueMeasure()
     alarm: Alarms = VilleAlarm()
-    bet: Annotated[BetConfig, Field(default_factory=lambda earlier: BetConfig(kind=default_bet(earlier["alarm"].kind)))]
+    bet: Annotated[BetConfig | None, Field(default_factory=_default_bet)]
     seed: Annotated[int | None, Field(ge=0, le=MAX_SEED)] = None
     on_alarm: Literal["latch", "restart"] = "latch"
     labels: Labels = Labels()
@@ -148,7 +181,7 @@ class Configuration(_ConfigModel):
     @property
     def notes(self) -> list[str]:
         """Remarks on settings that are allowed but rarely intended."""
-        advice = bet_advice(BETS[self.bet.kind](), self._alarm())
+        advice = None if self.bet is None else bet_advice(BETS[self.bet.kind](), self._alarm())
         return [] if advice is None else [advice]
 
     def with_seed(self, seed: int) -> Configuration:
@@ -164,9 +197,13 @@ class Configuration(_ConfigModel):
         """Return the canonical JSON: equal configurations have equal texts."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
-    def monitor(self, start: int = 0) -> Monitor:
+    def monitor(self, start: int = 0) -> Monitor | RateMonitor:
         """Return a new monitor, for the examples after the first ``start``."""
-        parts = self._measure(), BETS[self.bet.kind](), self._alarm()
+        if isinstance(self.measure, RateMeasure):
+            level = {"alpha": self.alarm.alpha} if isinstance(self.alarm, VilleAlarm) else {"period": self.alarm.period}
+            events = {"values": self.measure.values, "direction": self.measure.direction}
+            return RateMonitor(**level, **events, on_alarm=self.on_alarm, start=start)  # type: ignore[arg-type]
+        parts = self._measure(), None if self.bet is None else BETS[self.bet.kind](), self._alarm()
         return Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm, start=start)
 
     def _alarm(self) -> Alarm:
@@ -216,14 +253,24 @@ def parse_configuration(
 
 def _check_limits(configuration: Configuration, cap: int, waiting: int, reference: int) -> None:
     measure, labels = configuration.measure, configuration.labels
-    if configuration.bet.kind not in BETS:
-        raise _invalid("bet.kind", f"be one of {', '.join(BETS)}", configuration.bet.kind)
+    _check_bet(configuration)
     if configuration.cap is not None and configuration.cap > cap:
         raise _invalid("measure.cap", f"be at most {cap}", configuration.cap)
     if configuration.needs_labels and labels.most > waiting:
         raise _invalid("labels.most", f"be at most {waiting}", labels.most)
     if isinstance(measure, FrozenMeasure) and len(measure.reference) > reference:
         raise _invalid("measure.reference", f"hold at most {reference} numbers", len(measure.reference))
+
+
+def _check_bet(configuration: Configuration) -> None:
+    bet = configuration.bet
+    if configuration.measure.kind == "rate":
+        if bet is not None:
+            raise _invalid("bet", "be left out for the measure rate", bet.kind)
+        if configuration.alarm.kind == "cusum":
+            raise _invalid("alarm.kind", "be ville or shiryaev-roberts for the measure rate", "cusum")
+    elif bet is None or bet.kind not in BETS:
+        raise _invalid("bet.kind", f"be one of {', '.join(BETS)}", None if bet is None else bet.kind)
 
 
 def load_configuration(text: str) -> Configuration:
@@ -262,6 +309,7 @@ KINDS = {
     "value",
     "frozen",
     "p-values",
+    "rate",
     "ville",
     *REPEATED_ALARMS,
     *MEASURES,

@@ -63,7 +63,7 @@ def kinds(configuration: Configuration) -> dict[str, Any]:
     alarm = configuration.alarm
     return {
         "measure": configuration.measure.kind,
-        "bet": configuration.bet.kind,
+        "bet": None if configuration.bet is None else configuration.bet.kind,
         "alarm_kind": alarm.kind,
         "threshold_log10": -math.log10(alarm.alpha) if isinstance(alarm, VilleAlarm) else None,
     }

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from exchangeable.validation import format_value
 
-FORMAT, VERSION = "exchangeable snapshot", 5
-OLDEST = 5  # earlier states have arrays of other sizes, and classes that no longer exist
+FORMAT, VERSION = "exchangeable snapshot", 6
+OLDEST = 6  # earlier states have arrays of other sizes, or no history
 HEAD = {"arrays", "format", "package", "state", "version"}
 DTYPES = {"float64": "<f8", "float32": "<f4", "int64": "<i8", "int32": "<i4", "bool": "|b1"}
 MEMBERS = {"state.json", *(f"{name}.npy" for name in DTYPES)}

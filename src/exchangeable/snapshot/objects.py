@@ -19,27 +19,32 @@ from typing import Any
 import numpy as np
 
 from exchangeable import alarms, bets, measures
+from exchangeable.history import History
 from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
 from exchangeable.measures.conditional import LabelCopies, LabelPools
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Step, is_alarm
 from exchangeable.pvalues import Precomputed, PValues
+from exchangeable.rate import RateMonitor, RateStep
 from exchangeable.validation import check_integer, check_stored, format_value
 
 INNER = "_"  # the names of classes that only occur within others start with it
 MAX_COUNT = 2**53
+STEPS = (RateStep, Step)
 ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError)  # of constructors with invalid fields
 
 
 @cache
 def classes() -> dict[str, Any]:
     """Return all classes whose objects a snapshot may hold, by name."""
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Precomputed, LateLabels, Martingale, Monitor, PValues)}
+    kinds: dict[str, Any] = {
+        kind.__name__: kind for kind in (Precomputed, LateLabels, Martingale, Monitor, PValues, RateMonitor)
+    }
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}
-    return kinds | {f"{INNER}{kind.__name__}": kind for kind in (LabelCopies, LabelPools, Step)}
+    return kinds | {f"{INNER}{kind.__name__}": kind for kind in (History, LabelCopies, LabelPools, RateStep, Step)}
 
 
 @cache
@@ -52,7 +57,7 @@ def saved_fields(thing: Any) -> dict[str, Any]:
     """Return the fields of an object to save: the result of ``_get_state`` if it has one, otherwise its attributes."""
     if hasattr(thing, "_get_state"):
         return dict(thing._get_state())
-    return dict(thing._asdict()) if isinstance(thing, Step) else dict(vars(thing))
+    return dict(thing._asdict()) if isinstance(thing, STEPS) else dict(vars(thing))
 
 
 def build(kind: Any, fields: dict[str, Any], where: str) -> Any:
@@ -60,12 +65,14 @@ def build(kind: Any, fields: dict[str, Any], where: str) -> Any:
     try:
         if kind is Monitor:
             return _build_monitor(fields)
-        if kind is Step:
-            return _build_step(fields)
-        if hasattr(kind, "_from_state"):
-            _check_names(fields, _parameters(kind._from_state))
-            return kind._from_state(**fields)
-        return _construct(kind, fields)
+        if kind in STEPS:
+            return _build_step(kind, fields)
+        thing = _from_state(kind, fields) if hasattr(kind, "_from_state") else _construct(kind, fields)
+        if isinstance(thing, Bet):
+            check_state(thing)
+        if isinstance(thing, RateMonitor):
+            thing._check_state()
+        return thing
     except ValueError as error:
         raise ValueError(f"{where}: {_one_line(error)}") from error
     except ERRORS as error:
@@ -86,9 +93,12 @@ def _construct(kind: Any, fields: dict[str, Any]) -> Any:
     _check_names(fields, vars(thing), counts)
     for name in rest:
         setattr(thing, name, _check_like(name, getattr(thing, name), fields[name]))
-    if isinstance(thing, Bet):
-        check_state(thing)
     return thing
+
+
+def _from_state(kind: Any, fields: dict[str, Any]) -> Any:
+    _check_names(fields, _parameters(kind._from_state))
+    return kind._from_state(**fields)
 
 
 def check_state(bet: Bet) -> None:
@@ -135,10 +145,10 @@ def _is_fresh(parts: Any) -> bool:
     return isinstance(parts[1], Bet) and is_alarm(parts[2]) and not seen
 
 
-def _build_step(fields: dict[str, Any]) -> Step:
-    _check_names(fields, Step._fields)
-    model = Step(1, 1.0, 0.0, False)
-    return Step(**{name: _check_like(name, getattr(model, name), fields[name]) for name in Step._fields})
+def _build_step(kind: type[Step | RateStep], fields: dict[str, Any]) -> Step | RateStep:
+    _check_names(fields, kind._fields)
+    model = kind(1, 1.0, 0.0, False)
+    return kind(**{name: _check_like(name, getattr(model, name), fields[name]) for name in kind._fields})
 
 
 # ------------------------------------------------------------------ fields
@@ -166,7 +176,7 @@ def _check_like(name: str, model: Any, value: Any) -> Any:
     if type(model) is float:
         valid = valid and not math.isnan(value)
     elif model is None:
-        valid = value is None or type(value) is Step or (type(value) is int and 0 <= value <= MAX_COUNT)
+        valid = value is None or type(value) in STEPS or (type(value) is int and 0 <= value <= MAX_COUNT)
     elif type(model) in (list, tuple):
         valid = valid and len(value) == len(model)
         for i in range(len(model) if valid else 0):

@@ -65,7 +65,7 @@ def monitor_streams(
     ``measure`` must have bounded memory: `Value` (the default: one column of numbers), `Frozen` with bins (scores, or
     ``features`` and ``label`` of a model that scores each row separately), or `Precomputed` (a column of p-values). The
     pool of `Value` holds up to ``most`` distinct numbers, 10 bytes each; the step that fills it is the last of that
-    key. The default bet depends on the alarm: `Watchful` for `ShiryaevRoberts` and `Cusum`, 2.5 kB per key besides the
+    key. The default bet depends on the alarm: `Sentinel` for `ShiryaevRoberts` and `Cusum`, 3.6 kB per key besides the
     pool; for other alarms `CompositeJumper`, 0.3 kB, because `Adaptive`, the default of `Monitor`, takes 91 kB.
 
     ``seed`` is for random tie-breaking. A restarted query must continue with the seed that it started with. So pass an

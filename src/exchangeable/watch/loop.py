@@ -14,6 +14,8 @@ from exchangeable.data.events.reader import Batch, Reader
 from exchangeable.keyed import sequence
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
+from exchangeable.protocols import Path as Steps
+from exchangeable.rate import RateChange, RateMonitor, RatePath, RateStep
 from exchangeable.watch.source import Block, Signals, Source, Stopped
 from exchangeable.watch.state import StateFile
 
@@ -33,19 +35,28 @@ class OutputStep(NamedTuple):
     """A step with the fields that are written."""
 
     n: int
-    p: float
+    p: float | None  # None if the rate is monitored, without p-values
     log_value: float
     alarm: bool
     alarm_at: int | None
     changepoint: int | None
+    statistic: float | None = None  # its log, if it is compared with a level instead of the capital
+    change: RateChange | None = None  # at a new alarm, if the rate is monitored
 
     def to_json(self, id: str | None) -> str:  # noqa: A002
         """Return one line of JSON. The logarithm of a capital of 0 is null."""
-        log10 = "null" if self.log_value == -math.inf else repr(self.log_value / LN10)
+        log10 = _json_log10(self.log_value)
         suffix = "" if id is None else f', "id": {json.dumps(id)}'
         alarm = f', "alarm_at": {self.alarm_at}, "changepoint": {self.changepoint}' if self.alarm else ""
+        if self.change is not None:
+            value, before, after = self.change
+            alarm += f', "value": {json.dumps(value)}, "rate_before": {before!r}, "rate_after": {after!r}'
         flag = "true" if self.alarm else "false"
-        return f'{{"n": {self.n}, "p": {self.p!r}, "log10_martingale": {log10}, "alarm": {flag}{alarm}{suffix}}}\n'
+        p = "" if self.p is None else f'"p": {self.p!r}, '
+        capital = f'"log10_martingale": {log10}, '
+        if self.statistic is not None:
+            capital += f'"log10_statistic": {_json_log10(self.statistic)}, '
+        return f'{{"n": {self.n}, {p}{capital}"alarm": {flag}{alarm}{suffix}}}\n'
 
 
 class Watch:
@@ -56,7 +67,7 @@ class Watch:
 
     def __init__(
         self,
-        monitor: Monitor,
+        monitor: Monitor | RateMonitor,
         reader: Reader,
         source: Source,
         out: BinaryIO,
@@ -127,18 +138,34 @@ class Watch:
         steps: list[OutputStep] = []
         for i, x in enumerate(batch.x):
             try:
-                n, p, log_value, alarm = self.monitor.update(x, None if batch.y is None else batch.y[i])
+                step = self.monitor.update(*((x,) if batch.y is None else (x, batch.y[i])))
             except ValueError as error:
                 return steps, LineError(batch.line[i], str(error))
-            steps.append(OutputStep(n, p, log_value, alarm, self.monitor.alarm_at, self.monitor.changepoint))
+            p, began, raised = getattr(step, "p", None), self.monitor.changepoint, self.monitor.alarm_at
+            change = self.monitor.change if isinstance(self.monitor, RateMonitor) and raised == step.n else None
+            statistic = step.statistic if isinstance(step, RateStep) and self._has_statistic() else None
+            steps.append(OutputStep(step.n, p, step.log_value, step.alarm, raised, began, statistic, change))
         return steps, None
 
     def _extend(self, x: list[Any], y: list[Any] | None) -> list[OutputStep]:
-        path = self.monitor.extend(x, y)
+        path = self.monitor.extend(*((x,) if y is None else (x, y)))
         n = path.n.tolist()
+        p = path.p.tolist() if isinstance(path, Steps) else [None] * len(n)
         alarm_at = n if self.monitor.on_alarm == "restart" else [self.monitor.alarm_at] * len(n)
-        columns = (n, path.p.tolist(), path.log_value.tolist(), path.alarm.tolist(), alarm_at, path.lowest.tolist())
-        return list(map(OutputStep._make, zip(*columns, strict=True)))
+        statistic: list[Any] = [None] * len(n)
+        if isinstance(path, RatePath) and self._has_statistic():
+            statistic = path.statistic.tolist()
+        columns = (n, p, path.log_value.tolist(), path.alarm.tolist(), alarm_at, path.lowest.tolist(), statistic)
+        steps = list(map(OutputStep, *columns))
+        if isinstance(path, RatePath) and path.changes:
+            new = [i for i, step in enumerate(steps) if step.alarm and step.alarm_at == step.n]
+            for i, change in zip(new, path.changes, strict=True):
+                steps[i] = steps[i]._replace(change=change)
+        return steps
+
+    def _has_statistic(self) -> bool:
+        """Return whether the alarm compares a statistic, and not the capital, with a level."""
+        return isinstance(self.monitor, RateMonitor) and self.monitor.period is not None
 
     def _write(self, steps: list[OutputStep], batch: Batch) -> None:
         self._alarm_raised = self._alarm_raised or any(step.alarm for step in steps)
@@ -168,6 +195,11 @@ class Watch:
         self.state.save(self.monitor, self.reader.columns, self.source)
         self._saved_at = time.monotonic()
         self._save_seconds, self._unsaved = self._saved_at - start, False
+
+
+def _json_log10(log_value: float) -> str:
+    """Return a log in JSON, to the base 10; null for the log of 0."""
+    return "null" if log_value == -math.inf else repr(log_value / LN10)
 
 
 def read_numbers(path: Path) -> list[float]:

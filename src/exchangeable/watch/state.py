@@ -12,11 +12,12 @@ from typing import Any
 from exchangeable.data.events.errors import UsageError
 from exchangeable.data.events.reader import Reader
 from exchangeable.monitor import Monitor
+from exchangeable.rate import RateMonitor
 from exchangeable.validation import printable
 from exchangeable.watch.source import Position, Source
 
 KIND = "exchangeable watch"
-VERSION = 4  # earlier versions hold snapshots that cannot be loaded
+VERSION = 5  # earlier versions hold snapshots that cannot be loaded
 
 
 class StateError(Exception):
@@ -45,7 +46,7 @@ class StateFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         os.close(self._lock)
 
-    def load(self, reader: Reader) -> Monitor | None:
+    def load(self, reader: Reader) -> Monitor | RateMonitor | None:
         """Return the saved monitor, or None if there is no file; the reader gets the saved columns."""
         try:
             head, _, body = self.path.read_bytes().partition(b"\n")
@@ -62,7 +63,7 @@ class StateFile:
         if source.path in self._positions:
             source.resume(self._positions[source.path], reader)
 
-    def save(self, monitor: Monitor, columns: list[str] | None, source: Source) -> None:
+    def save(self, monitor: Monitor | RateMonitor, columns: list[str] | None, source: Source) -> None:
         """Replace the file. The new state is on disk when this returns."""
         from exchangeable import snapshot
 
@@ -105,14 +106,14 @@ class StateFile:
                 rule = f"{printable(self.path)} was created with {option} {_option(configuration.get(name))}"
                 raise UsageError(f"{rule}, got {_option(value)}: use the same options, or another --state")
 
-    def _monitor(self, body: bytes) -> Monitor:
+    def _monitor(self, body: bytes) -> Monitor | RateMonitor:
         from exchangeable import snapshot
 
         try:
             monitor = snapshot.decode(body)
         except ValueError as error:
             raise StateError(f"{printable(self.path)} cannot be resumed: {error}") from error
-        if not isinstance(monitor, Monitor):
+        if not isinstance(monitor, (Monitor, RateMonitor)):
             raise StateError(f"{printable(self.path)} must hold a monitor, got {type(monitor).__name__}")
         return monitor
 

@@ -10,8 +10,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from exchangeable.analysis.formats import format_evidence
 from exchangeable.analysis.report.names import ISOLATE_END, ISOLATE_START, MAX_SENTENCE, clip, isolate, spell_out
-from exchangeable.analysis.text import format_evidence
 
 PAGE_ONLY = "/* ---- the page"  # the comment in the style sheet after which nothing is for notebooks
 ISOLATED = re.compile(f"{ISOLATE_START}([^{ISOLATE_END}]*){ISOLATE_END}")

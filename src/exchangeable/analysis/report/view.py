@@ -3,42 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from exchangeable.analysis.columns import is_weighted
+from exchangeable.analysis.advice import describe_departure, describe_interval
+from exchangeable.analysis.columns import ALPHA_SHARES, FULL_ROWS, is_weighted
+from exchangeable.analysis.figures import mark, pictured, plotted_tests, strongest_p_values, tested_features
+from exchangeable.analysis.formats import format_evidence, more
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.method import method_facts, package_version, reproduction
 from exchangeable.analysis.report.names import MAX_SENTENCE, clip, isolate
-from exchangeable.analysis.report.tables import MAX_FEATURES, extremes, feature_row, schema, width
+from exchangeable.analysis.report.tables import MAX_FEATURES, difference, extremes, feature_row, schema, width
 from exchangeable.analysis.text import (
-    FEW_ROWS,
     SHIFTS,
     VerdictText,
-    describe_change,
     describe_columns,
     describe_differences,
     describe_smallest_p,
     describe_table,
     describe_test,
     describe_verdict,
-    format_evidence,
 )
 from exchangeable.analysis.timeline import Timeline
 from exchangeable.martingale import LN10
-from exchangeable.protocols import Floats
 
 if TYPE_CHECKING:
-    from exchangeable.analysis.explain import Change, Explanation
+    from exchangeable.analysis.change import Change
+    from exchangeable.analysis.departure import Departure
+    from exchangeable.analysis.explain import Explanation
     from exchangeable.analysis.result import Result
     from exchangeable.shift import Shift
 
 MAX_NOTES = 20
-MIN_PERIOD = 20  # p-values of a histogram
+LISTED, LISTED_SIZES = 6, 3  # columns that the summary names, and those whose change it describes
 BEFORE_AFTER = ("before", "after")
+SYMBOLS: Mapping[str, str] = MappingProxyType(  # entry of a legend -> class of its symbol
+    {
+        "value of a row": "point",
+        "all values": "all",
+        "middle 80 %": "middle",
+        "mean of each part": "mean",
+        "running mean": "mean",
+        "estimated change": "split",
+        "where the change may be": "band",
+        "row to look at": "ring",
+        "share of missing values": "missing",
+        "reference": "block",
+    }
+)
+
+
+class Heading(NamedTuple):
+    """The head of a report."""
+
+    title: str
+    author: str
+    date: str
 
 
 class Chart(NamedTuple):
@@ -49,25 +72,28 @@ class Chart(NamedTuple):
     caption: str = ""
 
 
-def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
+def document_view(result: Result, explanation: Explanation, heading: Heading) -> dict[str, Any]:
     """Return the data of the report. O(n)."""
-    p = charts.strongest_p_values(result)
+    change = explanation.change if len(result.verdict.changepoints) == 1 else None
     return {
         "result": result,
+        "heading": heading,
         "table": describe_table(result.table),
         "version": package_version(),
         "differences": _differences(result),
         "verdict": _verdict_text(result),
+        "summary": summary(result),
+        "data": _data(result, explanation),
         "key_figures": key_figures(result),
-        "legend": legend(result, explanation.change),
-        "evidence_chart": charts.evidence_chart(result, explanation.change),
+        "legend": legend(result, change),
+        "evidence": _evidence_lines(result),
+        "evidence_chart": charts.evidence_chart(result, change),
         "evidence_notes": _evidence_notes(result),
         "changes": _changes(explanation, result),
-        "shift": _shift(explanation.shift, result.timeline),
-        "p_values": _p_values(result, p),
-        "bet": _bet(result, p),
         "extremes": extremes(explanation, result),
         "smallest_p": describe_smallest_p(explanation.n),
+        "shift": _shift(explanation.shift, result.timeline),
+        "p_values": _p_values(result),
         "method": method_facts(result),
         "reproduction": reproduction(result),
         "schema": schema(result),
@@ -78,18 +104,24 @@ def document_view(result: Result, explanation: Explanation) -> dict[str, Any]:
 
 
 def result_view(result: Result) -> dict[str, Any]:
-    """Return the data of the card of a result."""
+    """Return the data of the card of a result: a picture of the strongest column, or else of the evidence."""
+    drawn, missing = pictured(result, tested_features(result))[:1], ""
     try:
-        chart, missing = charts.evidence_chart(result, size=(8.4, 3.1), pixels=400), ""
+        chart, entries = charts.evidence_chart(result, pixels=400) if not drawn else "", legend(result, None)
+        for _, column in drawn:
+            chart, labels = charts.data_chart(result, column, mark(result))
+            entries = _data_legend(labels)
     except ImportError as error:
-        chart, missing = "", str(error)
+        chart, entries, missing = "", [], str(error)
     return {
         "result": result,
         "differences": _differences(result),
         "verdict": _verdict_text(result),
-        "key_figures": key_figures(result),
-        "legend": legend(result, None),
-        "evidence_chart": chart,
+        "summary": summary(result),
+        "evidence": _evidence_lines(result),
+        "name": drawn[0][1].name if drawn else "",
+        "legend": entries,
+        "chart": chart,
         "missing": missing,
     }
 
@@ -98,6 +130,7 @@ def explanation_view(explanation: Explanation) -> dict[str, Any]:
     """Return the data of the card of an explanation."""
     shift = explanation.shift
     return {
+        "departure": _capitalise(_describe_departure(explanation.departure, explanation.change, explanation.timeline)),
         "changes": _changes(explanation, None),
         "shift": None if shift is None else SHIFTS[shift.verdict],
         "extremes": extremes(explanation, None),
@@ -108,11 +141,39 @@ def explanation_view(explanation: Explanation) -> dict[str, Any]:
 
 
 def _verdict_text(result: Result) -> VerdictText:
-    return describe_verdict(result.verdict, result.tests, result.sets, result.timeline, isolate)
+    return describe_verdict(result.verdict, result.tests, result.sets, result.timeline, isolate, result.finding)
 
 
 def _differences(result: Result) -> str:
     return describe_differences(result.schema_differences) if result.schema_differences else ""
+
+
+def summary(result: Result) -> list[tuple[str, str]]:
+    """Return what the reader needs first: what happened, where, how large it is, and what to do."""
+    text, finding, departure = _verdict_text(result), result.finding, result.departure
+    if not result.rejected:
+        rows = {"What it means": text.means, "What it does not mean": text.does_not_mean, "What to do": text.advice}
+        return [(title, _capitalise(words)) for title, words in rows.items() if words]
+    effects = [] if finding is None else list(finding.effects)
+    effects = [one for one in effects if one.kind not in ALPHA_SHARES] or effects
+    names, sized = [one.name for one in effects], [one for one in effects if one.effect is not None]
+    rows = {
+        "What happened": _describe_departure(departure, result.change, result.timeline),
+        "Where": ", ".join(map(isolate, names[:LISTED])) + more(names, LISTED) or _full_rows(result),
+        "How large": "; ".join(f"{isolate(one.name)}: {difference(one)}" for one in sized[:LISTED_SIZES]),
+        "What to do": text.advice or text.means,
+    }
+    return [(title, _capitalise(words) if title != "Where" else words) for title, words in rows.items() if words]
+
+
+def _full_rows(result: Result) -> str:
+    """Say that no single column is to blame, unless there is only one."""
+    name = result.tests[0].name
+    return "in full rows, but in no single column" if name == FULL_ROWS else isolate(name)
+
+
+def _describe_departure(departure: Departure | None, change: Change | None, timeline: Timeline) -> str:
+    return "" if departure is None else describe_departure(departure, change, timeline, isolate)
 
 
 def key_figures(result: Result) -> list[tuple[str, str]]:
@@ -152,6 +213,11 @@ def _interpretation(result: Result) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------------------------- evidence
 
 
+def _evidence_lines(result: Result) -> list[str]:
+    """Return the details of the verdict, without those of the departure, which the summary has."""
+    return [line for line in _verdict_text(result).details if not line.startswith(("Kind: ", "Size: "))]
+
+
 def _evidence_notes(result: Result) -> list[str]:
     notes, verdict = [], result.verdict
     aside = result.table.sorted_aside
@@ -161,7 +227,9 @@ def _evidence_notes(result: Result) -> list[str]:
     if result.column_tests:
         rows, column = (_percent(test.weight) for test in result.tests[:2])
         views = _percent(sum(test.weight for test in result.view_tests))
-        beside = f", and {len(result.view_tests):,} views have {views} together" if result.view_tests else ""
+        several = f"the {len(result.view_tests):,} views have {views} together"
+        one = f"the view has {views}" if len(result.view_tests) == 1 else several
+        beside = f", and {one}" if result.view_tests else ""
         notes.append(
             f"Several martingales share the significance level: full rows have {rows} of the weight, each of the "
             f"{len(result.column_tests):,} tests of columns has {column}{beside}.{unspent} Evidence is the capital of "
@@ -187,7 +255,7 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
     verdict, timeline, capital = result.verdict, result.timeline, f"capital, by the bet {clip(result.bet)}"
     entries = [
         (f"line{i}", isolate(test.name) if len(result.tests) > 1 else capital)
-        for i, test in enumerate(result.plotted_tests().values())
+        for i, test in enumerate(plotted_tests(result).values())
     ]
     if verdict.threshold is not None:
         entries.append(("level", f"alarm level {verdict.threshold:,.6g}"))
@@ -195,22 +263,48 @@ def legend(result: Result, change: Change | None) -> list[tuple[str, str]]:
         first = f"row {verdict.alarms[0]:,}{timeline.describe(verdict.alarms[0])}"
         several = f"{len(verdict.alarms):,} alarms, the first at {first}"
         entries.append(("dot", f"alarm at {first}" if len(verdict.alarms) == 1 else several))
-    if len(verdict.changepoints) > charts.MAX_CHANGEPOINTS:
-        entries.append(("change", f"lowest before each alarm, the first {charts.MAX_CHANGEPOINTS}"))
-    elif len(verdict.changepoints) > 1:
-        entries.append(("change", "lowest before each alarm"))
-    elif verdict.changepoints:
-        what = "rise started" if is_weighted(result.tests) else "lowest before the alarm,"
-        before = verdict.changepoints[0]
-        entries.append(("change", f"{what} after {before:,} rows{timeline.describe(before) if before else ''}"))
+    changes = verdict.changepoints
+    what = "lowest evidence before each alarm" if result.departure is None else "estimated changes"
+    if len(changes) > charts.MAX_CHANGEPOINTS:
+        entries.append(("change", f"{what}, the first {charts.MAX_CHANGEPOINTS}"))
+    elif len(changes) > 1:
+        entries.append(("change", what))
+    elif changes:
+        when = timeline.describe(changes[0]) if changes[0] else ""
+        entries.append(("change", f"estimated change, after {changes[0]:,} rows{when}"))
     if change is not None and change.low is not None and change.high is not None:
-        low, high = (f"{n:,}{timeline.describe(n)}" for n in (change.low, change.high))
-        interval = f"after row {low} to {high}"
-        entries.append(("band", f"a single change, {_percent(change.confidence)} confidence: {interval}"))
+        rows = describe_interval(change.low, change.high, timeline)
+        entries.append(("band", f"a single change came after {rows} ({_percent(change.confidence)} confidence)"))
     return entries
 
 
-# ------------------------------------------------------------------------------------------------------------- changes
+# ------------------------------------------------------------------------------------------------------- data, changes
+
+
+def _data(result: Result, explanation: Explanation) -> dict[str, Any]:
+    """Return the pictures of the columns that are flagged, or of the strongest one."""
+    drawn, marks = pictured(result, [*explanation.features, *explanation.views]), mark(result)
+    before_after = result.split is not None or len(marks.changes) == 1
+    found, labels = list[Chart](), list[str]()
+    for feature, column in drawn:
+        svg, names = charts.data_chart(result, column, marks, charts.WIDE if len(drawn) == 1 else charts.HALF)
+        found.append(Chart(isolate(column.name), svg, difference(feature) if before_after else ""))
+        labels += names
+    hidden = len(explanation.changed) - len(drawn)
+    lead = [f"{hidden:,} more column{'s are' if hidden > 1 else ' is'} flagged."] if hidden > 0 else []
+    if not explanation.changed and drawn:
+        most = f"The picture shows {isolate(drawn[0][1].name)}, which has the most evidence."
+        lead = [describe_columns(explanation) if result.rejected else "No column is flagged.", most]
+    return {
+        "charts": found,
+        "legend": _data_legend(labels),
+        "sentences": [_capitalise(text) for text in lead if text],
+    }
+
+
+def _data_legend(labels: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the entries of a legend, each once: the class of the symbol, and the text."""
+    return [(SYMBOLS.get(label, "line0"), label) for label in dict.fromkeys(labels)]
 
 
 def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
@@ -219,17 +313,8 @@ def _changes(explanation: Explanation, result: Result | None) -> dict[str, Any]:
     shown = sorted(
         [*explanation.features[:MAX_FEATURES], *explanation.views], key=lambda feature: -feature.log10_evidence
     )
-    change = explanation.change
-    sentences = [] if change is None else [f"the change occurred {describe_change(change, explanation.timeline)}"]
-    compared = result is not None and result.sets is not None
-    title = "Column by column"
-    if explanation.changed:
-        title = "What differs" if compared else "What changed"
-    elif change is not None:
-        title = "What changed"
     return {
-        "title": title,
-        "sentences": [_capitalise(text) for text in [*sentences, describe_columns(explanation)] if text],
+        "sentence": _capitalise(describe_columns(explanation)),
         "sides": (result.sets if result is not None else None) or BEFORE_AFTER,
         "rows": [feature_row(feature, widest, explanation) for feature in shown],
         "level": width(level, widest),
@@ -259,73 +344,29 @@ def _shift(shift: Shift | None, timeline: Timeline) -> dict[str, Any] | None:
     }
 
 
-# ------------------------------------------------------------------------------------------------- p-values and the bet
+# ------------------------------------------------------------------------------------------------------------- p-values
 
 
-def periods(result: Result, p: Floats) -> dict[str, Floats]:
-    """Split the p-values of the strongest test at the change, or in thirds; not at all if they are few."""
-    path, verdict = result.path, result.verdict
-    if result.split is not None or len(path.n) < FEW_ROWS:
-        cuts = [0, len(path.n)]
-    elif not verdict.changepoints or not MIN_PERIOD <= verdict.changepoints[0] <= len(path.n) - MIN_PERIOD:
-        cuts = [0, *(round(len(path.n) * i / 3) for i in (1, 2)), len(path.n)]
-    else:
-        restart = verdict.alarms[:1] if verdict.on_alarm == "restart" else []
-        cuts = sorted({0, verdict.changepoints[0], *restart, len(path.n)})
-    first = int(path.n[0])
-    return {f"rows {first + a:,} to {first + b - 1:,}": p[a:b][~np.isnan(p[a:b])] for a, b in pairwise(cuts)}
-
-
-def _p_values(result: Result, p: Floats) -> dict[str, Any]:
-    parts = periods(result, p)
-    titles = _period_titles(result, parts)
-    pictures = charts.p_value_charts(parts)
+def _p_values(result: Result) -> dict[str, Any]:
+    test, p = strongest_p_values(result)
+    chart, labels = charts.p_value_chart(result, (test, p))
     return {
-        "subject": _subject(result),
-        "meaning": _p_value_meaning(result),
-        "charts": [Chart(title, picture) for title, picture in zip(titles, pictures, strict=True)],
+        "subject": describe_test(test, clip) if result.column_tests else "",  # of several
+        "meaning": _p_value_meaning(result, test.kind),
+        "chart": chart,
+        "legend": [*zip(("block", "line0", "line3"), labels, strict=False), ("level", "exchangeable data")],
     }
 
 
-def _period_titles(result: Result, parts: dict[str, Floats]) -> list[str]:
-    titles = list(parts)
-    restarted = result.verdict.on_alarm == "restart" and bool(result.verdict.alarms)
-    prefixes: Sequence[str] = ()
-    if len(parts) == 2:
-        prefixes = ("Before the change", "After it")
-    elif restarted and titles[0].endswith(f" to {result.changepoint:,}"):
-        prefixes = ("Before the change", "Up to the alarm", "After the restart")[: len(titles)]
-    if not prefixes:
-        return [_capitalise(title) for title in titles]
-    return [f"{prefix}: {title}" for prefix, title in zip(prefixes, titles, strict=True)]
-
-
-def _p_value_meaning(result: Result) -> str:
+def _p_value_meaning(result: Result, kind: str) -> str:
     """Describe what small and large p-values mean."""
-    kind = result.strongest.kind
     if kind == "categories" or (kind == "label" and isinstance(result.table.y, list)):
         return "near 0 if its category comes late in the alphabet, near 1 if early"
     if kind in ("numbers", "label", "component", "residual") or result.measure == "value":
-        return "near 0 if it is larger than most, near 1 if smaller"
+        return "near 0 if its value is larger than most, near 1 if smaller"
     if result.measure == "nearest-residual":
         return "near 0 if its label is higher than those of its neighbours, near 1 if lower"
     return "near 0 if it is stranger than most, near 1 if more typical"
-
-
-def _subject(result: Result) -> str:
-    """Return which of several tests the charts show; empty if there is only one."""
-    if not result.column_tests:
-        return ""
-    test = result.strongest
-    return describe_test(test, clip)
-
-
-def _bet(result: Result, p: Floats) -> dict[str, Any]:
-    return {
-        "subject": _subject(result),
-        "learnt": len(charts.learnt_p_values(result, p)),
-        "chart": charts.betting_chart(result, p),
-    }
 
 
 def _percent(share: float) -> str:

@@ -121,9 +121,9 @@ Bet = Annotated[
     BetName | None,
     typer.Option(
         metavar="NAME",
-        help=f"How to bet on the p-values: {join_names(BetName)}. Default: watchful with the alarms cusum and "
+        help=f"How to bet on the p-values: {join_names(BetName)}. Default: sentinel with the alarms cusum and "
         "shiryaev-roberts, composite-jumper with the others. The state of a stream takes 0.3 kB with composite-jumper, "
-        "2.5 kB with watchful, 91 kB with adaptive.",
+        "3.6 kB with sentinel, 91 kB with adaptive.",
         rich_help_panel=TEST_PANEL,
     ),
 ]

@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from exchangeable.analysis.text import format_evidence
+from exchangeable.analysis.formats import format_evidence
 from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write

@@ -10,6 +10,7 @@ from exchangeable.data.events.errors import LineError, UsageError
 from exchangeable.validation import NUMBER, format_value
 
 Labels = Literal["classes", "numbers", "none"]
+BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 class DelimitedParser:
@@ -23,6 +24,7 @@ class DelimitedParser:
         self,
         *,
         rows: bool,
+        events: bool,
         labels: Labels,
         header: bool,
         features: Sequence[str] | None,
@@ -30,6 +32,7 @@ class DelimitedParser:
         notify: Callable[[str], None] | None,
     ) -> None:
         self.rows = rows
+        self.events = events
         self.labels = labels
         self.header = header
         self.label = label
@@ -45,7 +48,7 @@ class DelimitedParser:
         cells = self._split(1, first_line)
         self._names = cells if self.header else [str(i + 1) for i in range(len(cells))]
         if self.header:
-            _check_header(self._names)
+            _check_header(self._names, [self._parse(name) for name in self._names])
         self._check_names()
 
     def parse(self, number: int, text: str) -> tuple[Any, str | float | None]:
@@ -71,7 +74,7 @@ class DelimitedParser:
     def _choose_features(self, cells: list[str]) -> list[int]:
         chosen = self.columns is None
         if self.columns is None:
-            numeric = [name for name, cell in zip(self._names, cells, strict=True) if NUMBER.fullmatch(cell.strip())]
+            numeric = [name for name, cell in zip(self._names, cells, strict=True) if self._parse(cell) is not None]
             self.columns = [name for name in numeric if name != self.label]
         if not self.columns:
             raise UsageError(f"no column but the label holds a number in the first row, of {_join(self._names)}")
@@ -83,11 +86,18 @@ class DelimitedParser:
         return [self._names.index(name) for name in self.columns]
 
     def _number(self, number: int, position: int, cell: str) -> float:
-        text = cell.strip()
-        if not NUMBER.fullmatch(text):
+        value = self._parse(cell)
+        if value is None:
             column = format_value(self._names[position])
             raise LineError(number, f"column {column} must hold a number, got {format_value(cell)}")
-        return float(text)
+        return value
+
+    def _parse(self, cell: str) -> float | None:
+        """Return the number in a cell; None if there is none."""
+        text = cell.strip()
+        if NUMBER.fullmatch(text):
+            return float(text)
+        return BOOLEANS.get(text.lower()) if self.events else None
 
     def _label(self, number: int, cells: list[str]) -> str | float | None:
         if self.labels == "none" or self.label is None:
@@ -107,11 +117,11 @@ class DelimitedParser:
             raise UsageError(f"{message}; the columns are {_join(self._names)}")
 
 
-def _check_header(names: list[str]) -> None:
+def _check_header(names: list[str], numbers: list[float | None]) -> None:
     """Reject a first line that is not a header, or that has another separator."""
     if len(names) == 1 and ";" in names[0]:
         raise UsageError("the fields seem to be separated by ';'; CSV needs commas, and TSV tabs")
-    if all(NUMBER.fullmatch(name.strip()) for name in names):
+    if None not in numbers:
         raise UsageError("the first line holds only numbers, so it is not a header; add --no-header")
     if len(set(names)) < len(names):
         raise UsageError(f"the columns must have different names, got {_join(names)}")

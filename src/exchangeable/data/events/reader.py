@@ -52,13 +52,14 @@ class _Line(NamedTuple):
 class Reader:
     """Reads lines in a given format, or in the one detected from the first line that is not blank.
 
-    ``auto``: a line that begins with ``{`` or ``[``, or is one number, is JSONL; any other is CSV, or TSV if it holds a
-    tab and no comma. A line of JSONL is ``{"x": number or list, "y", "seq", "id", "time"}`` (only x is required), a
-    bare number or a bare list. CSV and TSV have a header unless ``header`` is False, which names the columns
-    1, 2, ...; the features are the columns ``features``, or all columns except the label that hold a number in the
-    first row. Each row is one line. Blank lines are skipped.
+    ``auto``: a line that begins with ``{`` or ``[``, or is one number, true or false, is JSONL; any other is CSV, or
+    TSV if it holds a tab and no comma. A line of JSONL is ``{"x": number or list, "y", "seq", "id", "time"}`` (only x
+    is required), a bare number or a bare list. CSV and TSV have a header unless ``header`` is False, which names the
+    columns 1, 2, ...; the features are the columns ``features``, or all columns except the label that hold a number in
+    the first row. Each row is one line. Blank lines are skipped.
 
-    ``rows``: the measure needs rows of numbers, not single numbers. ``labels``: the kind of labels that it needs.
+    ``rows``: the measure needs rows of numbers, not single numbers. ``events``: true and false, in small or capital
+    letters, are the numbers 1 and 0 in CSV and TSV too. ``labels``: the kind of labels that it needs.
     ``notify`` is called with a message that names the features, if they were not given.
 
     >>> Reader().read([b"a,b", b"1,x", b"2,y", b"three,z"], 1).x
@@ -72,6 +73,7 @@ class Reader:
         format: Format = "auto",  # noqa: A002
         *,
         rows: bool = False,
+        events: bool = False,
         labels: Labels = "none",
         header: bool = True,
         features: Sequence[str] | None = None,
@@ -80,9 +82,16 @@ class Reader:
     ) -> None:
         self.format = format
         self.rows = rows
+        self.events = events
         self.labels = labels
         self._delimited = DelimitedParser(
-            rows=rows, labels=labels, header=header, features=features, label=label, notify=notify
+            rows=rows,
+            events=events,
+            labels=labels,
+            header=header,
+            features=features,
+            label=label,
+            notify=notify,
         )
         self._columns_named = features is not None or label is not None
         self._started = False
@@ -148,9 +157,11 @@ class Reader:
         event = _decoder()(line, number)
         return _Line(self._x(number, event.x), event.y, event.id, event.seq)
 
-    def _x(self, number: int, value: float | list[float]) -> Any:
+    def _x(self, number: int, value: bool | float | list[float]) -> Any:
         """Return x in the form that the measure needs: a row of numbers, or one number."""
-        row = value if isinstance(value, list) else [value]
+        if isinstance(value, bool) and not self.events:
+            raise LineError(number, "x must be a number, got true or false, which only --rate accepts")
+        row = value if isinstance(value, list) else [float(value)]
         if self.rows:
             return row
         if len(row) != 1:
@@ -166,7 +177,7 @@ def _decoder() -> Callable[[bytes, int], Example]:
 
 
 def _detect_format(text: str) -> Format:
-    if text.strip()[:1] in ("{", "[") or NUMBER.fullmatch(text.strip()):
+    if text.strip()[:1] in ("{", "[") or text.strip() in ("true", "false") or NUMBER.fullmatch(text.strip()):
         return "jsonl"
     return "tsv" if "\t" in text and "," not in text else "csv"
 

@@ -31,9 +31,9 @@ Event = TypeVar("Event")
 
 
 class Example(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True, gc=False):
-    """An observation whose ``seq`` is optional: a line of ``exchangeable watch``."""
+    """An observation whose ``seq`` is optional: a line of ``exchangeable watch``. Rates accept true and false."""
 
-    x: float | Row
+    x: bool | float | Row
     y: Text | ExactInteger | float | None = None
     id: Name | None = None
     time: Text | float | None = None
@@ -57,11 +57,11 @@ class LateLabel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, 
 
 OBSERVATIONS = msgspec.json.Decoder(Observation)
 LABELS = msgspec.json.Decoder(LateLabel)
-_EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | float | Row)
+_EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | bool | float | Row)
 
 _FIELD_RULES = {
     "seq": f"must be an integer from 1 to {LAST_SEQ}",
-    "x": "must be a finite number or a list of finite numbers",
+    "x": "must be a finite number, true, false, or a list of finite numbers",
     "y": f"must be a string or a finite number (an integer must be at most {LAST_SEQ} in magnitude)",
     "id": "must be a string that is not empty",
     "time": "must be a string or a finite number",
@@ -74,6 +74,7 @@ _LINE_RULES: dict[Any, str] = {
 _ANY_LINE = "must be a number, a list of numbers, or an object with x, and optionally y, seq, id and time"
 _QUOTED = {name: f'"{name}"'.encode() for name in _FIELD_RULES}
 _UNKNOWN = "Object contains unknown field "
+_NOT_FINITE = re.compile(rb"(?i)(?<![a-z])(nan|inf|infinity)(?![a-z])")
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -177,7 +178,7 @@ def _line_error(number: int, line: bytes, error: Exception, decoder: msgspec.jso
         reason = "not UTF-8 text"
     else:
         reason = str(error).removeprefix("JSON is malformed: ").lower()
-    if b"NaN" in line or b"Infinity" in line:
+    if _NOT_FINITE.search(line):
         reason += "; numbers must be finite"
     return LineError(number, f"must be JSON: {reason}", malformed=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from exchangeable.rate import RateChange
 from exchangeable.service.clock import format_time
 
 ALERT_NAME, SEVERITY = "ExchangeabilityAlarm", "warning"
@@ -24,6 +25,7 @@ class Details(NamedTuple):
     log10_martingale: float | None  # None if the capital is 0, as in JSON
     started: float | None = None  # unix time; None: now if firing, else the start of the newest firing alert
     reason: str = ""  # of the end: "reset", "restart", "deleted"
+    change: RateChange | None = None  # if the rate is monitored
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
@@ -84,6 +86,12 @@ def _annotations(stream: str, status: Status, details: Details) -> dict[str, str
     if status == "firing":
         summary = f"Stream {stream} is no longer exchangeable."
         text = f"The alarm was raised at example {details.alarm_at}, with a log10 capital of {capital}."
+        if details.change is not None:
+            value, before, after = details.change
+            summary = f"The rate of stream {stream} has changed from {100.0 * before:.3g} % to {100.0 * after:.3g} %."
+            text = (
+                f"The alarm was raised at example {details.alarm_at}; the rate is the share of values from {value} on."
+            )
         text += f" The change seems to have started after example {changepoint}." * bool(changepoint)
     else:
         summary = text = f"Stream {stream}: the alarm is over" + f" ({details.reason})" * bool(details.reason) + "."

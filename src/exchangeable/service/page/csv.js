@@ -106,12 +106,13 @@ export function columns({ rows }, header) {
 }
 
 /** Yield the observations: `x` is a number or a list, `y` a label. Throws at the first invalid field. */
-export function* observations({ rows, lines }, { header, x, y, scalar, unit, numericLabel }) {
+export function* observations({ rows, lines }, { header, x, y, scalar, unit, event, numericLabel }) {
   const names = columns({ rows }, header);
   const where = (row, column) => `Row ${lines[row]}, column “${names[column].name}”`;
   for (let row = header ? 1 : 0; row < rows.length; row++) {
     const values = x.map((column) => numberAt(rows[row][column], () => where(row, column)));
     if (unit && !(values[0] > 0 && values[0] <= 1)) throw new BadFile(`${where(row, x[0])}: a p-value must be in (0, 1], got ${values[0]}.`);
+    if (event && values[0] !== 0 && values[0] !== 1) throw new BadFile(`${where(row, x[0])}: an event must be 0 or 1, got ${values[0]}.`);
     const observation = { x: scalar ? values[0] : values };
     if (y !== null) observation.y = numericLabel ? numberAt(rows[row][y], () => where(row, y)) : labelAt(rows[row][y].trim(), () => where(row, y));
     yield observation;

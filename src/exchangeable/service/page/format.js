@@ -70,15 +70,16 @@ export function verdict(stream) {
 }
 
 const VERDICTS = {
-  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${changeStart(state)}`,
+  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${changeStart(state)}${rateChange(state)}`,
   empty: (state, { next_seq: next }) => (next > 1 ? "Observations have arrived, but the first one is still waiting for its label." : "No observations yet."),
   bankrupt: () =>
     "The capital is 0: the bet has lost everything, so this test cannot detect a change any more. Reset the stream to start a new test.",
   notable: (state, stream) =>
-    `Some evidence against exchangeability, but no alarm: capital ${capital(state.log10_martingale)}${needed(stream)}.`,
-  quiet: () => "No evidence against exchangeability so far.",
+    `Some evidence ${claim(stream)}, but no alarm: capital ${capital(state.log10_martingale)}${needed(stream)}.`,
+  quiet: (state, stream) => `No evidence ${claim(stream)} so far.`,
 };
 
+const claim = ({ measure }) => (measure === "rate" ? "of a change of the rate" : "against exchangeability");
 const reached = ({ threshold_log10: log10 }) =>
   log10 === null || log10 === undefined ? "the evidence was sufficient" : `capital reached ${capital(log10)}`;
 const needed = ({ threshold_log10: log10 }) =>
@@ -89,6 +90,17 @@ const changeStart = ({ changepoint }) =>
     : changepoint === 0
       ? "the change probably started with the first example."
       : `the change probably started around example ${count(changepoint)}.`;
+
+/** Describe how the rate changed, if it is monitored. */
+function rateChange({ rate }) {
+  if (!rate?.change) return "";
+  const { value, before, after } = rate.change;
+  const what = rate.shares.length > 2 ? `The share of values from ${value} on` : "The rate";
+  return ` ${what} changed from ${percent(before)} to ${percent(after)}.`;
+}
+
+/** 0.0123 -> 1.23 % */
+export const percent = (share) => `${plain(100 * share)} %`;
 
 /** Describe what preceded the current test, which started after a reset or an alarm. */
 function earlier(stream) {

@@ -21,13 +21,14 @@ const MEASURES = {
   "conditional-nearest-neighbour": ["Like nearest-neighbour, within each class", "Ignores changes in the frequencies of the classes; finds changes within a class.", { cap: true, label: true }],
   "conditional-nearest-distance": ["Like nearest-distance, within each class", "Ignores changes in the frequencies of the classes; finds changes within a class.", { cap: true, label: true }],
   frozen: ["Scores of a fixed model, with reference scores", "Scores are ranked in bins between quantiles of reference scores that you upload. Constant time and memory.", { scalar: true, reference: true }],
+  rate: ["Events: 0 or 1", "Is the rate of events still the same: errors, clicks, defects? Finds a change in a rate much sooner than ranks of numbers.", { scalar: true, event: true }],
   "p-values": ["p-values computed elsewhere", "You send p-values in (0, 1]; the server only bets on them.", { scalar: true, unit: true }],
 };
-const BETS = ["adaptive", "watchful", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
-  "sleepy-jumper", "histogram", "tree", "kernel", "markov", "beta", "power-chain", "fade", "regression", "volatility", "season",
+const BETS = ["adaptive", "sentinel", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
+  "sleepy-jumper", "sleeper-stayer", "sleeper-drifter", "histogram", "tree", "kernel", "markov", "beta", "power-chain", "fade", "regression", "volatility", "season",
   "copula", "two-sided", "blend", "memory-share", "switching", "cautious", "idle"];
 const ALARMS = {
-  ville: ["One alarm with a bounded error (ville)", "On exchangeable data, the probability that it is ever raised is at most alpha, for streams of any length."],
+  ville: ["One alarm with a bounded error (ville)", "On exchangeable data (for rates: independent values), the probability that it is ever raised is at most alpha, for streams of any length."],
   "shiryaev-roberts": ["Endless monitoring (shiryaev-roberts)", "On average, at most one false alarm in each period; finds a change quickly even after a long quiet time."],
   cusum: ["Endless monitoring (cusum)", "Like shiryaev-roberts, but a little slower; simple to explain: it compares the capital with its lowest value."],
 };
@@ -48,7 +49,8 @@ function readForm() {
     alarm: alarm === "ville" ? { kind: alarm, alpha: valueOf("alpha") } : { kind: alarm, period: valueOf("period") },
     on_alarm: $("input[name=on_alarm]:checked").value,
   };
-  if ($("#bet").value) config.bet = { kind: $("#bet").value };
+  if ($("#bet").value && !needs().event) config.bet = { kind: $("#bet").value };
+  if (needs().event) config.measure.direction = $("#direction").value;
   if (valueOf("seed") !== null) config.seed = valueOf("seed");
   if (needs().cap) config.measure.cap = valueOf("cap");
   if (needs().reference) config.measure.reference = reference ?? [];
@@ -104,8 +106,10 @@ const lookUp = settled(async (name) => {
 function redraw() {
   const [, hint, needed] = MEASURES[kind()];
   write($("#measure-hint"), hint);
+  $("#alarm option[value=cusum]").disabled = Boolean(needed.event); // rates have no such alarm
+  if (needed.event && $("#alarm").value === "cusum") $("#alarm").value = "shiryaev-roberts";
   write($("#alarm-hint"), ALARMS[$("#alarm").value][1]);
-  const shown = { cap: needed.cap, reference: needed.reference, wait: needed.label, clock: needed.label && valueOf("wait") !== null, most: needed.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
+  const shown = { bet: !needed.event, direction: needed.event, cap: needed.cap, reference: needed.reference, wait: needed.label, clock: needed.label && valueOf("wait") !== null, most: needed.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
   for (const field of document.querySelectorAll("[data-for]")) show(field, Boolean(shown[field.dataset.for]));
   preview();
 }

@@ -17,6 +17,7 @@ const elsewhere = new Map(); // by name: whether there is an alarm, for streams 
 const dirty = new Set();
 let table = null;
 let loading = null;
+let eventCount = 0; // so far
 
 /** One row of the table. Its nodes are reused as long as the stream is on the page. */
 class Row {
@@ -59,7 +60,7 @@ class Row {
       this.node.dataset.condition = this.pill.dataset.condition = now;
       write(this.pill, PILLS[now]);
     }
-    write(this.kinds, [measure, bet, alarm, ...earlierAlarms(this.summary)].join(" · "));
+    write(this.kinds, [measure, bet, alarm, ...earlierAlarms(this.summary)].filter(Boolean).join(" · "));
     write(this.capital, state.n ? capital(state.log10_martingale) : "–");
     write(this.n, count(state.n));
     this.paintTime();
@@ -93,13 +94,14 @@ async function load() {
   loading?.abort();
   const controller = (loading = new AbortController());
   const { q, page, per } = view;
+  const began = eventCount;
   try {
     const path = query("/v1/streams", { q, offset: page * per, limit: per, order: "alarm", spark: POINTS });
     const reply = await request(path, { signal: controller.signal });
     if (controller !== loading) return;
     if (!reply.streams.length && reply.total && page) return turn(Math.ceil(reply.total / per) - 1 - page);
     view.total = reply.total;
-    showStreams(reply.streams);
+    showStreams(reply.streams, began);
   } catch (problem) {
     if (problem.code === "aborted") return;
     if (problem.status === 401) throw problem;
@@ -109,7 +111,8 @@ async function load() {
   }
 }
 
-function showStreams(streams) {
+/** Show these streams, but keep rows that an event has changed since `began`: the list may be older. */
+function showStreams(streams, began) {
   if (!streams.length) return showNothing();
   const focused = document.activeElement;
   table ??= tableNode();
@@ -119,7 +122,7 @@ function showStreams(streams) {
   for (const [name, row] of rows) if (!staying.has(name)) drop(name, row);
   streams.forEach((summary, position) => {
     const row = rows.get(summary.name) ?? new Row(summary);
-    if (rows.has(row.name)) row.update(summary);
+    if (rows.has(row.name) && !(row.changedAt > began)) row.update(summary);
     rows.set(row.name, row);
     elsewhere.delete(row.name);
     if (body.children[position] !== row.node) body.insertBefore(row.node, body.children[position] ?? null);
@@ -210,6 +213,7 @@ const reload = throttled(() => quietly(load), 1500);
 
 /** Handle an event: streams on this page are painted; others may belong on this page now. */
 function changed({ streams = [], removed = [] }) {
+  eventCount += 1;
   let moved = removed.some((name) => rows.has(name) || elsewhere.delete(name));
   for (const summary of streams) {
     const row = rows.get(summary.name);
@@ -218,8 +222,10 @@ function changed({ streams = [], removed = [] }) {
       moved = true;
       if (summary.state.alarm && before === false) announce(`Alarm in stream ${summary.name}.`);
     }
-    if (row) row.update(summary);
-    else elsewhere.set(summary.name, summary.state.alarm);
+    if (row) {
+      row.update(summary);
+      row.changedAt = eventCount;
+    } else elsewhere.set(summary.name, summary.state.alarm);
   }
   if (moved) reload();
   if (moved || streams.length) refreshFleet();

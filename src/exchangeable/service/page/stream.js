@@ -3,7 +3,7 @@
 import { bytes, curl, query, request, streamPath } from "./api.js";
 import { CapitalChart, bet, histogram, showEmpty } from "./charts.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
-import { PILLS, ago, capital, condition, count, moment, plain, probability, verdict } from "./format.js";
+import { PILLS, ago, capital, condition, count, moment, percent, plain, probability, verdict } from "./format.js";
 import { announce, attempt, startPage, connection, quietly, toast, troublePanel } from "./shell.js";
 import { Listener } from "./sse.js";
 
@@ -109,10 +109,16 @@ function figures({ state, next_seq: next, observed_at: seen, threshold_log10: th
     ["Capital", has ? capital(state.log10_martingale) : "1", threshold === null || threshold === undefined ? "" : `alarm at ${capital(threshold)}`],
     ["Highest", has ? capital(state.log10_max) : "1", ""],
     ["Examples", count(state.n), next - 1 > state.n ? `of ${count(next - 1)} sent` : ""],
-    ["Last p-value", probability(state.p), ""],
+    state.rate ? rateFigure(state.rate) : ["Last p-value", probability(state.p), ""],
     ["Change point", state.changepoint === null || state.changepoint === undefined ? "–" : count(state.changepoint), ""],
     ["Last seen", ago(seen), ""],
   ];
+}
+
+/** Return the share of events, or of each of several values. */
+function rateFigure({ shares }) {
+  if (shares.length < 3) return ["Rate so far", shares.length ? percent(shares[1]) : "–", ""];
+  return ["Rate so far", `${shares.length} values`, `${shares.map((share) => Math.round(100 * share)).join(", ")} %`];
 }
 
 const figureNodes = new Map();
@@ -164,7 +170,10 @@ function drawLegend(threshold, lines) {
 
 /* The p-values and the bet. */
 
+const betting = () => page.stream.measure !== "rate"; // a rate is monitored without p-values
+
 async function loadShape() {
+  if (!betting()) return;
   page.shape = await request(path("/bet"));
   drawShape();
 }
@@ -284,10 +293,10 @@ function drawConfiguration() {
   const { measure, bet: stake, alarm, seed, on_alarm: after, labels } = configuration;
   const facts = [
     ["Measure", described(measure)],
-    ["Bet", described(stake)],
+    ["Bet", stake && described(stake)],
     ["Alarm", described(alarm)],
     ["After an alarm", after === "restart" ? "a new test starts" : "stays on until a reset"],
-    ["Seed", String(seed)],
+    ["Seed", stake && String(seed)],
     ["Labels", labels && LABELLED.has(measure.kind) ? waits(labels) : null],
     ["Created", moment(created)],
     ["Resets", resets ? count(resets) : null],
@@ -305,13 +314,13 @@ const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-
 
 /** Return an example observation for this measure. */
 function example(kind, seq) {
-  const x = /nearest/.test(kind) ? "[0.5, 2.1]" : "0.5";
+  const x = /nearest/.test(kind) ? "[0.5, 2.1]" : kind === "rate" ? "1" : "0.5";
   const y = kind === "nearest-residual" ? "1.5" : '"a"';
   return `{"seq": ${seq}, "x": ${x}${LABELLED.has(kind) ? `, "y": ${y}` : ""}}`;
 }
 
 const described = ({ kind, ...rest }) =>
-  [kind, ...Object.entries(rest).map(([key, value]) => (Array.isArray(value) ? `${count(value.length)} ${key} scores` : `${key} ${typeof value === "number" && value >= 1000 ? count(value) : value}`))].join(", ");
+  [kind, ...Object.entries(rest).map(([key, value]) => (key === "reference" ? `${count(value.length)} ${key} scores` : `${key} ${typeof value === "number" && value >= 1000 ? count(value) : value}`))].join(", ");
 
 /** Shorten a long list of reference scores. */
 function shortened(configuration) {
@@ -456,6 +465,7 @@ startPage(async () => {
     return showMissing(problem);
   }
   show($("#body"), true);
+  show($("#betting"), betting());
   chart = new CapitalChart($("#capital"), $("#readout"), zoomTo, () => zoom({ kind: "all" }));
   wire();
   if (n() === 0) $("#send-part").open = true;
