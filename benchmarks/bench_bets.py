@@ -5,17 +5,18 @@ from __future__ import annotations
 import tracemalloc
 import warnings
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from exchangeable import Martingale, bets
+from exchangeable import Martingale, RateMonitor, bets
 from exchangeable.protocols import Bet
 from workloads import Floats, best, table
 
 STEPS = (10_000, 100_000, 1_000_000, 10_000_000)
 
 
-def marginal(make: type[Bet], p: Floats) -> list[float]:
+def marginal(make: type[Bet] | type[RateMonitor], p: Any) -> list[float]:
     """Microseconds a step between consecutive numbers of steps."""
     bet = make()
     bet.extend(p[: STEPS[0]])
@@ -28,12 +29,12 @@ def marginal(make: type[Bet], p: Floats) -> list[float]:
 def growth() -> str:
     p = np.random.default_rng(0).random(STEPS[-1])
     rows = []
-    for make in (bets.Plugin, bets.SimpleMixture, bets.SleepyJumper):
-        make().extend(p[:5000])  # compile
+    for make in (bets.Plugin, bets.SimpleMixture, bets.Sentinel, bets.SleepyJumper):
         if make is bets.SleepyJumper:
             rows.append([make.__name__, *(f"{cost:.2f}" for cost in marginal(make, p[:1_000_000])[:2]), ""])
         else:
             rows.append([make.__name__, *(f"{cost:.2f}" for cost in marginal(make, p))])
+    rows.append(["RateMonitor", *(f"{cost:.2f}" for cost in marginal(RateMonitor, p < 0.02))])
     columns = ["microseconds a step", "n = 1e4 to 1e5", "1e5 to 1e6", "1e6 to 1e7"]
     return "### Marginal cost of `extend`\n\n" + table(columns, rows) + "\n" + memory(p)
 

@@ -1,6 +1,7 @@
 """Which departures of a table are found, by `ex.test` and by what people use instead; writes TABLES.md.
 
-``make table-power`` takes about half an hour. The tables are those of departures.py. Every method has the level 5 %:
+``make table-power`` takes about half an hour. The tables are those of departures.py; those of kinds.py show whether
+`ex.test` names the kind of the departure. Every method has the level 5 %:
 
 - *without views*: full rows with one half of alpha, and the columns of `ex.test` with the other half;
 - *KS of halves*: Kolmogorov-Smirnov of the first half against the second, each column, with Bonferroni's correction;
@@ -29,10 +30,12 @@ from scipy import stats
 
 import exchangeable as ex
 from departures import DEPARTURES, Drawn, Floats
+from kinds import KINDS, N
 from workloads import heading, table
 
 DOCUMENT = Path(__file__).with_name("TABLES.md")
 RUNS, LEVEL = 25, 0.05
+KINDS_HEADING, TABLES_HEADING = "## The kind of a departure\n", "## The tables\n"
 MOST_LEVEL = 0.1  # share of the runs by which another method may be ahead, and ours still counts as level
 Method = Callable[[Drawn, int], bool | None]
 
@@ -151,6 +154,37 @@ def measure(runs: int) -> dict[str, Floats]:
     return shares
 
 
+def name_kind(job: tuple[str, str, int]) -> str | None:
+    """Draw a table of a known kind; return the kind that `ex.test` names, None if it does not reject."""
+    kind, name, seed = job
+    departure = tested(KINDS[kind][name](np.random.default_rng([seed, N]), N)).departure
+    return None if departure is None else departure.kind
+
+
+def confusion(runs: int) -> list[str]:
+    """Return the part of the document on the kinds that are named."""
+    tables = [(kind, name) for kind in KINDS for name in KINDS[kind]]
+    with get_context("spawn").Pool(os.cpu_count()) as pool:
+        found = pool.map(name_kind, [(*one, seed) for one in tables for seed in range(runs)], chunksize=5)
+    named = {one: [kind for kind in found[i * runs : (i + 1) * runs] if kind] for i, one in enumerate(tables)}
+    words = [*KINDS, "unclear"]
+    matrix, right, total = [], 0, 0
+    for kind in KINDS:
+        all_named = [one for (true, _), kinds in named.items() if true == kind for one in kinds]
+        right, total = right + all_named.count(kind), total + len(all_named)
+        cells = [f"{100 * all_named.count(word) / len(all_named):.0f}" for word in words]
+        matrix.append([kind, f"{len(all_named):,}", *cells])
+    rows = [[kind, name, f"{len(kinds)}", f"{100 * kinds.count(kind) / max(1, len(kinds)):.0f}",
+             (KINDS[kind][name].__doc__ or "").strip()] for (kind, name), kinds in named.items()]  # fmt: skip
+    return [
+        KINDS_HEADING,
+        f"What `ex.test` calls the departure, in percent of the rejected tables: {runs} tables of {N:,} rows for each "
+        f"entry of `benchmarks/kinds.py`. The name is right for {100 * right / total:.1f} % of {total:,} tables.\n",
+        table(["truth", "rejected", *words], matrix),
+        table(["truth", "table", "rejected", "right, %", "definition"], rows),
+    ]
+
+
 def summary(shares: Mapping[str, Floats]) -> str:
     """Count where `ex.test` is first or level."""
     rows = [name for name, departure in DEPARTURES.items() if not departure.quiet]
@@ -182,15 +216,25 @@ def main(runs: int) -> str:
         shown(shares, quiet=False),
         "## False alarms\n",
         shown(shares, quiet=True),
-        "## The tables\n",
+        *confusion(runs),
+        TABLES_HEADING,
         "\n".join(definitions) + "\n",
     ]
     return "\n".join(parts)
 
 
+def main_kinds(runs: int) -> str:
+    """Measure the part on kinds only; the rest of the document stays."""
+    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(KINDS_HEADING)
+    _, heading_after, after = rest.partition(TABLES_HEADING)
+    return before + "\n".join([*confusion(runs), heading_after]) + after
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Which departures of a table are found.")
     parser.add_argument("--runs", type=int, default=RUNS)
-    text = main(parser.parse_args().runs)
+    parser.add_argument("--only", choices=["kinds"], help="measure this part only")
+    options = parser.parse_args()
+    text = main_kinds(options.runs) if options.only else main(options.runs)
     DOCUMENT.write_text(text, encoding="utf-8")
     print(text)

@@ -1,8 +1,8 @@
 """Streams of numbers with a known change: what every detector of bench_detection.py watches.
 
 A labelled stream becomes numbers by a classifier fitted on a separate sample and then frozen: the score of an example
-is 1 minus the probability that it gives to the true label, or whether it errs. Before the change examples are
-independent and of one law.
+is 1 minus the probability that the classifier gives to the true label, or whether the classifier is wrong. Before the
+change, examples are independent and have the same distribution.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ def visit(rng: np.random.Generator, before: int, after: int) -> Floats:
 
 
 def serial(rng: np.random.Generator, before: int, after: int) -> Floats:
-    """Independent N(0, 1), then an AR(1) series of the same law with rho = 0.5."""
+    """Independent N(0, 1), then an AR(1) series with the same marginal distribution and rho = 0.5."""
     return np.append(rng.normal(size=before), autoregression(rng, after, 0.5))
 
 
 def flipped(rng: np.random.Generator, y: Integers, share: float) -> Integers:
-    """Labels 0 and 1, that share of them turned round."""
+    """Labels 0 and 1, that share of them flipped."""
     return np.where(rng.random(len(y)) < share, 1 - y, y)
 
 
 def noisy_labels(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
-    """Two normal classes in five dimensions; then one label in five is turned round."""
+    """Two normal classes in five dimensions; then one label in five is flipped."""
     y = rng.integers(0, 2, n)
     return rng.normal(size=(n, 5)) + 1.2 * y[:, None], flipped(rng, y, 0.2 if changed else 0.0)
 
@@ -106,7 +106,7 @@ def sea(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
 
 
 def stagger(rng: np.random.Generator, n: int, changed: bool) -> Labelled:
-    """Size, colour and shape; from "small and red" to "green or circular" in one example of four."""
+    """Size, colour and shape; labels by "small and red", then in one example in four by "green or circular"."""
     features = rng.integers(0, 3, (n, 3))
     small_red = (features[:, 0] == 0) & (features[:, 1] == 0)
     green_circular = (features[:, 1] == 1) | (features[:, 2] == 1)
@@ -170,27 +170,167 @@ def real(data: datasets.Dataset, used: int, spoil: Callable[[np.random.Generator
 
 
 def noise(rng: np.random.Generator, X: Floats) -> Floats:
-    """Digits of scikit-learn by a classifier; then normal noise of 2 (of 16 grey levels) on every pixel."""
+    """scikit-learn's digits, scored by a classifier; then noise N(0, 2^2) on every pixel (16 grey levels)."""
     return X + rng.normal(0.0, 2.0, X.shape)
 
 
 def blur(rng: np.random.Generator, X: Floats) -> Floats:
-    """USPS digits by a classifier; then every image is blurred."""
+    """USPS digits, scored by a classifier; then every image is blurred."""
     return datasets.smooth(X)
 
 
 def gain(rng: np.random.Generator, X: Floats) -> Floats:
-    """Satellite pixels by a classifier; then the sensor reads 10 % more."""
+    """Satellite pixels, scored by a classifier; then the sensor reads 10 % more."""
     return 1.1 * X
 
 
-HELD_OUT: Mapping[str, Change] = {  # never looked at when bets and alarms were chosen
+def defocus(rng: np.random.Generator, X: Floats) -> Floats:
+    """Cells of scikit-learn's breast cancer data, scored by a classifier; then every measurement is 10 % larger."""
+    return 1.1 * X
+
+
+# ------------------------------------------------------------------ streams like those that tested Sentinel's prototype
+
+
+def _repeated(probability: float, spoilt: float) -> Change:
+    """Events (0 or 1) of one probability, then of another."""
+
+    def change(rng: np.random.Generator, before: int, after: int) -> Floats:
+        return np.append(rng.random(before) < probability, rng.random(after) < spoilt).astype(np.float64)
+
+    change.__doc__ = f"Events: 1 with probability {probability:g}, else 0; then with probability {spoilt:g}."
+    return change
+
+
+def season(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then a mean of 0.8 sin(2 pi t/24)."""
+    return rng.normal(np.append(np.zeros(before), 0.8 * np.sin(2.0 * np.pi * np.arange(after) / 24.0)))
+
+
+def correlation(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Two columns N(0, 1), independent, then with correlation 0.4. Watched: the absolute difference."""
+    x, y = rng.normal(size=(2, before + after))
+    rho = np.append(np.zeros(before), np.full(after, 0.4))
+    return np.asarray(np.abs(x - (rho * x + np.sqrt(1.0 - rho**2) * y)))
+
+
+def slow_abrupt(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then a mean that climbs by 0.0005 a step and jumps by 0.4 after 200 steps."""
+    t = np.arange(1, after + 1)
+    return rng.normal(np.append(np.zeros(before), 0.0005 * t + 0.4 * (t > 200)))
+
+
+def longer_waits(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Waiting times of mean 1, then of mean 1.4 (exponential)."""
+    return np.append(rng.exponential(1.0, before), rng.exponential(1.4, after))
+
+
+def stars(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Ratings of 1 to 5 stars with shares 5, 10, 20, 30, 35 %, then 10, 15, 20, 28, 27 %."""
+    first = rng.choice(5, before, p=[0.05, 0.10, 0.20, 0.30, 0.35])
+    return 1.0 + np.append(first, rng.choice(5, after, p=[0.10, 0.15, 0.20, 0.28, 0.27])).astype(np.float64)
+
+
+def stuck(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then one in twenty is exactly 0."""
+    x = rng.normal(size=before + after)
+    x[before:][rng.random(after) < 0.05] = 0.0
+    return x
+
+
+def wandering(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then a mean that moves by N(0, 0.05^2) in each step."""
+    return rng.normal(np.append(np.zeros(before), np.cumsum(rng.normal(0.0, 0.05, after))))
+
+
+# ------------------------------------------------------------------ held out
+
+
+def slow_requests(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Log-normal times with sigma 0.5; then one in twenty takes four times as long."""
+    x = rng.lognormal(0.0, 0.5, before + after)
+    x[before:] *= np.where(rng.random(after) < 0.05, 4.0, 1.0)
+    return x
+
+
+def capped(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then values above 1 read 1."""
+    return np.append(rng.normal(size=before), np.minimum(rng.normal(size=after), 1.0))
+
+
+def shares(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Half N(-2, 1), half N(2, 1); then 65 % and 35 %."""
+    upper = rng.random(before + after) < np.append(np.full(before, 0.5), np.full(after, 0.35))
+    return rng.normal(np.where(upper, 2.0, -2.0))
+
+
+def heavy(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Student's t with 3 degrees of freedom, then moved up by 0.5."""
+    return np.append(rng.standard_t(3.0, before), 0.5 + rng.standard_t(3.0, after))
+
+
+def bursts(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Errors (0 or 1) with probability 0.1; then equally many, but half of the errors are followed by another."""
+    x = (rng.random(before + after) < 0.1).astype(np.float64)
+    for t in range(max(before, 1), before + after):
+        x[t] = rng.random() < (0.5 if x[t - 1] else 0.5 / 9.0)
+    return x
+
+
+def repeats(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then three values in ten repeat the previous one."""
+    x = rng.normal(size=before + after)
+    for t in range(max(before, 1), before + after):
+        x[t] = x[t - 1] if rng.random() < 0.3 else x[t]
+    return x
+
+
+def spreading(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """N(0, 1), then a deviation that grows by 0.001 a step."""
+    return rng.normal(0.0, np.append(np.ones(before), 1.0 + 0.001 * np.arange(1, after + 1)))
+
+
+def crowded(rng: np.random.Generator, before: int, after: int) -> Floats:
+    """Poisson(4), then negative binomial counts of the same mean with variance 8."""
+    return np.append(rng.poisson(4.0, before), rng.negative_binomial(4, 0.5, after)).astype(np.float64)
+
+
+EARLIER: Mapping[str, Change] = {  # the finished prototype of Sentinel was tested on such streams; no longer held out
     "waiting times": waiting,
     "narrower": narrow,
     "two humps": humps,
     "a visit": visit,
     "serial": serial,
+    "rare events": _repeated(0.01, 0.03),
+    "events": _repeated(0.2, 0.35),
+    "season sets in": season,
+    "correlation": correlation,
+    "slow, then abrupt": slow_abrupt,
+    "longer waits": longer_waits,
+    "stars": stars,
+    "stuck at 0": stuck,
+    "wandering mean": wandering,
 }
+
+
+@cache
+def held_out() -> Mapping[str, Change]:
+    """The streams that were written down before `Sentinel` and `RateMonitor` were made, and never used to choose."""
+    from sklearn.datasets import load_breast_cancer
+
+    cells = load_breast_cancer()
+    return {
+        "slow requests": slow_requests,
+        "capped": capped,
+        "shares of two modes": shares,
+        "heavy tails": heavy,
+        "errors in bursts": bursts,
+        "fewer events": _repeated(0.3, 0.2),
+        "repeated readings": repeats,
+        "growing spread": spreading,
+        "crowded counts": crowded,
+        "breast cancer": real(datasets.Dataset(cells.data, cells.target), 200, defocus),
+    }
 
 
 @cache
@@ -212,4 +352,4 @@ def changes(folder: str | None) -> Mapping[str, Change]:
     if folder is not None:
         known["USPS"] = real(datasets.usps(folder, flavour="raw"), 2_000, blur)
         known["Satellite"] = real(datasets.satellite(folder), 2_000, gain)
-    return {**known, **HELD_OUT}
+    return {**known, **EARLIER, **held_out()}

@@ -1,275 +1,172 @@
-"""Detectors of a change in a stream of numbers, all with one way to be called.
+"""What a detector of a change in a stream of numbers is: all have one way to be calibrated and to be called.
 
-A detector has one knob, its level: the higher, the rarer its alarms. ``peak(x)`` is the highest level at which it
-would sound on x, ``first(x, level)`` the step (from 0) at which it first does, or ``len(x)``. That is all it needs to
-set every detector to the same rate of false alarms, and to time it.
-
-`PageHinkley` and `KSWIN` of river are computed here from their definitions, because river's own need 0.4 ms a step and
-tell one threshold at a time; ``check`` compares each with river's own, alarm by alarm.
+A detector has one knob, its level: the higher, the rarer its alarms. Runs are the rows of a matrix. ``quiet(X, seeds)``
+keeps of runs without a change what calibration needs; ``firsts(X, seeds, levels)`` are the steps (from 0) of the first
+alarm of each run at each level, or the number of steps. The detectors stand in the modules ``own_detectors``,
+``conformal_detectors``, ``river_paths``, ``river_binary``, ``frouros_paths``, ``glr`` and ``limits``.
 """
 
 from __future__ import annotations
 
 import math
-import random
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from scipy import signal, stats
-
-import peers
-from exchangeable import Martingale, PValues, alarms, bets, measures
-from exchangeable.protocols import Bet
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NUMBERS, UNIT, BINARY, STARS = "numbers", "in [0, 1]", "0 or 1", "1 to 5"  # kinds of data
+SPECIAL = {NUMBERS: (NUMBERS, UNIT, BINARY, STARS), UNIT: (UNIT, BINARY), BINARY: (BINARY,), STARS: (STARS,)}
 
 
 class Detector(ABC):
-    """One that watches numbers; ``level`` is its default."""
+    """One that watches numbers; ``default`` is its level as it comes, None if it has none; ``needs`` a kind of data."""
 
-    def __init__(self, name: str, level: float, default: str) -> None:
-        self.name, self.level, self.default = name, level, default
+    def __init__(self, name: str, default: float | None, setting: str, needs: str = NUMBERS) -> None:
+        self.name, self.default, self.setting, self.needs = name, default, setting, needs
+
+    def applies(self, kind: str) -> bool:
+        """Whether it can watch data of this kind."""
+        return kind in SPECIAL[self.needs]
 
     @abstractmethod
-    def peak(self, x: Floats, seed: int) -> float:
-        """The highest level that would sound on x."""
+    def quiet(self, X: Floats, seeds: Sequence[int]) -> NDArray[Any]:
+        """What is kept of runs without a change, one row each."""
 
     @abstractmethod
-    def first(self, x: Floats, seed: int, level: float) -> int:
-        """The first step at which it sounds, or ``len(x)``."""
+    def sounded(self, kept: NDArray[Any], level: float) -> Bools:
+        """Which of these runs have an alarm at this level."""
+
+    @abstractmethod
+    def levels(self, kept: NDArray[Any]) -> Floats:
+        """The levels between which calibration chooses."""
+
+    @abstractmethod
+    def firsts(self, X: Floats, seeds: Sequence[int], levels: Sequence[float]) -> Integers:
+        """The first alarm of each run (row) at each level (column)."""
+
+    def bracket(self, kept: NDArray[Any], rate: float) -> tuple[float, float] | None:
+        """Two levels to search again between, if there are too few to meet the rate."""
+        return None
+
+    def between(self, bounds: tuple[float, ...] | None) -> Detector:
+        """The same with its levels between these two, if there are any."""
+        return self
+
+    def calibrated(self, kept: NDArray[Any], rate: float) -> float:
+        """The level at which the share of runs with an alarm is nearest to the rate; infinite: no alarm at all."""
+        levels = np.append(self.levels(kept), math.inf)
+        shares = np.array([self.sounded(kept, level).mean() for level in levels[:-1]] + [0.0])
+        return float(levels[np.abs(shares - rate).argmin()])
 
 
 class Path(Detector):
-    """One that compares a statistic with a threshold: ``statistic(x, seed)`` after each step."""
+    """One that compares a statistic with a threshold: ``statistic(x, seed)`` after each step of one run."""
 
-    def __init__(self, name: str, level: float, default: str, statistic: Callable[[Floats, int], Floats]) -> None:
-        super().__init__(name, level, default)
+    def __init__(
+        self,
+        name: str,
+        default: float | None,
+        setting: str,
+        statistic: Callable[[Floats, int], Floats],
+        needs: str = NUMBERS,
+    ) -> None:
+        super().__init__(name, default, setting, needs)
         self.statistic = statistic
 
-    def peak(self, x: Floats, seed: int) -> float:
+    def paths(self, X: Floats, seeds: Sequence[int]) -> Floats:
+        """The statistics of all runs."""
+        with np.errstate(divide="ignore", invalid="ignore"):  # 0/0 is no evidence, x/0 is all
+            return np.array([self.statistic(x, seed) for x, seed in zip(X, seeds, strict=True)])
+
+    def quiet(self, X: Floats, seeds: Sequence[int]) -> Floats:
         """The maximum of the statistic; NaN is no evidence."""
-        return float(np.nanmax(self.statistic(x, seed), initial=-np.inf))
+        return np.asarray(np.fmax.reduce(self.paths(X, seeds), axis=1, initial=-np.inf))
 
-    def first(self, x: Floats, seed: int, level: float) -> int:
+    def sounded(self, kept: NDArray[Any], level: float) -> Bools:
+        """Those whose statistic has been there; none at an infinite level."""
+        return np.asarray((kept >= level) & np.isfinite(level))
+
+    def levels(self, kept: NDArray[Any]) -> Floats:
+        """The maxima themselves; an infinite one cannot be a threshold."""
+        return np.unique(kept[np.isfinite(kept)])
+
+    def firsts(self, X: Floats, seeds: Sequence[int], levels: Sequence[float]) -> Integers:
         """The first time that the statistic is there."""
-        return crossing(self.statistic(x, seed), level)
+        return np.array([[crossing(path, level) for level in levels] for path in self.paths(X, seeds)])
 
 
-class Adwin(Detector):
-    """River's ADWIN. Its knob is delta, level = -ln delta; before the first alarm it keeps all, so alarms are nested.
+class Together(Path):
+    """One whose statistic is computed for all runs at once, because a loop over steps costs the same for many."""
 
-    Calibration may choose a delta above 1, which river takes and which then is a mere knob.
+    def __init__(self, name: str, default: float | None, setting: str, together: Callable[[Floats], Floats]) -> None:
+        super().__init__(name, default, setting, lambda x, seed: together(x[np.newaxis])[0])
+        self.together = together
+
+    def paths(self, X: Floats, seeds: Sequence[int]) -> Floats:
+        """The statistics of all runs."""
+        return self.together(X)
+
+
+class Scan(Detector):
+    """One whose state depends on its level, so it is tried at each level of a grid, and then of a finer one.
+
+    ``alarms(X, levels)`` are the first alarms. Nothing is assumed of how the alarms at different levels are nested.
     """
 
-    LOW, HIGH = -6.0, 60.0
+    def __init__(
+        self,
+        name: str,
+        default: float,
+        setting: str,
+        alarms: Callable[[Floats, Floats], Integers],
+        needs: str = UNIT,
+        bounds: tuple[float, ...] = (0.02, 60.0),
+    ) -> None:
+        super().__init__(name, default, setting, needs)
+        self.alarms, self.grid = alarms, np.geomspace(bounds[0], bounds[1], 32)
 
-    def peak(self, x: Floats, seed: int) -> float:
-        """By bisection."""
-        values = x.tolist()
-        low, high = self.LOW, self.HIGH
-        while high - low > 0.02:
-            middle = 0.5 * (low + high)
-            if self._first(values, middle) < len(values):
-                low = middle
-            else:
-                high = middle
-        return low
+    def bracket(self, kept: NDArray[Any], rate: float) -> tuple[float, float] | None:
+        """The last level with at least this rate, and the next one."""
+        last = np.flatnonzero(np.append(True, kept.mean(axis=0) >= rate))[-1]
+        low, high = self.grid[max(0, last - 1)], self.grid[min(last, len(self.grid) - 1)]
+        return (float(low), float(high)) if low < high else None
 
-    def first(self, x: Floats, seed: int, level: float) -> int:
-        """Where it detects a drift."""
-        return self._first(x.tolist(), level)
+    def between(self, bounds: tuple[float, ...] | None) -> Detector:
+        """The same with a grid between these two levels."""
+        if bounds is None or self.default is None:
+            return self
+        return Scan(self.name, self.default, self.setting, self.alarms, self.needs, bounds)
 
-    def _first(self, values: list[float], level: float) -> int:
-        from river import drift
+    def quiet(self, X: Floats, seeds: Sequence[int]) -> Bools:
+        """Whether there is an alarm, by level."""
+        return np.asarray(self.alarms(X, self.grid) < X.shape[1])
 
-        adwin = drift.ADWIN(delta=math.exp(-level))
-        return first_drift(adwin, values)
+    def sounded(self, kept: NDArray[Any], level: float) -> Bools:
+        """The column of the level, which must be on the grid; none at an infinite level."""
+        return np.asarray(kept[:, np.flatnonzero(self.grid == level)[0]]) if math.isfinite(level) else kept[:, 0] < 0
 
+    def levels(self, kept: NDArray[Any]) -> Floats:
+        """The grid."""
+        return self.grid
 
-class Dummy(Detector):
-    """Sounds at every step, whatever the level: for scale."""
-
-    def peak(self, x: Floats, seed: int) -> float:
-        """Any level."""
-        return math.inf
-
-    def first(self, x: Floats, seed: int, level: float) -> int:
-        """At once."""
-        return 0
+    def firsts(self, X: Floats, seeds: Sequence[int], levels: Sequence[float]) -> Integers:
+        """Its own alarms; none at an infinite level."""
+        first = self.alarms(X, np.minimum(levels, 1e300))
+        return np.where(np.isinf(levels), X.shape[1], first)
 
 
 def crossing(statistic: Floats, level: float) -> int:
     """The first step with ``statistic >= level``, or the number of steps; NaN is below everything."""
-    above = statistic >= level
+    above = (statistic >= level) & math.isfinite(level)
     return int(above.argmax()) if above.any() else len(above)
 
 
-def first_drift(detector: Any, values: list[float]) -> int:
-    """The first step at which one of river's detectors detects a drift."""
-    for i, value in enumerate(values):
-        detector.update(value)
-        if detector.drift_detected:
-            return i
-    return len(values)
-
-
-def page_hinkley(x: Floats, seed: int = 0) -> Floats:
-    """The larger of river's two sums, from the 30th step on: delta 0.005, forgetting 0.9999, both sides.
-
-    ``m_n = 0.9999 m_{n-1} + x_n - mean_n -+ 0.005``; it compares m - min m, and max m - m, with the threshold.
-    """
-    deviation = x - np.cumsum(x) / np.arange(1, len(x) + 1)
-    up = signal.lfilter([1.0], [1.0, -0.9999], deviation - 0.005)
-    down = signal.lfilter([1.0], [1.0, -0.9999], deviation + 0.005)
-    highest = np.maximum.accumulate(np.maximum(down, -1.0))  # river's maximum begins at -1
-    both = np.maximum(up - np.minimum.accumulate(up), highest - down)
-    both[:29] = -np.inf
-    return np.asarray(both)
-
-
-WINDOW, RECENT = 100, 30  # river's defaults for KSWIN
-
-
-@cache
-def kolmogorov_smirnov() -> Floats:
-    """-ln of the p-value for each distance k/30 of two samples of 30; nothing below 0.1, as in river."""
-    low = np.arange(RECENT)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # as river does: where the exact p-value fails, scipy warns
-        tests = [stats.ks_2samp(low, low + k).pvalue for k in range(RECENT + 1)]
-    levels = -np.log(np.array(tests))
-    levels[: RECENT // 10 + 1] = -np.inf  # river asks for a distance above 0.1
-    return np.asarray(levels)
-
-
-def distances(first: Floats, second: Floats) -> Integers:
-    """The Kolmogorov-Smirnov distance of each pair of rows, in units of one over their length."""
-    both = np.concatenate([first, second], axis=1)
-    order = np.argsort(both, axis=1)
-    rise = np.cumsum(np.where(order < first.shape[1], 1, -1), axis=1)
-    ordered = np.take_along_axis(both, order, axis=1)
-    last = np.ones_like(order, dtype=bool)  # of its ties: only there do both distribution functions stand
-    last[:, :-1] = ordered[:, 1:] != ordered[:, :-1]
-    return np.asarray(np.abs(np.where(last, rise, 0)).max(axis=1))
-
-
-def kswin(x: Floats, drawn: Integers) -> Floats:
-    """-ln of KSWIN's p-value after each step; ``drawn`` are the places of the older window that each test looks at."""
-    statistic = np.full(len(x), -np.inf)
-    windows = sliding_window_view(x, WINDOW)
-    older = np.take_along_axis(windows, drawn, axis=1)
-    statistic[WINDOW - 1 :] = kolmogorov_smirnov()[distances(older, windows[:, WINDOW - RECENT :])]
-    return statistic
-
-
-def kswin_path(x: Floats, seed: int) -> Floats:
-    """KSWIN with its random choices by numpy."""
-    keys = np.random.default_rng([seed, 30]).random((len(x) - WINDOW + 1, WINDOW - RECENT))
-    return kswin(x, np.argpartition(keys, RECENT, axis=1)[:, :RECENT])
-
-
-def check(x: Floats) -> None:
-    """Whether our PageHinkley and KSWIN sound when river's own do, and the alarms when their statistics say so."""
-    from river import drift
-
-    values = x.tolist()
-    for threshold in (5.0, 20.0, 50.0):
-        own = crossing(page_hinkley(x), math.nextafter(threshold, math.inf))
-        if own != (theirs := first_drift(drift.PageHinkley(threshold=threshold), values)):
-            raise AssertionError(f"PageHinkley sounds at {theirs}, ours at {own}")
-    chance = random.Random(0)
-    older = range(WINDOW - RECENT)
-    drawn = np.array([chance.sample(older, RECENT) for _ in range(len(x) - WINDOW + 1)])
-    for alpha in (0.005, 0.0001):
-        own = crossing(kswin(x, drawn), -math.log(alpha))
-        if own != (theirs := first_drift(drift.KSWIN(alpha=alpha, seed=0), values)):
-            raise AssertionError(f"KSWIN sounds at {theirs}, ours at {own}")
-    log_value = Martingale(bets.Adaptive()).extend(p_values(x, 0))
-    for alarm, statistic in ((alarms.Cusum(100), cusum), (alarms.ShiryaevRoberts(100), shiryaev_roberts)):
-        sounds = np.append(alarm.extend(log_value), True)
-        if crossing(statistic(log_value), math.log(100)) != int(sounds.argmax()):
-            raise AssertionError(f"{alarm} does not sound when its statistic says so")
-
-
-def p_values(x: Floats, seed: int) -> Floats:
-    """What every martingale bets on: the ranks of the numbers among all so far."""
-    return PValues(measures.Value(), seed=seed).extend(x)
-
-
-def own(x: Floats, seed: int) -> dict[str, Floats]:
-    """The statistics of all of ours; what shares a bet shares its capital."""
-    p = p_values(x, seed)
-    capital = {make: Martingale(make()).extend(p) for make in {make for make, _ in OURS.values()}}
-    return {name: ALARMS[alarm][0](capital[make]) for name, (make, alarm) in OURS.items()}
-
-
-def cusum(log_value: Floats) -> Floats:
-    """``log max_{i<n} S_n/S_i``."""
-    return np.asarray(log_value - np.minimum.accumulate(np.append(0.0, log_value))[:-1])
-
-
-def shiryaev_roberts(log_value: Floats) -> Floats:
-    """``log sum_{i<n} S_n/S_i``."""
-    return np.asarray(log_value + np.logaddexp.accumulate(np.append(0.0, -log_value))[:-1])
-
-
-def itself(log_value: Floats) -> Floats:
-    """The log capital, for Ville's alarm."""
-    return log_value
-
-
-ALARMS: Mapping[str, tuple[Callable[[Floats], Floats], float, str]] = {
-    "Ville": (itself, alarms.Ville().log_threshold, f"alpha = {alarms.Ville().alpha:g}"),
-    "Cusum": (cusum, math.log(alarms.Cusum().threshold), f"period = {alarms.Cusum().period:,.0f}"),
-    "ShiryaevRoberts": (
-        shiryaev_roberts,
-        math.log(alarms.ShiryaevRoberts().threshold),
-        f"period = {alarms.ShiryaevRoberts().period:,.0f}",
-    ),
-}
-OURS: Mapping[str, tuple[Callable[[], Bet], str]] = {  # a bet and an alarm each
-    "Adaptive, Ville": (bets.Adaptive, "Ville"),
-    "Adaptive, ShiryaevRoberts": (bets.Adaptive, "ShiryaevRoberts"),
-    "Watchful, Cusum": (bets.Watchful, "Cusum"),
-    "Watchful, ShiryaevRoberts": (bets.Watchful, "ShiryaevRoberts"),
-}
-RIVER = [
-    Adwin("river ADWIN", -math.log(0.002), "delta = 0.002"),
-    Path("river KSWIN", -math.log(0.005), "alpha = 0.005", kswin_path),
-    Path("river PageHinkley", 50.0, "threshold = 50", page_hinkley),
-]
-DUMMY = Dummy("always", 0.0, "none")
-PEERS: Mapping[str, Sequence[str]] = {  # those quick enough for hundreds of runs
-    "peers": (
-        "MAPIE jumper",
-        "crepes SimpleJumper",
-        "crepes SleeperStayer",
-        "crepes SleeperDrifter",
-        "online-cp SimpleMixture",
-    ),
-    "slow peers": ("nonconform SimpleJumper, restarted",),
-}
-
-
-def martingales(names: Sequence[str]) -> list[Path]:
-    """The peers' martingales of these names that are installed; they get our exact p-values.
-
-    Where a library names no threshold, 100 is taken.
-    """
-    found = [peer for peer in peers.installed(peers.PATHS) if peer.name in names]
-    return [
-        Path(
-            peer.name,
-            math.log(20.0 if peer.library == "MAPIE" else 100.0),
-            "capital 20" if peer.library == "MAPIE" else "capital 100",
-            lambda p, seed, path=peer.path: peers.quietly(path, p),  # type: ignore[misc]
-        )
-        for peer in found
-    ]
+def from_step(n: int, statistic: Floats) -> Floats:
+    """The statistic from the n-th step on, where a detector begins to judge; minus infinity before."""
+    return np.where(np.arange(1, len(statistic) + 1) >= n, statistic, -np.inf)

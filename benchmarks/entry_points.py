@@ -21,7 +21,8 @@ import exchangeable as ex
 import gamblers
 import late
 from exchangeable import bets, measures
-from exchangeable.protocols import Bet, Floats, Measure
+from exchangeable.protocols import Bet, Floats, Integers, Measure
+from exchangeable.rate import MISSED
 from false_alarms import LEVELS, Outcome, Scenario
 
 Generator = np.random.Generator
@@ -358,6 +359,28 @@ def best_of_seeds(rng: Generator) -> Outcome:
     return min(float(ex.test(frame, seed=any_seed(rng)).p_value) for _ in range(5))
 
 
+RATES = (0.003, 0.05, 0.3, 0.5, 0.98)
+
+
+def rate_evidence(values: Sequence[int], rng: Generator) -> float:
+    """Return the smallest alpha at which a rate monitor raises an alarm on independent values."""
+    monitor = ex.RateMonitor(alpha=0.01, values=values)
+    return lowest(monitor.extend(independent(rng, values)).log_value)
+
+
+def rate_statistic(values: Sequence[int], length: int, rng: Generator) -> float:
+    """The same with a period: a level c has a probability of at most 1/32 + n/c within n values."""
+    path = ex.RateMonitor(values=values).extend(independent(rng, values, length))
+    return MISSED + len(path.n) * math.exp(-path.statistic.max())
+
+
+def independent(rng: Generator, values: Sequence[int], length: int = 400) -> Integers:
+    """Return independent values with a rate that is drawn from a few."""
+    rate = float(rng.choice(RATES))
+    shares = [1.0 - rate, *[rate / (len(values) - 1)] * (len(values) - 1)]
+    return rng.choice(values, length, p=shares)
+
+
 LATE, DELETED = "late by class, rising traffic", "quiet gamblers deleted"
 LOOKS = tuple(range(50, 401, 50))
 P = partial
@@ -388,6 +411,11 @@ SCENARIOS: list[Scenario] = [
     Scenario("`ex.shift_test`, concept", "two classes", P(shift, "concept", False)),
     Scenario("`ex.shift_test`, concept", "classes that drift", P(shift, "concept", True)),
     Scenario("`Monitor.update`", "ties, classes, one by one", monitor_one_by_one),
+    Scenario("`RateMonitor(alpha=)`", "events", P(rate_evidence, (0, 1))),
+    Scenario("`RateMonitor(alpha=)`", "stars", P(rate_evidence, (1, 2, 3, 4, 5))),
+    Scenario("`RateMonitor(period=)`", "events", P(rate_statistic, (0, 1), 400)),
+    Scenario("`RateMonitor(period=)`", "events, 20,000 of them", P(rate_statistic, (0, 1), 20_000)),
+    Scenario("`RateMonitor(period=)`", "stars", P(rate_statistic, (1, 2, 3, 4, 5), 400)),
     Scenario("river `ExchangeabilityDetector(alpha=)`", "counts", P(river_detector, False)),
     Scenario("river `ExchangeabilityDetector(period=)`", "counts", P(river_detector, True)),
     Scenario("river `LabelledDetector`", "dicts, classes", river_labelled),

@@ -22,7 +22,7 @@ from exchangeable.martingale import LN10
 Floats = NDArray[np.float64]
 QUIET, CHANGED = 20_000, 5_000
 SLOW = ("MAPIE plug-in", "online-cp PluginMartingale", "online-cp CompositeJumper", "online-cp ParticleFilter")
-OURS = ("Adaptive", "Watchful", "Plugin", "SimpleMixture", "SimpleJumper", "CompositeJumper", "SleepyJumper")
+OURS = ("Adaptive", "Sentinel", "Plugin", "SimpleMixture", "SimpleJumper", "CompositeJumper", "SleepyJumper")
 DOCUMENT = Path(__file__).parent / "LONG_STREAMS.md"
 HEAD = f"""# Long streams
 

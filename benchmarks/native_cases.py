@@ -73,7 +73,7 @@ def others() -> Times:
 
     kinds = (
         *(bets.SimpleJumper, bets.CompositeJumper, bets.SleepyJumper, bets.SimpleMixture, bets.GammaMixture),
-        *(bets.Watchful, bets.Tree, bets.Histogram, bets.Kernel, bets.Markov, bets.Beta),
+        *(bets.Sentinel, bets.Tree, bets.Histogram, bets.Kernel, bets.Markov, bets.Beta),
     )
     p = uniform(100_000)
     return {f"`{kind.__name__}.extend`, n = {len(p):,}, us": a_step(kind, p) for kind in kinds}

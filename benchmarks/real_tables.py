@@ -35,15 +35,16 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {  # by distribution; the first part o
 }
 SHOWN = 4  # names of columns in a cell
 SHUFFLES, SHUFFLED_ROWS = 50, 3_000  # orders of each table with at most so many rows, to count false alarms
-HEAD = """| file | rows × columns | verdict | alarm at row (time) | most evidence | not tested | exit code |
-|---|---:|---|---|---|---|---:|
+HEAD = """| file | rows × columns | verdict | kind | alarm at row (time) | most evidence | not tested | exit code |
+|---|---:|---|---|---|---|---|---:|
 """
 INTRODUCTION = """The verdict of `exchangeable test FILE` on tables that ship with Python packages: every table file
 in the folders that `benchmarks/real_tables.py` lists, unchanged and without options. No file was left out.
 
 A rejection means that the order of the rows matters. Most of these files are sorted: by time, by class, by country or
 by patient. If the rows were in random order, the probability of a rejection would be at most 1 %. *Most evidence* is
-the highest evidence; after a rejection it also names the test with that evidence: a column, or full rows. *Not tested*
+the highest evidence; after a rejection it also names the test with that evidence: a column, a view, or full rows.
+*Kind* is the kind of departure, a description without a guarantee. *Not tested*
 lists the columns of times, and those that were set aside: row numbers, identifiers, parts of dates, text with a
 different value in most rows, and sorted columns. `--keep` tests them. Files without a verdict have the error message
 there.
@@ -88,9 +89,10 @@ def line(outcome: Outcome) -> str:
     """Return the line of the table for a file."""
     name, result = outcome.path.name, outcome.result
     if not result:
-        return _cells(name, "", "none", "", "", outcome.message, outcome.code)
+        return _cells(name, "", "none", "", "", "", outcome.message, outcome.code)
     verdict = "rejected" if result["rejected"] else "not rejected"
-    cells = _shape(result), verdict, _alarm(result), _strongest(result), _not_tested(result)
+    kind = (result["departure"] or {"kind": ""})["kind"]
+    cells = _shape(result), verdict, kind, _alarm(result), _strongest(result), _not_tested(result)
     return _cells(name, *cells, outcome.code)
 
 
