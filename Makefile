@@ -13,7 +13,7 @@
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
-# make detection  delay after a change at one rate of false alarms, two hours: writes benchmarks/DETECTION.md (DATA=...)
+# make detection  delay after a change at one rate of false alarms, two hours: writes benchmarks/DETECTION.md and DETECTION_LONG.md (DATA=...)
 # make models  drift detectors inside models of river: writes benchmarks/MODELS.md
 # make tables  the verdicts on the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
 # make table-power  which departures of a table are found, by us and by others: writes benchmarks/TABLES.md

@@ -1,8 +1,9 @@
 """Detection: the delay after a change at equal rates of false alarms, and false alarms with default settings.
 
-Written into DETECTION.md by `make detection` (about two hours on two cores; DATA=folder with the paper's datasets adds
-two streams). The streams are those of changes.py. Finished parts are kept in the folder given by --cache, so an
-interrupted run resumes where it stopped; the document is written only when all parts are there.
+Written by `make detection` (about two hours on two cores; DATA=folder with the paper's datasets adds two streams): the
+setting with short quiet times into DETECTION.md, together with late changes and hazards, and the one with long quiet
+times into DETECTION_LONG.md. The streams are those of changes.py. Finished parts are kept in the folder given by
+--cache, so an interrupted run resumes where it stopped; a document is written only when all its parts are there.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from multiprocessing import get_context
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,15 +33,16 @@ from detectors import BINARY, UNIT
 from workloads import heading
 
 SETTINGS = {setting.label: setting for setting in (SHORT, LONG)}
+DOCUMENTS = {SHORT.label: "DETECTION.md", LONG.label: "DETECTION_LONG.md"}
 MOST = {"moderate": Runs(200, 200, 60), "small": Runs(40, 20, 6)}  # runs of a trial, at most
 
 
 INTRODUCTION = f"""
 Every tool has one knob, which is set on runs without a change so that {100 * RATE:.0f} % of them have an alarm within
-the first 1,000 steps (setting a) or 10,000 steps (setting b). The change then comes at a random time, the same for
-all tools, and the run goes on for {AFTER:,} steps. Every tool sees the same numbers; the martingales, ours and those
-of other libraries, see the same exact p-values of `measures.Value`. A run with an alarm before the change is left
-out; a run without an alarm counts as {AFTER:,}.
+the first 1,000 steps (setting a, in DETECTION.md) or 10,000 steps (setting b, in DETECTION_LONG.md). The change then
+comes at a random time, the same for all tools, and the run goes on for {AFTER:,} steps. Every tool sees the same
+numbers; the martingales, ours and those of other libraries, see the same exact p-values of `measures.Value`. A run
+with an alarm before the change is left out; a run without an alarm counts as {AFTER:,}.
 
 *Our choice* depends only on the kind of data, never on the result: `RateMonitor` for zeros and ones and for ratings,
 otherwise `Sentinel`. *Difference*: how much longer ours takes than the best of the others, which is the one with the
@@ -66,8 +67,8 @@ for the mean of normal numbers, for their mean and variance, and for 0 and 1, wi
 after, each in two versions: with changes of any age, and only with changes that are at least 20 steps old. The
 martingales of MAPIE, crepes, online-cp and nonconform, and the Shiryaev-Roberts and CUSUM statistics of nonconform's
 SimpleJumper (online-cp has both statistics too); their kernel plug-ins are left out, as hundreds of runs would take
-hours. Left out of setting (b) because it is slow: nonconform. One-sided tools, which watch only for larger numbers,
-need less evidence when the numbers become larger, and find nothing when they become smaller.
+hours. Left out of setting (b) because they are slow: nonconform's own martingales. One-sided tools, which watch only
+for larger numbers, need less evidence when the numbers become larger, and find nothing when they become smaller.
 """
 
 
@@ -113,10 +114,9 @@ def measured(bench: Bench, setting: Setting, names: Sequence[str]) -> AllResults
     return results
 
 
-def introduction(settings: Iterable[str]) -> str:
+def introduction() -> str:
     """What is measured, and which tools are there; each paragraph on one line."""
-    absent = "".join(f"\n\nSetting ({label}) was left out of this run." for label in SETTINGS if label not in settings)
-    return "\n\n".join(" ".join(part.split()) for part in INTRODUCTION.split("\n\n")) + absent + "\n"
+    return "\n\n".join(" ".join(part.split()) for part in INTRODUCTION.split("\n\n")) + "\n"
 
 
 def definitions(folder: str | None) -> str:
@@ -130,26 +130,23 @@ def warm(folder: str | None) -> None:
     changes(folder)
 
 
-def document(pool: Pool, given: argparse.Namespace, settings: Mapping[str, Setting], names: Sequence[str]) -> str:
-    """All of DETECTION.md."""
-    modules = {module for family in FAMILIES.values() for module in family.modules} | set(detection_long.MODULES)
-    bench = Bench(pool, given.data, Store(given.cache, modules))
-    results = {setting: measured(bench, settings[setting], names) for setting in settings}
-    readers = {label: Reader(given.data, found, is_steady_known=label == "a") for label, found in results.items()}
-    parts = [introduction(settings), summary(readers)]
-    for label, setting in settings.items():
-        parts += setting_section(setting, readers[label])
-    if not given.skip_long:
+def document(bench: Bench, given: argparse.Namespace, setting: Setting, names: Sequence[str]) -> str:
+    """The document of one setting; late changes and hazards, at default settings, stand in that of the short one."""
+    is_short = setting.label == SHORT.label
+    reader = Reader(given.data, measured(bench, setting, names), is_steady_known=is_short)
+    parts = [introduction(), summary({setting.label: reader}), *setting_section(setting, reader)]
+    if is_short and not given.skip_long:
         amount = AMOUNTS[given.runs]
         parts.append(late_section(detection_long.late(bench, amount.late), amount.late))
         parts.append(hazard_section(detection_long.hazards(bench, amount.hazard), amount.hazard))
     libraries = ("numpy", "scipy", "river", *(name for name in peers.LIBRARIES if peers.version(name)))
-    return "\n".join([heading("Detection", "make detection", libraries), *parts, definitions(given.data)])
+    title = f"Detection, {setting.before:,} quiet steps"
+    return "\n".join([heading(title, "make detection", libraries), *parts, definitions(given.data)])
 
 
 def options() -> argparse.ArgumentParser:
     """What can be asked for."""
-    parser = argparse.ArgumentParser(description="Delay of detection at one rate of false alarms, into DETECTION.md")
+    parser = argparse.ArgumentParser(description="Delay of detection at one rate of false alarms")
     parser.add_argument("--data", help="folder with the paper's datasets: adds USPS and Satellite")
     parser.add_argument("--cache", type=Path, help="folder that keeps finished parts; an interrupted run goes on")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
@@ -173,12 +170,15 @@ def main() -> None:
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # of the processes to come: one each
         os.environ.setdefault(threads, "1")
     check(given.data, names)
-    with get_context("spawn").Pool(given.processes, warm, (given.data,)) as pool:
-        text = document(pool, given, settings, names)
     whole = len(names) == len(changes(given.data)) and given.runs == "full" and not given.skip_long
-    if whole:
-        Path(__file__).with_name("DETECTION.md").write_text(text, encoding="utf-8")
-    print(text)
+    modules = {module for family in FAMILIES.values() for module in family.modules} | set(detection_long.MODULES)
+    with get_context("spawn").Pool(given.processes, warm, (given.data,)) as pool:
+        bench = Bench(pool, given.data, Store(given.cache, modules))
+        for label, setting in settings.items():
+            text = document(bench, given, setting, names)
+            if whole:
+                Path(__file__).with_name(DOCUMENTS[label]).write_text(text, encoding="utf-8")
+            print(text)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,15 @@ def numbers(setting: Setting) -> str:
     counts = "; ".join(
         f"{name} {lot.calibration:,}, {lot.fresh:,} and {lot.changed:,}" for name, lot in setting.runs.items()
     )
-    return f"Numbers of runs for calibration, for the rate of false alarms, and with a change: {counts}."
+    few = min(lot.calibration for lot in setting.runs.values())
+    low, high = exact(round(RATE * few), few)
+    return (
+        f"Numbers of runs for calibration, for the rate of false alarms, and with a change: {counts}. Fewer runs mean "
+        "wider intervals, and so more rows that are *level*: counts of rows in settings with different numbers of runs "
+        f"cannot be compared. A threshold that is set on {few} runs may stand for a rate of {100 * low:.1f} to "
+        f"{100 * high:.1f} % instead of {100 * RATE:.0f} %, so a limit can lie a little above that of a tool that "
+        "knows less."
+    )
 
 
 def late_section(rows: list[list[str]], runs: int) -> str:

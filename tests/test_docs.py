@@ -206,6 +206,7 @@ def test_examples_of_docstrings_are_code(site: Path) -> None:
 
 WRITTEN_BY_COMMANDS = (
     "DETECTION",
+    "DETECTION_LONG",
     "DRIFT_TOOLS",
     "LONG_STREAMS",
     "MODELS",

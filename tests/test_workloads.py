@@ -655,5 +655,9 @@ def test_a_trial_has_fewer_runs() -> None:
     small = bench_detection.fewer(detection_runs.SHORT, bench_detection.MOST["small"])
     assert set(small.runs) == set(detection_runs.SHORT.runs)
     assert all(lot <= bench_detection.MOST["small"] for lot in small.runs.values())
-    assert "of this run" not in bench_detection.introduction("ab")
-    assert bench_detection.introduction("a").endswith("Setting (b) was left out of this run.\n")
+
+
+def test_each_setting_of_detection_has_a_document() -> None:
+    assert bench_detection.DOCUMENTS.keys() == bench_detection.SETTINGS.keys()
+    for label, file in bench_detection.DOCUMENTS.items():
+        assert f"steps (setting {label}, in {file})" in bench_detection.introduction()
