@@ -18,18 +18,23 @@ from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path, Rank, Ranks, Step
 from exchangeable.pvalues import Precomputed, PValues, thetas
 from exchangeable.rate import RateMonitor
+from exchangeable.risk import Risk
 from exchangeable.shift import Shift
 
 if TYPE_CHECKING:
     from exchangeable import fleet, plots, research, snapshot
     from exchangeable.analysis import Result, compare, shift_test, test
     from exchangeable.data.files import read
+    from exchangeable.keyed import Monitors
     from exchangeable.snapshot import load, save
+    from exchangeable.streams import test_streams
+    from exchangeable.table_monitor import TableMonitor
 
 __all__ = [
     "LateLabels",
     "Martingale",
     "Monitor",
+    "Monitors",
     "PValues",
     "Path",
     "Precomputed",
@@ -37,8 +42,10 @@ __all__ = [
     "Ranks",
     "RateMonitor",
     "Result",
+    "Risk",
     "Shift",
     "Step",
+    "TableMonitor",
     "alarms",
     "bets",
     "compare",
@@ -52,6 +59,7 @@ __all__ = [
     "shift_test",
     "snapshot",
     "test",
+    "test_streams",
     "thetas",
 ]
 __version__ = "0.2.0"  # the only place that states it: pyproject.toml reads it from here
@@ -66,8 +74,14 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name in {"load", "save"}:
         return getattr(import_module(f"{__name__}.snapshot"), name)
+    if name == "TableMonitor":
+        return import_module(f"{__name__}.table_monitor").TableMonitor
+    if name == "Monitors":
+        return import_module(f"{__name__}.keyed").Monitors
     if name == "read":
         return import_module(f"{__name__}.data.files").read
+    if name == "test_streams":
+        return import_module(f"{__name__}.streams").test_streams
     if name in {"Result", "compare", "shift_test", "test"}:
         return getattr(import_module(f"{__name__}.analysis"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

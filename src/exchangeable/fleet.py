@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -78,6 +78,11 @@ def e_bh(
     on the entire fleet (say, the first discovery), it holds for independent streams only; for dependent ones use
     ``adjusted``. **The running maximum of a martingale is not an e-value and must not be used here**; ``adjusted``
     turns it into one.
+
+    ``log_value`` of `Monitor`, `RateMonitor`, `Risk` and `TableMonitor` may be mixed, each with its own hypothesis. Two
+    exceptions: after a restart, ``log_value`` is about the current test only, so use monitors that latch. And evidence
+    of ``Risk.against`` is valid unless its limit is too low, so the false discovery rate is at most alpha plus the sum
+    of ``reference_alpha`` over these streams.
 
     >>> found = e_bh({"a": 9.0, "b": 0.3, "c": 4.5, "d": -2.0}, 0.05)
     >>> found
@@ -168,6 +173,17 @@ def stream_seed(seed: int, key: str | int | bytes) -> int:
     """
     name = check_integer("seed", seed, 0, 2**64 - 1).to_bytes(8, "little")
     return int.from_bytes(hashlib.blake2b(_tagged(key), digest_size=8, key=name).digest(), "little")
+
+
+def stream_seeds(seed: int, keys: Iterable[str | int | bytes]) -> NDArray[np.uint64]:
+    """Return the `stream_seed` of each key, faster than one by one.
+
+    >>> int(stream_seeds(7, ["a", "b"])[0]) == stream_seed(7, "a")
+    True
+    """
+    name = check_integer("seed", seed, 0, 2**64 - 1).to_bytes(8, "little")
+    digests = b"".join(hashlib.blake2b(_tagged(key), digest_size=8, key=name).digest() for key in keys)
+    return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def _tagged(key: str | int | bytes) -> bytes:

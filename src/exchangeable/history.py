@@ -47,6 +47,11 @@ class History:
         """Add the log capital after each of many examples: the same history as one by one."""
         native.history(record, self.points, self.marks, self.start, restart, log_values)
 
+    def mark(self, n: int, log_value: float) -> None:
+        """Mark an alarm at the latest example, ``n``, that was raised after it had been added."""
+        bucket = (n - self.start - 1) // self._size(n)
+        self.marks[bucket], self.points[bucket, 2] = True, log_value
+
     def curve(self, n: int, log_value: float) -> Curve:
         """Return a curve from the start to example ``n``, where the log capital is ``log_value``."""
         at = self._positions(n)

@@ -118,6 +118,31 @@ def positions(times: ArrayLike) -> Floats:
     return np.concatenate([days[:1], days])
 
 
+def risk_band(
+    band: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike],
+    limit: float,
+    *,
+    alarm_at: int | None = None,
+    alpha: float = 0.01,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot the mean loss with its confidence band and the limit; ``band`` holds n, mean, low and high.
+
+    >>> risk_band(([1, 2], [0.0, 0.5], [0.0, 0.0], [1.0, 1.0]), 0.1).get_xlabel()
+    'losses seen'
+    """
+    ax = axes() if ax is None else ax
+    n, mean, low, high = (np.asarray(column, np.float64) for column in band)
+    ax.fill_between(n, low, high, color=COLOURS[0], alpha=0.18, linewidth=0, label=f"{1.0 - alpha:.3g} interval")
+    ax.plot(n, mean, color=COLOURS[0], linewidth=1.2, label="mean loss")
+    ax.axhline(limit, color="#666666", linestyle="--", linewidth=1.0, label="limit")
+    if alarm_at is not None:
+        ax.axvline(alarm_at, color=COLOURS[1], linewidth=1.0, label="alarm")
+    ax.set(xlabel="losses seen", ylabel="mean loss", title="Risk so far, with an interval that holds at all times")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
 def thin(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
     """Reduce a curve to the lowest and the highest point of each column of pixels, in order, with both ends. O(n).
 

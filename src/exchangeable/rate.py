@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, lru_cache
@@ -14,24 +13,15 @@ from numpy.typing import NDArray
 from exchangeable import native
 from exchangeable.alarms import Ville
 from exchangeable.bets.learner import shared_table
+from exchangeable.evidence import EvidenceMonitor, new_columns
 from exchangeable.protocols import Floats, Integers
-from exchangeable.tracker import Tracker
-from exchangeable.validation import call_repr, check_interval, format_value, is_masked
+from exchangeable.validation import check_interval, format_value, is_masked
 
 DIRECTIONS = {"up": 1, "down": 2, "both": 3}  # as native/rate.c numbers them
 PERIOD = 10_000.0
 MISSED = 1.0 / 32.0  # bounds the probability that the observed rate is ever far from the rate (docs/promises.md)
 MAX_VALUES = 64
 EVENTS = (0, 1)
-
-
-class RateStep(NamedTuple):
-    """One value seen: its number (from 1), the log evidence, the log statistic, and whether the alarm is raised."""
-
-    n: int
-    log_value: float
-    statistic: float
-    alarm: bool
 
 
 class RateChange(NamedTuple):
@@ -65,7 +55,7 @@ class RatePath(NamedTuple):
         return int(self.lowest[self.alarm.argmax()]) if self.alarm.any() else None
 
 
-class RateMonitor(Tracker):
+class RateMonitor(EvidenceMonitor):
     """Watches zeros and ones for a change in their rate: errors, clicks, defects. The rate need not be known.
 
     `Monitor` ranks values, and ranks of zeros and ones are mostly ties, so it detects a change in a rate late. This
@@ -95,6 +85,7 @@ class RateMonitor(Tracker):
     """
 
     _title = "Evidence of a change in the rate"
+    claim = "the rate has changed"
 
     def __init__(
         self,
@@ -114,15 +105,11 @@ class RateMonitor(Tracker):
         self.period: float | None = (
             None if alpha is not None else check_interval("period", wanted, 1.0, 1e300, "(1, 1e300]")
         )
-        self.values: tuple[Any, ...] = _check_values(values)
+        self.values: tuple[Any, ...] = _check_possible(values)
         self.direction: str = check_direction(direction)
-        self.last: RateStep | None = None
         self._states: Floats = np.empty((len(self.values) - 1, native.RATE_STATE))
         native.rate_fresh(self._states)
         self._found: Floats = np.zeros(3)  # the cut, and the rates before and after the change
-
-    def __repr__(self) -> str:
-        return call_repr(self)
 
     @property
     def threshold(self) -> float:
@@ -130,21 +117,6 @@ class RateMonitor(Tracker):
         if self.alpha is not None:
             return 1.0 / self.alpha
         return 2.0 * self.period / (1.0 - MISSED) ** 2  # type: ignore[operator]
-
-    @property
-    def log_threshold(self) -> float:
-        """The log of the threshold."""
-        return native.log(self.threshold, None)
-
-    @property
-    def log_value(self) -> float:
-        """The log evidence of the current test that the rate has changed."""
-        return 0.0 if self.last is None or self._is_new_test else self.last.log_value
-
-    @property
-    def capital_level(self) -> float | None:
-        """The evidence that raises the alarm; None with a period."""
-        return None if self.alpha is None else self.threshold
 
     @property
     def shares(self) -> dict[Any, float]:
@@ -163,6 +135,15 @@ class RateMonitor(Tracker):
         cut, before, after = self._found.tolist()
         return RateChange(self.values[int(cut) + 1], before, after)
 
+    def describe_change(self, where: str) -> str:
+        """Return a sentence about the change of the rate at the alarm."""
+        if self.change is None:
+            return "The rate has not changed."
+        value, before, after = self.change
+        what = "The rate" if self.values == EVENTS else f"The share of values from {value!r} on"
+        change = f"{what} changed from {100.0 * before:.3g} % to {100.0 * after:.3g} %"
+        return f"{change}, {where} (estimates, without a guarantee)."
+
     @property
     def guarantee(self) -> str:
         """A sentence that states what the alarm guarantees on independent values with the same distribution."""
@@ -176,57 +157,36 @@ class RateMonitor(Tracker):
             f"On independent, identically distributed values the mean time {time} is at least {self.period:g} values."
         )
 
-    def update(self, x: Any) -> RateStep:
-        """Consume one value. If it is not one of ``values``, the monitor stays as it was."""
-        log_value, statistic, alarm = native.rate_step(*self._arguments(), self._code(x))
-        self._history.update(self._integers, log_value, self.on_alarm == "restart")
-        self.last = RateStep(self.n, log_value, statistic, bool(alarm))
-        return self.last
-
     def extend(self, X: Any) -> RatePath:
         """Consume many values: the same numbers as one by one. If one of them is rejected, none is consumed."""
-        codes = self._codes(X)
-        n, lowest, test = np.empty((3, len(codes)), np.int64)
-        log_value, statistic = np.empty((2, len(codes)))
-        path = RatePath(n, log_value, statistic, np.empty(len(codes), np.bool_), lowest, test, [], self.guarantee)
-        before = copy.deepcopy(vars(self))
-        try:
-            self._count(codes, path)
-        except BaseException:  # interrupted
-            vars(self).update(before)
-            raise
-        if len(codes):
-            self.last = RateStep(*(column[-1].item() for column in path[:4]))
+        path: RatePath = self._extend(X)
         return path
 
-    def _count(self, codes: Integers, path: RatePath) -> None:
-        """Count all values and fill the columns of the path; a call ends at a restart."""
-        done, restart = 0, self.on_alarm == "restart"
-        n, log_value, statistic, alarm, lowest, test, changes, _ = path
-        while done < len(codes):
-            columns = n[done:], log_value[done:], statistic[done:], alarm[done:], lowest[done:], test[done:]
-            before = self.alarm_at
-            counted = native.rate(*self._arguments(), codes[done:], *columns)
-            changes += [self.change] if self.change is not None and self.alarm_at != before else []
-            self._history.extend(self._integers, log_value[done : done + counted], restart)
-            done += counted
+    def _new_path(self, size: int) -> RatePath:
+        return RatePath(*new_columns(size), [], self.guarantee)
+
+    def _run(self, values: NDArray[Any], columns: list[Any], path: RatePath) -> int:
+        before = self.alarm_at
+        used = native.rate(*self._arguments(), values, *columns)
+        if self.change is not None and self.alarm_at != before:
+            path.changes.append(self.change)
+        return used
+
+    def _run_one(self, value: int) -> tuple[float, float, int]:
+        return native.rate_step(*self._arguments(), value)
 
     def _arguments(self) -> tuple[Floats, Floats, Integers, Floats, Floats, bool, bool, float]:
         record = self._states, _tables(self.direction), self._integers, self._reals, self._found
-        return *record, self.on_alarm == "restart", self.alpha is None, self.log_threshold
+        return *record, self.on_alarm == "restart", self.period is not None, self.log_threshold
 
-    @property
-    def _is_new_test(self) -> bool:
-        return bool(self._integers[native.TRACK_N] == self._integers[native.TRACK_START])
-
-    def _code(self, x: Any) -> int:
+    def _check_value(self, x: Any) -> int:
         """Return the rank of a value among ``values``."""
         try:
             return _ranks(self.values)[x]
         except (KeyError, TypeError):  # TypeError: x is not hashable
             raise ValueError(f"x must be one of {format_value(list(self.values))}, got {format_value(x)}") from None
 
-    def _codes(self, X: Any) -> Integers:
+    def _check_values(self, X: Any) -> Integers:
         """Return the rank of each of many values among ``values``."""
         column = _check_many(X)
         if self.values == EVENTS and _holds_events(column):
@@ -234,7 +194,7 @@ class RateMonitor(Tracker):
         codes = []
         for position, value in enumerate(column):
             try:
-                codes.append(self._code(value))
+                codes.append(self._check_value(value))
             except ValueError as error:
                 raise ValueError(f"{error} at position {position}") from None
         return np.array(codes, np.int64)
@@ -277,7 +237,7 @@ def _holds_events(column: Any) -> bool:
     return bool(((column == 0) | (column == 1)).all())
 
 
-def _check_values(values: Any) -> tuple[Any, ...]:
+def _check_possible(values: Any) -> tuple[Any, ...]:
     """Check the values that can occur, in order, and return them as plain numbers or text."""
     rule = f"values must be 2 to {MAX_VALUES} different numbers or strings, in order"
     if isinstance(values, (str, Set, Mapping)) or not isinstance(values, Iterable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from decimal import Decimal
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Tracker(ABC):
     A subclass writes the record (see native/track.c) and the history. ``start`` is the number of examples before the
     first test.
     """
+
+    last: Any  # the latest step, or None
 
     def __init__(self, on_alarm: str, start: int) -> None:
         if on_alarm not in ("latch", "restart"):
@@ -84,6 +86,11 @@ class Tracker(ABC):
     def capital_level(self) -> float | None:
         """The capital that raises the alarm; None if the alarm depends on more than the capital."""
 
+    @property
+    @abstractmethod
+    def guarantee(self) -> str:
+        """A sentence that states what the alarm guarantees."""
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Plot the capital over the examples on a log scale, with the alarms and the change point of the latest one.
 
@@ -114,6 +121,23 @@ class Tracker(ABC):
         return ax
 
     _title = "Evidence against exchangeability"
+    claim = "the order of the examples matters"
+    """What an alarm says."""
+
+    def describe_change(self, where: str) -> str:
+        """Return a sentence about the change at the alarm, which came ``where``."""
+        return (
+            f"The evidence was lowest {where}: the change occurred around there or later (an estimate, without a "
+            "guarantee)."
+        )
+
+    def findings(self) -> list[str]:
+        """Return sentences about the parts that the alarm is about; none if there is only one."""
+        return []
+
+    def parts(self) -> list[tuple[str, str]]:
+        """Return the parts that the monitor is made of, by name, if they are not a measure, a bet and an alarm."""
+        return []
 
     def _repr_html_(self) -> str:
         report = import_module("exchangeable.analysis.report")  # by name, since it is built on top of this module

@@ -78,15 +78,20 @@ def _components(Z: Floats, gram: Floats, names: Sequence[str], origin: Rows) -> 
 
 
 def _component(Z: Floats, names: Sequence[str], origin: Rows, direction: Floats, number: int) -> TestedColumn:
-    loadings = _rounded(direction)
+    name, loadings = component_name(names, origin, direction, number)
+    return TestedColumn("component", TableColumn(name, _combine(Z, loadings)))
+
+
+def component_name(names: Sequence[str], origin: Rows, direction: Floats, number: int) -> tuple[str, Floats]:
+    """Return the name of a direction, with its largest features, and its loadings: rounded, the largest positive."""
+    loadings = rounded(direction)
     ordered = np.argsort(-np.abs(loadings), kind="stable")
     first = np.sort(np.unique(origin[ordered], return_index=True)[1])[:LISTED]  # one feature of each column
     largest = ordered[first]
     loadings *= np.sign(loadings[largest[0]])
     listed = largest[np.abs(loadings[largest]) >= LARGE_LOADING * loadings[largest[0]]].tolist()
     parts = [("-" if loadings[k] < 0.0 else "") + format_name(names[k], MAX_PART) for k in listed]
-    name = f"component {number} ({', '.join(parts)})"
-    return TestedColumn("component", TableColumn(name, _combine(Z, loadings)))
+    return f"component {number} ({', '.join(parts)})", loadings
 
 
 def _residuals(label: TableColumn | None, Z: Floats, gram: Floats, order: Rows) -> list[TestedColumn]:
@@ -97,7 +102,7 @@ def _residuals(label: TableColumn | None, Z: Floats, gram: Floats, order: Rows) 
     if label.categories is not None:
         return [_class_residual(label, Z, penalised, order)]
     y = _standardise(label.values[:, np.newaxis].copy())
-    coefficients = _rounded(np.linalg.solve(penalised, _products(Z, lambda rows: y[rows], order))[:, 0])
+    coefficients = rounded(np.linalg.solve(penalised, _products(Z, lambda rows: y[rows], order))[:, 0])
     fit = _combine(Z, coefficients)
     residual = y[:, 0] - fit
     name = format_name(label.name, MAX_PART)
@@ -112,7 +117,7 @@ def _class_residual(label: TableColumn, Z: Floats, penalised: Floats, order: Row
     codes, classes = label.values.astype(np.intp), np.arange(len(label.categories or ()))
     shares = np.bincount(codes, minlength=len(classes)) / len(codes)
     products = _products(Z, lambda rows: (codes[rows][:, np.newaxis] == classes) - shares, order)
-    coefficients = _rounded(np.linalg.solve(penalised, products))
+    coefficients = rounded(np.linalg.solve(penalised, products))
     residual = 1.0 - shares[codes]
     for j in range(Z.shape[1]):
         residual -= Z[:, j] * coefficients[j, codes]
@@ -175,5 +180,6 @@ def _combine(Z: Floats, coefficients: Floats) -> Floats:
     return total
 
 
-def _rounded(coefficients: NDArray[Any]) -> Floats:
+def rounded(coefficients: NDArray[Any]) -> Floats:
+    """Return coefficients rounded to multiples of 1 / DIGITS."""
     return np.asarray(np.rint(coefficients * DIGITS) / DIGITS)

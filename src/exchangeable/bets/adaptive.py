@@ -46,18 +46,18 @@ class Adaptive(Learner):
         self._state = (_fresh().copy(),)
 
     def _run(self, state: State, p: Floats | float, gains: Floats | None) -> float | None:
-        return native.adaptive(state[0], _tables(), p, gains)
+        return native.adaptive(state[0], adaptive_tables(), p, gains)
 
 
 @cache
 def _fresh() -> Floats:
     """Return the state before the first p-value."""
     state = np.empty(native.ADAPTIVE_STATE)
-    native.adaptive_fresh(state, _tables())
+    native.adaptive_fresh(state, adaptive_tables())
     return state
 
 
 @cache
-def _tables() -> Floats:
+def adaptive_tables() -> Floats:
     """Return the constants that all instances share: weights and priors, and the densities of grids and cells."""
     return shared_table(native.ADAPTIVE_TABLES, native.adaptive_tables)

@@ -17,6 +17,7 @@ ONE_COLUMN = "\x1f"  # the delimiter of a file with one column: a character that
 DELIMITERS = {",": "','", "\t": "tab", ";": "';'", "|": "'|'"}
 _PREFERRED = {".tsv": "\t", ".tab": "\t"}
 _STATED = re.compile(r'"?sep=([,;|\t])"?[,;|\t]*\n(?=.*\n)')  # a first line for Excel, which names the delimiter
+_DECIMAL_LINE = re.compile(r"\s*[+-]?[0-9]*,?[0-9]+\s*")  # one number, perhaps with a decimal comma
 _VALUE = re.compile(  # a value rather than a name: a number in any notation, a date or a boolean
     r"[+-]?([0-9]+([., \u00a0\u202f][0-9]+)*[.,]?|[.,][0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|true|false"
     r"|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([t ].*)?",
@@ -92,6 +93,8 @@ def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
 
     Ties are resolved by the header, then by the share of fields that are values, then by the suffix of the file.
     """
+    if _is_decimal_column(sample):
+        return ONE_COLUMN
     preferred = _PREFERRED.get(suffix, ",")
     scores = {}
     for delimiter in DELIMITERS:
@@ -111,6 +114,13 @@ def _find_delimiter(sample: str, suffix: str, quote: str) -> str:
     return preferred if used and suffix in ("", ".csv", *_PREFERRED) else ONE_COLUMN
 
 
+def _is_decimal_column(sample: str) -> bool:
+    """Return whether a name without a comma is above numbers with decimal commas: 0,5 is then not two fields."""
+    lines = [*islice((line for line in sample.split("\n") if line.strip()), ROWS)]
+    name, lines = "".join(lines[:1]), lines[1:]
+    return "," not in name and any("," in line for line in lines) and all(map(_DECIMAL_LINE.fullmatch, lines))
+
+
 def _usual_width(rows: list[list[str]]) -> tuple[int, float]:
     """Return the most frequent number of fields of the rows below the first one, and its share."""
     counts = Counter(map(len, rows[1:] or rows))
@@ -119,7 +129,7 @@ def _usual_width(rows: list[list[str]]) -> tuple[int, float]:
 
 
 def _values(rows: list[list[str]]) -> float:
-    cells = [cell for row in rows[1:] for cell in row]
+    cells = [cell for row in rows[1:] or rows for cell in row]
     return sum(map(_is_value, cells)) / max(1, len(cells))
 
 

@@ -26,12 +26,16 @@ Progress = Callable[[str, int, int], None]
 
 
 class FileContents(NamedTuple):
-    """A table read from a file, the name of the file, notes on how it was read, and the columns that were not read."""
+    """A table read from a file, the name of the file, notes on how it was read, and the columns that were not read.
+
+    ``format`` is that of the file; the types of columns of "delimited" text are inferred from the text.
+    """
 
     frame: pl.DataFrame
     name: str
     notes: tuple[str, ...] = ()
     unused: frozenset[str] = frozenset()
+    format: str = ""
 
 
 def read(
@@ -112,7 +116,7 @@ def read_file(
             else:
                 frame, notes = formats.READERS[file.format](file, choose)
             report(file.size)
-    return FileContents(frame, name, (*file.notes, *notes), choose.unused)
+    return FileContents(frame, name, (*file.notes, *notes), choose.unused, file.format)
 
 
 class _Chooser:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 from typing import Any, Literal
 
 import numpy as np
@@ -40,17 +40,15 @@ def convert_labels(column: Column, kind: LabelKind | None) -> Labels:
     if column.kind not in ("numbers", "booleans", "text"):
         held = {"times": "times", "empty": "no values"}.get(column.kind, "values that cannot be compared")
         raise DataError(f"label {name} must hold classes or numbers, got {held}")
+    chosen = kind is not None
     if kind is None:
-        kind = "numbers" if column.kind == "numbers" and _looks_real(values) else "classes"
-        chosen = False
-    else:
-        chosen = True
+        kind = "numbers" if column.kind == "numbers" and looks_real(np.unique(values), len(values)) else "classes"
     if kind == "numbers":
         if column.kind == "text":
             raise DataError(f"label {name} must hold numbers, got {format_value(values[0])}")
         return np.asarray(values, np.float64)
     classes = _classes(column)
-    _check_classes(name, classes, chosen)
+    check_classes(name, set(classes), len(classes), chosen=chosen)
     return classes
 
 
@@ -62,23 +60,23 @@ def _classes(column: Column) -> list[object]:
     return [int(value) if value.is_integer() else value for value in column.values.tolist()]
 
 
-def _check_classes(name: str, classes: list[object], chosen: bool) -> None:
-    different = len(set(classes))
-    if different == 1:
+def check_classes(name: str, distinct: Collection[object], count: int, *, chosen: bool) -> None:
+    """Check that these distinct classes of ``count`` labels are at least two, and that some occur more than once."""
+    if len(distinct) == 1:
         raise DataError(
-            f"label {name} must hold at least two classes, got only {format_value(classes[0])}; omit the label to test "
-            "the features alone"
+            f"label {name} must hold at least two classes, got only {format_value(next(iter(distinct)))}; omit the "
+            "label to test the features alone"
         )
-    if different == len(classes) and not chosen:
+    if len(distinct) == count and not chosen:
         raise DataError(
-            f"label {name} must hold classes, some of which occur more than once, got {different:,} different ones in "
-            f"{len(classes):,} rows"
+            f"label {name} must hold classes, some of which occur more than once, got {count:,} different ones in "
+            f"{count:,} rows"
         )
 
 
-def _looks_real(values: Floats) -> bool:
+def looks_real(distinct: Floats, count: int) -> bool:
     """Return whether labels are real-valued: not integers, or integers with many different values."""
-    kinds = len(np.unique(values))
-    if bool((values != np.floor(values)).any()) or kinds > MAX_CLASSES:
+    kinds = len(distinct)
+    if bool((distinct != np.floor(distinct)).any()) or kinds > MAX_CLASSES:
         return True
-    return kinds > 2 and MIN_PER_CLASS * kinds > len(values)
+    return kinds > 2 and MIN_PER_CLASS * kinds > count

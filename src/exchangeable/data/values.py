@@ -68,7 +68,7 @@ class Column(NamedTuple):
         """Return the values as text; integers are written without a decimal point."""
         if self.kind in ("text", "empty"):
             return self._replace(kind="text")
-        show = {"booleans": lambda value: str(bool(value)), "numbers": _number_text}.get(self.kind, str)
+        show = {"booleans": lambda value: str(bool(value)), "numbers": number_text}.get(self.kind, str)
         items = self.values.astype("datetime64[us]").tolist() if self.kind == "times" else self.values.tolist()
         missing = self.missing.tolist()
         texts = [None if absent else show(value) for value, absent in zip(items, missing, strict=True)]
@@ -208,8 +208,16 @@ def _read_booleans(name: str, items: list[Any]) -> Column:
     return Column(name, "booleans", np.array([math.nan if value is None else float(value) for value in items]))
 
 
-def _number_text(value: float) -> str:
-    return str(int(value)) if value.is_integer() else str(value)
+def number_text(value: float) -> str:
+    """Return a number as text: integers without a decimal point, 32-bit numbers with as few digits as they need.
+
+    >>> number_text(3.0), number_text(0.1), number_text(float(np.float32(0.1)))
+    ('3', '0.1', '0.1')
+    """
+    if value.is_integer():
+        return str(int(value))
+    single = np.float32(value) if abs(value) < 1e38 else np.float32(0.0)
+    return str(single) if float(single) == value else str(value)
 
 
 # ------------------------------------------------------------------------------------------------------ text and times
@@ -223,7 +231,7 @@ def read_text(name: str, items: list[Any]) -> Column:
     """Read text, as numbers or times if it holds those."""
     counts = Counter(text for text in items if text is not None)
     numeric = {text: float(text) for text in counts if NUMBER.fullmatch(text.strip())}
-    mostly = sum(counts[text] for text in numeric) >= MOSTLY * counts.total() and not any(map(_is_code, numeric))
+    mostly = sum(counts[text] for text in numeric) >= MOSTLY * counts.total() and not any(map(is_code, numeric))
     others = sorted(set(counts) - set(numeric))
     if mostly and others and len(counts) <= MAX_MIXED and min(counts[text] for text in others) >= MIN_WORDS:
         note = f"the values were read as categories, since some are not numbers, such as {format_value(others[0])}"
@@ -239,7 +247,7 @@ def read_text(name: str, items: list[Any]) -> Column:
     return Column(name, "times", times.values, note=times.note, written=True)
 
 
-def _is_code(number: str) -> bool:
+def is_code(number: str) -> bool:
     """Return whether digits are a code rather than a number: 007, or an integer that float64 cannot hold."""
     digits = number.strip().lstrip("+-")
     return digits.isdecimal() and ((len(digits) > 1 and digits[0] == "0") or int(digits) > MAX_EXACT_INTEGER)
@@ -278,7 +286,7 @@ def _series_times(series: Any) -> NDArray[np.datetime64]:
 
 
 def _object_text(value: Any) -> str:
-    return _number_text(float(value)) if isinstance(value, float) else str(value)
+    return number_text(float(value)) if isinstance(value, float) else str(value)
 
 
 _NESTED = (list, tuple, dict, set, frozenset, bytes, bytearray, np.ndarray)

@@ -3,9 +3,10 @@
 For engines that deliver events in batches and store state as bytes, such as Apache Spark. It does not depend on them.
 """
 
-from exchangeable.keyed.engine import Monitors, Status, Statuses
+from exchangeable.keyed.engine import Monitors
 from exchangeable.keyed.report import Rows
 from exchangeable.keyed.sequence import BAD, CONFLICT, DUPLICATE, FULL, GAP, KINDS, LATE, STEP
+from exchangeable.keyed.standings import Standings, Status, Statuses
 
 __all__ = [
     "BAD",
@@ -18,6 +19,7 @@ __all__ = [
     "STEP",
     "Monitors",
     "Rows",
+    "Standings",
     "Status",
     "Statuses",
 ]

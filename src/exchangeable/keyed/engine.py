@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from exchangeable import native
-from exchangeable.fleet import stream_seed
+from exchangeable.fleet import stream_seeds
 from exchangeable.keyed import events as event_columns
 from exchangeable.keyed import keys as key_columns
 from exchangeable.keyed import recipe as recipes
@@ -18,42 +19,18 @@ from exchangeable.keyed.columns import Columns
 from exchangeable.keyed.pools import Bins, Scores
 from exchangeable.keyed.ragged import Ragged
 from exchangeable.keyed.report import Rows
+from exchangeable.keyed.standings import Standings, Status, Statuses, standings, statuses
 from exchangeable.keyed.step import Pipeline
+from exchangeable.keyed.store import Store
 from exchangeable.measures import Frozen
 from exchangeable.measures.pools import Scored
 from exchangeable.monitor import Monitor
-from exchangeable.protocols import Floats, Integers
+from exchangeable.protocols import Integers
 from exchangeable.pvalues import draw_seed
 from exchangeable.validation import check_integer, format_value
 
 MAX_DENSE_BINS = 1024  # with more bins, only the counts of bins in use are stored
 MAX_DISTINCT = 2**20  # the largest value of ``most``
-
-
-class Status(NamedTuple):
-    """The status of one key."""
-
-    n: int  # events that were bet on
-    order: int  # the latest sequence number
-    log_value: float  # of the current test
-    log_max: float  # the highest of the test that the latest step belongs to
-    alarm_at: int | None
-    changepoint: int | None
-    test: int  # the number of the current test, from 1
-    full: bool  # whether the test has ended because the pool is full
-
-
-class Statuses(NamedTuple):
-    """The status of all keys as columns; ``alarm_at`` and ``changepoint`` are -1 without an alarm."""
-
-    n: Integers
-    order: Integers
-    log_value: Floats
-    log_max: Floats
-    alarm_at: Integers
-    changepoint: Integers
-    test: Integers
-    full: NDArray[np.bool_]
 
 
 class Monitors:
@@ -80,11 +57,15 @@ class Monitors:
     the test of that key: later events are reported as "full". Leaving out only new numbers would select events by their
     values, and the p-values would not be uniform on exchangeable data.
 
-    Time: for bets with a compiled loop over streams (the jumpers, the mixtures, `Histogram`, `Sentinel`,
-    `SleeperStayer`; `Power` and `Idle`) 2 microseconds per key and 1 per event; for others 20 to 300 per key. Memory
-    per key, with `CompositeJumper` and `Ville`: 282 bytes, the key itself, and its pool: 8 bytes per bin for `Frozen`,
-    encoded in 1, 2 or 4; 16 per distinct number for `Value`, encoded in 9 or more. `Sentinel` needs 3.6 kB, `Adaptive`
-    91 kB, and `Plugin` 3 MB.
+    **Time.** A call costs its events and their keys, however many other keys there are: for bets with a compiled loop
+    over streams (the jumpers, the mixtures, `Histogram`, `Sentinel`, `SleeperStayer`; `Power` and `Idle`) a
+    millisecond, and 2 microseconds per key and 1 per event; for others 20 to 300 per key.
+
+    **Memory** per key, with `CompositeJumper` and `Ville`: 320 to 480 bytes (290 encoded), the key itself, 100 bytes to
+    find it in calls with few keys, and its pool: 8 bytes per bin for `Frozen`, encoded in 1, 2 or 4; 16 to 40 per
+    distinct number for `Value`, encoded in 9 or more. `Sentinel` needs 3.6 kB, `Plugin` 3 MB, and `Adaptive` 91 kB: 25
+    for the tree, 43 for the sums of 39 periods (of the p-values and of their spread). Both fill up within hundreds of
+    steps, and narrower numbers would change every result.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
     ``monitors.seed``, shown in the ``repr`` and stored with the state. The seed of the recipe is ignored. ``extra`` is
@@ -121,8 +102,9 @@ class Monitors:
             raise ValueError(f"extra must be text, got {format_value(extra)}")
         self.extra = extra
         self._pipeline = Pipeline(self.recipe)
-        pool = _pool(self.recipe.measure, self.most)
-        self._empty = self._columns = Columns.empty(self._pipeline.bet.fresh, self._pipeline.alarm.fresh, pool)
+        pool = new_pool(self.recipe.measure, self.most)
+        self._empty = Columns.empty(self._pipeline.bet.fresh, self._pipeline.alarm.fresh, pool)
+        self._store = Store(self._empty)
         settings = {"seed": self.seed, "contiguous": contiguous, "most": self.most, "extra": extra}
         described = recipes.fingerprint(self.recipe, self._pipeline.bet.fresh, self._pipeline.alarm.fresh)
         self._fingerprint = described | {name: str(value) for name, value in settings.items()}
@@ -133,29 +115,111 @@ class Monitors:
         return f"<Monitors of {len(self)} keys: {parts}, seed={self.seed}>"
 
     def __len__(self) -> int:
-        return len(self._columns.integers)
+        return len(self._store.keys)
 
     def __contains__(self, key: object) -> bool:
-        return key_columns.find(key, self._columns.names) >= 0
+        return self._store.keys.find(key) >= 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys().tolist())
+
+    def __copy__(self) -> Monitors:
+        return self._with(copy.deepcopy(self._store))
+
+    @property
+    def joined(self) -> int:
+        """How many keys there have ever been: a deleted key stays in the count, and counts again if it returns."""
+        return self._store.joined
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every event received and every key deleted."""
+        return self._store.version
 
     def keys(self) -> NDArray[Any]:
         """Return all keys, in the order in which they first appeared."""
-        return np.empty(0, object) if self._columns.names is None else key_columns.to_numpy(self._columns.names)
+        names = self._store.keys.names
+        return np.empty(0, object) if names is None else key_columns.to_numpy(names)
 
     def status(self, key: str | int | bytes) -> Status:
-        """Return the status of a key after its latest event. O(keys)."""
-        position = key_columns.find(key, self._columns.names)
+        """Return the status of a key after its latest event."""
+        position = self._store.keys.find(key)
         if position < 0:
             raise ValueError(f"key must be one of the {len(self)} that have had events, got {format_value(key)}")
-        row = self._columns.integers[position : position + 1], self._columns.reals[position : position + 1]
-        fields: dict[str, Any] = {name: column.item() for name, column in _statuses(*row)._asdict().items()}
+        at = slice(position, position + 1)
+        row = statuses(self._store.integers.rows[at], self._store.reals.rows[at])
+        fields: dict[str, Any] = {name: column.item() for name, column in row._asdict().items()}
         if fields["alarm_at"] < 0:
             fields |= {"alarm_at": None, "changepoint": None}
         return Status(**fields)
 
     def statuses(self) -> Statuses:
         """Return the status of all keys, in the order of ``keys()``. O(keys)."""
-        return _statuses(self._columns.integers, self._columns.reals)
+        return statuses(self._store.integers.rows, self._store.reals.rows)
+
+    def standings(self, keys: Any = None) -> Standings:
+        """Return where all keys stand, or only ``keys``: one row for each, in this order. O(their number).
+
+        To find the keys that have changed, see ``fleet.e_bh``:
+
+        >>> from exchangeable import bets, measures
+        >>> monitors = Monitors(Monitor(measures.Value(), bets.CompositeJumper()), seed=7)
+        >>> _ = monitors.extend(["a"] * 40 + ["b"] * 40, [*range(40)] * 2, [float(i) for i in range(40)] + [0.0] * 40)
+        >>> now = monitors.standings()
+        >>> now.key.tolist(), now.n.tolist(), now.log10_martingale.round(1).tolist(), now.alarm.tolist()
+        (['a', 'b'], [40, 40], [5.6, -0.2], [True, False])
+        >>> from exchangeable import fleet
+        >>> fleet.e_bh(dict(zip(now.key, now.log10_martingale)), 0.05, base=10, joined=now.joined).names
+        ['a']
+        """
+        return self._standings(np.arange(len(self)) if keys is None else self._positions(keys))
+
+    def _standings(self, at: Integers) -> Standings:
+        store = self._store
+        rows = store.integers.rows[at], store.reals.rows[at], store.changed.rows[at]
+        return standings(store.keys.at(at), *rows)
+
+    def _positions(self, keys: Any) -> Integers:
+        column = self._store.keys.like(key_columns.validate(keys))
+        if not len(column):
+            return np.empty(0, np.int64)
+        groups = key_columns.group(column, self._store.keys)
+        for i in np.flatnonzero(groups.position < 0)[:1].tolist():
+            unknown = format_value(groups.names[i].as_py())
+            raise ValueError(f"keys must be among the {len(self)} that have had events, got {unknown}")
+        return groups.position[groups.code]
+
+    # -------------------------------------------------------------- deletion
+
+    def delete(self, keys: Any) -> Standings:
+        """Delete keys, and return where they stood. O(size of all keys), so delete many at once.
+
+        **A deleted key stays in the count.** A key that returns is a new stream: it starts with fresh evidence and with
+        any sequence number, and takes the next position in the order of ``joined`` (new keys of one call join in
+        sorted order). The guarantee of its alarm is for each such life. So never delete keys because of their evidence:
+        a quiet stream that is deleted and starts again gets another chance of a false alarm. Delete keys that have no
+        more events (see ``expire``).
+
+        For the false discovery rate of the fleet, K must be the number of streams that there will ever be, deleted ones
+        and every return included, fixed in advance: ``fleet.e_bh(.., streams=K)``; or pass ``joined``, as shown in
+        ``standings``. The evidence that is returned may be kept and given to ``e_bh`` with that of the other keys.
+        Leaving it out is valid too. Counting only the keys that are present is not.
+        """
+        positions = np.unique(self._positions(keys))
+        deleted = self._standings(positions)
+        if len(positions):
+            self._store = self._store.without(positions)
+        return deleted
+
+    def expire(self, before: int) -> Standings:
+        """Delete the keys whose latest sequence number is below ``before``, and return where they stood.
+
+        For numbers that are times. If they only count events, use the version: keep ``monitors.version`` of an hour ago
+        in ``then``, and call ``delete(now.key[now.version <= then])`` with ``now = monitors.standings()``.
+        """
+        limit = check_integer("before", before, -(2**63), 2**63 - 1)
+        latest = self._store.integers.rows[:, native.KEYED_LAST]
+        return self.delete(self._store.keys.at(np.flatnonzero(latest < limit)))
 
     # -------------------------------------------------------------- events
 
@@ -176,9 +240,7 @@ class Monitors:
         """
         column = key_columns.validate(keys)
         columns = event_columns.validate(len(column), order, x, refused, content)
-        if not len(column):  # an empty list has no type
-            column = column if self._columns.names is None else self._columns.names[:0]
-        groups = key_columns.group(column, self._columns.names)
+        groups = key_columns.group(self._store.keys.like(column), self._store.keys)
         recipes.check_x(self.recipe.measure, groups.names, groups.code, columns)
         events = columns.sort(groups.code, len(groups.names))
         new = groups.position < 0
@@ -189,16 +251,17 @@ class Monitors:
         steps = self._pipeline.extend(rows, ends[:-1], ends[1:], events.x[accepted])
         report = event_columns.build_rows(groups.names, events, classified, accepted, steps)
         positions = np.where(new, len(self) + np.cumsum(new) - 1, groups.position)
-        self._columns = self._columns.put(positions, rows)
+        self._store.write(positions, rows, self.version + len(column))
         return report
 
     def _rows(self, groups: key_columns.KeyGroups, events: Integers) -> Columns:
         """Copy the rows of these keys, with fresh ones for new keys; states that were loaded are checked."""
-        bet, alarm = self._pipeline.bet, self._pipeline.alarm
-        rows = self._columns.take(groups.position, events, bet.fresh, alarm.fresh)
-        names = groups.names.filter(groups.position < 0)
-        seeds = np.array([stream_seed(self.seed, key) for key in names.to_pylist()], np.uint64)
-        rows.integers[groups.position < 0, native.KEYED_SEED] = seeds.view(np.int64)
+        bet, alarm, new = self._pipeline.bet, self._pipeline.alarm, groups.position < 0
+        rows = self._store.take(groups.position, events, bet.fresh, alarm.fresh)
+        names = groups.names.filter(new)
+        seeds = stream_seeds(self.seed, names.to_pylist())
+        rows.integers[new, native.KEYED_SEED] = seeds.view(np.int64)
+        rows.integers[new, native.KEYED_JOINED] = self.joined + np.arange(1, len(names) + 1)
         if not rows.checked.all():
             bet.check(rows.bet[~rows.checked])
             alarm.check(rows.alarm[~rows.checked])
@@ -207,19 +270,28 @@ class Monitors:
 
     # -------------------------------------------------------------- bytes
 
-    def encode(self) -> bytes:
+    def encode(self, since: int | None = None) -> bytes:
         """Return the state of all keys as bytes. Equal states give equal bytes. O(size).
 
-        It is a ZIP archive like those of `snapshot`, with a description of the recipe and the columns.
+        With ``since``, an earlier value of ``version``, only the keys that have had events since then: O(their size).
+        Pass these bytes to ``like`` or ``decode`` after the earlier ones. If keys were deleted since then, or if it was
+        before this state was loaded, all keys are encoded.
+
+        The bytes are a ZIP archive like those of `snapshot`, with a description of the recipe and the columns.
         """
-        return storage.encode(self._columns, self.fingerprint())
+        store, start = self._store, -1
+        at = np.arange(len(self))
+        if since is not None and check_integer("since", since, 0, self.version) >= store.known_since:
+            start, at = since, np.flatnonzero(store.changed.rows > since)
+        progress = storage.Progress(store.joined, store.version, start)
+        return storage.encode(store.select(at), progress, self.fingerprint())
 
     @classmethod
     def decode(
         cls,
         data: bytes,
         recipe: Monitor,
-        *,
+        *changes: bytes,
         seed: int | None = None,
         contiguous: bool = True,
         most: int = 4096,
@@ -231,15 +303,39 @@ class Monitors:
         and call ``like``.
         """
         seed = storage.seed_of(data) if seed is None else seed
-        return cls(recipe, seed=seed, contiguous=contiguous, most=most, extra=extra).like(data)
+        return cls(recipe, seed=seed, contiguous=contiguous, most=most, extra=extra).like(data, *changes)
 
-    def like(self, data: bytes | None = None) -> Monitors:
-        """Return monitors of the same recipe and settings: without keys, or those that were encoded."""
-        other = copy.copy(self)
-        other._columns = (
-            self._empty if data is None else self._checked(storage.decode(data, self._empty, self._fingerprint))
-        )
+    def like(self, data: bytes | None = None, *changes: bytes) -> Monitors:
+        """Return monitors of the same recipe and settings: without keys, or those that were encoded.
+
+        ``changes`` were encoded with ``since``, in this order. Raise ValueError if one that lies between is missing.
+        """
+        store = Store(self._empty) if data is None else self._load(data)
+        for change in changes:
+            store = self._follow(store, change)
+        return self._with(store)
+
+    def _with(self, store: Store) -> Monitors:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), _store=store)
         return other
+
+    def _load(self, data: bytes) -> Store:
+        columns, progress = storage.decode(data, self._empty, self._fingerprint)
+        if progress.since >= 0:
+            raise ValueError(f"data must be the state of all keys, got what changed since version {progress.since}")
+        return Store(self._checked(columns), progress.joined, progress.version)
+
+    def _follow(self, store: Store, data: bytes) -> Store:
+        """Return the state after these changes; ``store`` is used up."""
+        columns, progress = storage.decode(data, self._empty, self._fingerprint)
+        if progress.since < 0:
+            return self._load(data)
+        if not progress.since <= store.version <= progress.version:
+            span = f"they go from version {progress.since} to {progress.version}"
+            raise ValueError(f"changes must continue the state before them: {span}, got version {store.version}")
+        store.follow(self._checked(columns), progress.joined, progress.version)
+        return store
 
     def _checked(self, columns: Columns) -> Columns:
         """Check the states of bet and alarm: now if that is fast, otherwise when they are first used."""
@@ -254,20 +350,7 @@ class Monitors:
         return dict(self._fingerprint)
 
 
-def _statuses(integers: Integers, reals: Floats) -> Statuses:
-    return Statuses(
-        n=integers[:, native.TRACK_N].copy(),
-        order=integers[:, native.KEYED_LAST].copy(),
-        log_value=reals[:, native.KEYED_SUM] + reals[:, native.KEYED_CARRY],
-        log_max=reals[:, native.TRACK_HIGH].copy(),
-        alarm_at=integers[:, native.TRACK_ALARM].copy(),
-        changepoint=integers[:, native.TRACK_CHANGE].copy(),
-        test=integers[:, native.TRACK_TEST].copy(),
-        full=integers[:, native.KEYED_FLAGS] & native.KEYED_FLAG_FULL != 0,
-    )
-
-
-def _pool(measure: Any, most: int) -> Bins | Scores | None:
+def new_pool(measure: Any, most: int) -> Bins | Scores | None:
     """Return an empty table of pools for this measure; None if it has no pool."""
     if isinstance(measure, Frozen) and measure.edges is not None:
         bins = len(measure.edges) + 1

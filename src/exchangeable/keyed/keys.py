@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from exchangeable.validation import format_value
 
 RULE = "keys must be all text, all bytes, or all 64-bit integers"
 TYPE_NAMES = {"str": "text", "bytes": "bytes", "int": "integers"}
+FEW = 8  # a call has few keys if there are more than this many times as many
+MANY = 256  # columns of keys before they are joined
 
 
 class KeyGroups(NamedTuple):
@@ -89,41 +92,95 @@ def key_type(column: Any) -> str:
     return "str" if types.is_large_string(column.type) else "bytes"
 
 
-def group(column: Any, known: Any) -> KeyGroups:
-    """Group the keys of events; ``known`` is a column or None. O(events + known)."""
+def group(column: Any, known: Keys) -> KeyGroups:
+    """Group the keys of events. O(events), and O(known) in a call with many keys, or the second with few."""
     from pyarrow import compute
 
-    if known is not None and len(known) and known.type != column.type:
-        before, now = TYPE_NAMES[key_type(known)], TYPE_NAMES[key_type(column)]
-        raise ValueError(f"keys must be {before}, as before, got {now}")
     coded = column.dictionary_encode()
     sorting = compute.sort_indices(coded.dictionary)
     names, rank = coded.dictionary.take(sorting), np.empty(len(sorting), np.int64)
     rank[sorting.to_numpy()] = np.arange(len(sorting))
-    position = np.full(len(names), -1)
-    if known is not None and len(known):
-        position = compute.index_in(names, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
-    return KeyGroups(names, rank[coded.indices.to_numpy()], position)
+    return KeyGroups(names, rank[coded.indices.to_numpy()], known.positions(names))
 
 
-def find(key: Any, known: Any) -> int:
-    """Return the position of a key among the known ones, or -1. O(known)."""
-    from pyarrow import compute
+class Keys:
+    """The known keys, in the order in which they joined.
 
-    try:
-        column = validate([key])
-    except ValueError:
-        return -1
-    if known is None or column.type != known.type:
-        return -1
-    return int(compute.index(known, column[0]).as_py())
+    A few keys are found in a dict, which is built when it is needed for the second time; many by Arrow, without one.
+    """
 
+    def __init__(self, names: Any = None) -> None:
+        self._count = 0 if names is None else len(names)
+        self._chunks = [names] if self._count else []
+        self._index: dict[Any, int] | None = None
+        self._searches = 0
 
-def concatenate(known: Any, new: Any) -> Any:
-    """Return the known keys followed by the new ones."""
-    import pyarrow as pa
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_index": None}
 
-    return new if known is None or not len(known) else pa.concat_arrays([known, new])
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def names(self) -> Any:
+        """All keys as one column; None if there have been none."""
+        import pyarrow as pa
+
+        if len(self._chunks) > 1:
+            self._chunks = [pa.concat_arrays(self._chunks)]
+        return self._chunks[0] if self._chunks else None
+
+    def at(self, positions: Integers) -> NDArray[Any]:
+        """Return the keys at these positions as an array. O(their number)."""
+        return to_numpy(self.names.take(positions)) if self._count else np.empty(0, object)
+
+    def like(self, column: Any) -> Any:
+        """Return an empty column of the type of the known keys, since an empty list has no type."""
+        return self._chunks[0][:0] if self._chunks and not len(column) else column
+
+    def check_type(self, column: Any) -> None:
+        """Raise ValueError if the keys of a column are of another type than the known ones."""
+        if self._count and self._chunks[0].type != column.type:
+            before, now = TYPE_NAMES[key_type(self._chunks[0])], TYPE_NAMES[key_type(column)]
+            raise ValueError(f"keys must be {before}, as before, got {now}")
+
+    def positions(self, names: Any) -> Integers:
+        """Return the positions of these keys; -1 for a new one."""
+        from pyarrow import compute
+
+        self.check_type(names)
+        few = FEW * len(names) < self._count
+        self._searches += few
+        if self._index is None and few and self._searches > 1:
+            self._index = dict(zip(to_numpy(self.names).tolist(), range(self._count), strict=True))
+        if self._index is not None:
+            found = (self._index.get(name, -1) for name in to_numpy(names).tolist())
+            return np.fromiter(found, np.int64, len(names))
+        if not self._count:
+            return np.full(len(names), -1)
+        at = compute.index_in(names, value_set=self.names).fill_null(-1)
+        return np.asarray(at.to_numpy(), np.int64)
+
+    def find(self, key: Any) -> int:
+        """Return the position of a key, or -1."""
+        try:
+            return int(self.positions(validate([key]))[0])
+        except ValueError:
+            return -1
+
+    def prepare(self, names: Any) -> Callable[[], None]:
+        """Return a function that adds new keys; calling it twice has the same effect as calling it once."""
+        first, new = self._count, [names] if len(names) else []
+        count = first + len(names)
+        chunks = [*([self.names] if len(self._chunks) > MANY else self._chunks), *new]
+        added = [] if self._index is None else to_numpy(names).tolist()
+
+        def write() -> None:
+            if self._index is not None:
+                self._index.update(zip(added, range(first, count), strict=True))
+            self._chunks, self._count = chunks, count
+
+        return write
 
 
 def to_numpy(names: Any) -> NDArray[Any]:

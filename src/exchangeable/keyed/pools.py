@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable import native
-from exchangeable.keyed.ragged import Ragged, with_rows
+from exchangeable.keyed.ragged import Ragged
 from exchangeable.protocols import Floats, Integers, Ranks
 
 
@@ -19,16 +19,6 @@ class Bins:
 
     def __init__(self, counts: Integers) -> None:
         self.counts = counts
-
-    def take(self, positions: Integers, events: Integers) -> Bins:
-        """Copy the pools at these positions (-1: a new one), with room for ``events[t]`` more events in pool t."""
-        counts = np.zeros((len(positions), self.counts.shape[1]), np.int64)
-        counts[positions >= 0] = self.counts[positions[positions >= 0]]
-        return Bins(counts)
-
-    def put(self, positions: Integers, pools: Bins) -> Bins:
-        """Return a copy of all pools, with these at the positions."""
-        return Bins(with_rows(self.counts, positions, pools.counts))
 
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Add ``x[lo[t]:hi[t]]`` to pool t, which holds ``before[t]`` numbers, and rank each of them."""
@@ -58,14 +48,6 @@ class Scores:
     def __init__(self, most: int, rows: Ragged) -> None:
         self.most = most
         self.rows = rows
-
-    def take(self, positions: Integers, events: Integers) -> Scores:
-        """Copy the pools at these positions (-1: a new one), with room for ``events[t]`` more events in pool t."""
-        return Scores(self.most, self.rows.take(positions, events))
-
-    def put(self, positions: Integers, pools: Scores) -> Scores:
-        """Return a copy of all pools, with these at the positions."""
-        return Scores(self.most, self.rows.put(positions, pools.rows))
 
     def rank(self, before: Integers, lo: Integers, hi: Integers, x: Floats) -> Ranks:
         """Add ``x[lo[t]:hi[t]]`` to pool t until it is full, and rank them; ``hi`` becomes the end of those added."""

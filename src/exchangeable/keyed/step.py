@@ -43,22 +43,28 @@ class Pipeline:
     ) -> tuple[Integers, NDArray[np.bool_]]:
         """Consume up to ``x[at[t]:at[t] + count[t]]``; return how many were consumed, and which rows restarted."""
         index, lo, hi = _ranges(at, count)
-        p = self._p_values(rows, lo, hi, x[index])
-        gains = self.bet.extend(rows.bet, lo, hi, p)
-        part, restarted = Steps.blank(len(index)), np.zeros(len(lo), np.bool_)
+        part, restarted = self.bet_on(rows, lo, hi, self._p_values(rows, lo, hi, x[index]))
+        self._start_tests(rows, restarted)
+        consumed, _, _ = _ranges(lo, hi - lo)
+        steps.put(index[consumed], part, consumed)
+        return hi - lo, restarted
+
+    def bet_on(self, rows: Columns, lo: Integers, hi: Integers, p: Floats) -> tuple[Steps, NDArray[np.bool_]]:
+        """Bet on the p-values ``p[lo[t]:hi[t]]`` in row t; with restarts ``hi`` becomes the end of the test.
+
+        Return the steps, and in which rows a test starts after them. The ranges must cover all p-values.
+        """
+        part, restarted = Steps.blank(len(p)), np.zeros(len(lo), np.bool_)
         part.p[:] = p
         part.log_value[:] = 0.0
-        native.keyed_accumulate(rows.reals, lo, hi, gains, part.log_value)
+        native.keyed_accumulate(rows.reals, lo, hi, self.bet.extend(rows.bet, lo, hi, p), part.log_value)
         raised = self.alarm.extend(rows.alarm, lo, hi, part.log_value)
         native.track(
             *(rows.integers, rows.reals, self.restart, lo, hi, part.log_value, raised, restarted),
             *(part.n, part.alarm, part.changepoint, part.test),
         )
         part.changepoint[~part.alarm] = -1
-        self._start_tests(rows, restarted)
-        consumed, _, _ = _ranges(lo, hi - lo)
-        steps.put(index[consumed], part, consumed)
-        return hi - lo, restarted
+        return part, restarted
 
     def _p_values(self, rows: Columns, lo: Integers, hi: Integers, x: Floats) -> Floats:
         """Return the p-values of numbers that join the pools; ``hi`` becomes the end of those that do."""

@@ -1,6 +1,7 @@
 """The state of many streams as bytes: a ZIP archive of plain columns, all of which are checked when they are read.
 
-state.json   {"format": "exchangeable monitors", "version": 3, "package": .., "recipe": {..}, "keys": "str"}
+state.json   {"format": "exchangeable monitors", "version": 5, "package": .., "recipe": {..}, "keys": "str",
+              "progress": [joined, version, since]}  # since: -1 for the state of all keys, else of those changed since
 *.npy        the columns, one-dimensional; counts in the narrowest integers that hold them
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,11 @@ from exchangeable.snapshot import archive
 from exchangeable.tracker import check_records
 from exchangeable.validation import format_value
 
-FORMAT, VERSION = "exchangeable monitors", 4
-HEAD = {"format", "keys", "package", "recipe", "version"}
+FORMAT, VERSION = "exchangeable monitors", 5
+HEAD = {"format", "keys", "package", "progress", "recipe", "version"}
 COUNTS = ("|u1", "<u2", "<u4", "<u8")  # dtypes of counts
 INTEGERS, REALS, BYTES = ("<i8",), ("<f8",), ("|u1",)
+ANY = (*COUNTS, *INTEGERS, *REALS)
 MAX_COUNT, MAX_LOG_VALUE = 2**53, 1e300
 FLAGS = native.KEYED_FLAG_PASSED | native.KEYED_FLAG_FORGOT | native.KEYED_FLAG_FULL
 MAX_SHOWN = 200  # characters of a recipe that a message shows
@@ -34,37 +36,45 @@ MAX_SHOWN = 200  # characters of a recipe that a message shows
 Arrays = dict[str, NDArray[Any]]
 
 
-def encode(columns: Columns, recipe: Mapping[str, str]) -> bytes:
-    """Return the columns, and the description of their recipe, as bytes."""
+class Progress(NamedTuple):
+    """How far the streams of a state have come; the changes after ``since``, or everything if that is -1."""
+
+    joined: int
+    version: int
+    since: int
+
+
+def encode(columns: Columns, progress: Progress, recipe: Mapping[str, str]) -> bytes:
+    """Return the columns, their progress, and the description of their recipe, as bytes."""
     kind = "str" if columns.names is None else keys.key_type(columns.names)
     package = sys.modules["exchangeable"].__version__
     head = {"format": FORMAT, "version": VERSION, "package": package, "recipe": dict(recipe), "keys": kind}
-    members = {"state.json": json.dumps(head, separators=(",", ":")).encode()}
-    for name, array in _arrays(columns, kind).items():
-        members[f"{name}.npy"] = archive.write_array(array.ravel())
-    return archive.write_members(members)
+    head["progress"] = list(progress)
+    return write_state(head, _arrays(columns, kind))
 
 
-def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> Columns:
-    """Return the encoded columns; raise ValueError unless they have this recipe and the shapes of the empty ones."""
-    members, head = _open(data)
+def decode(data: Any, empty: Columns, recipe: Mapping[str, str]) -> tuple[Columns, Progress]:
+    """Return the encoded columns and their progress.
+
+    Raise ValueError unless they have this recipe and the shapes of the empty columns.
+    """
+    members, head = open_state(data)
     _check_recipe(head["recipe"], recipe)
     kind = head["keys"]
-    arrays = {
-        name: archive.read_array(f"{name}.npy", members.get(f"{name}.npy", b""), *dtypes)
-        for name, dtypes in _expected(empty, kind).items()
-    }
+    arrays = {name: read_column(members, name, *dtypes) for name, dtypes in _expected(empty, kind).items()}
     if len(members) != 1 + len(arrays):
         raise ValueError(f"data must hold state.json and {', '.join(arrays)}, got {format_value(list(members))}")
     try:
-        return _columns(arrays, empty, kind)
+        progress, columns = _progress(head["progress"]), _columns(arrays, empty, kind)
+        _check_joined(columns.integers[:, native.KEYED_JOINED], progress)
     except ValueError as error:
         raise ValueError(f"data must be the state of monitors: {error}") from error
+    return columns, progress
 
 
 def seed_of(data: Any) -> int:
     """Return the seed of an encoded state."""
-    stored = _open(data)[1]["recipe"].get("seed")
+    stored = open_state(data)[1]["recipe"].get("seed")
     try:
         return int(stored)
     except (TypeError, ValueError):
@@ -88,14 +98,14 @@ def _arrays(columns: Columns, kind: str) -> Arrays:
     names, text = np.empty(0, np.int64), np.empty(0, np.uint8)
     if columns.names is not None:
         names, text = keys.to_arrays(columns.names)
-    arrays = {"keys": names if kind == "int" else _narrowed(names), "text": text}
+    arrays: Arrays = {"keys": names, "text": text}
     arrays |= {"integers": columns.integers, "reals": columns.reals, "bet": columns.bet, "alarm": columns.alarm}
-    arrays |= {"spans": columns.spans.columns[0], "spans_used": _narrowed(columns.spans.used)}
+    arrays |= {"spans": columns.spans.columns[0], "spans_used": columns.spans.used}
     if isinstance(columns.pool, Scores):
         scores, counts = columns.pool.rows.columns
-        arrays |= {"pool_used": _narrowed(columns.pool.rows.used), "scores": scores, "counts": _narrowed(counts)}
+        arrays |= {"pool_used": columns.pool.rows.used, "scores": scores, "counts": counts}
     elif columns.pool is not None:
-        arrays["counts"] = _narrowed(columns.pool.counts)
+        arrays["counts"] = columns.pool.counts
     return arrays
 
 
@@ -120,6 +130,13 @@ def _columns(arrays: Arrays, empty: Columns, kind: str) -> Columns:
     )
     _check(columns)
     return columns
+
+
+def _progress(stored: Any) -> Progress:
+    numbers = stored if isinstance(stored, list) and len(stored) == 3 else [None] * 3
+    if not all(type(number) is int and -1 <= number <= MAX_COUNT for number in numbers) or min(numbers[:2]) < 0:
+        raise ValueError(f"progress must be joined, version and since, got {format_value(stored)}")
+    return Progress(*numbers)
 
 
 def _pool(arrays: Arrays, empty: Bins | Scores | None, count: int) -> Bins | Scores | None:
@@ -176,6 +193,13 @@ def _check(columns: Columns) -> None:
         _check_scores(columns.pool)
 
 
+def _check_joined(joined: NDArray[np.int64], progress: Progress) -> None:
+    """Check the positions in the order of joining."""
+    bounded = joined.min(initial=1) >= 1 and joined.max(initial=0) <= progress.joined
+    if not bounded or not (joined[:-1] < joined[1:]).all():
+        raise ValueError(f"joined must increase from 1 to at most {progress.joined}, got other numbers")
+
+
 def _check_spans(columns: Columns) -> None:
     """Check that the ranges of missing numbers are in order, and lie within the numbers of their stream."""
     used, spans = columns.spans.used, columns.spans.columns[0]
@@ -205,12 +229,31 @@ def _is_sorted(rows: Ragged, rises: NDArray[np.bool_]) -> bool:
 # ------------------------------------------------------------------ the archive
 
 
-def _open(data: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
+def open_state(data: Any) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Return the members of an archive, and its parsed header."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise ValueError(f"data must be bytes, got {format_value(data)}")
     members = archive.read_members(bytes(data))
     return members, _read_head(members)
+
+
+def write_state(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return an archive with this header and these columns; counts are narrowed."""
+    narrowed = {"spans_used", "pool_used", "counts"} | ({"keys"} if head["keys"] != "int" else set())
+    members = {"state.json": json.dumps(head, separators=(",", ":")).encode()}
+    for name, array in arrays.items():
+        members[f"{name}.npy"] = archive.write_array((_narrowed(array) if name in narrowed else array).ravel())
+    return archive.write_members(members)
+
+
+def read_column(members: Mapping[str, bytes], name: str, *dtypes: str) -> NDArray[Any]:
+    """Return a column of an archive, of one of these dtypes if any are given."""
+    return archive.read_array(f"{name}.npy", members.get(f"{name}.npy", b""), *(dtypes or ANY))
+
+
+def columns_of(members: Mapping[str, bytes]) -> list[str]:
+    """Return the names of the columns of an archive."""
+    return [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
 
 
 def _read_head(members: Mapping[str, bytes]) -> dict[str, Any]:

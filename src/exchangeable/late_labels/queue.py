@@ -31,6 +31,10 @@ class _Waiting:
     used: bool | None
 
 
+class QueueFullError(ValueError):
+    """The queue holds as many examples as it may."""
+
+
 class LateLabels:
     """A queue in front of a monitor, for examples whose labels come later.
 
@@ -67,8 +71,8 @@ class LateLabels:
     [('a', 1), ('b', 2)]
     """
 
-    def __init__(self, monitor: Monitor, *, wait: float | timedelta | str = "forever", most: int = 10_000) -> None:
-        if not isinstance(monitor, Monitor):
+    def __init__(self, monitor: Any, *, wait: float | timedelta | str = "forever", most: int = 10_000) -> None:
+        if not isinstance(monitor, Monitor) and not hasattr(monitor, "start_run"):  # or the lines of a TableMonitor
             raise ValueError(f"monitor must be a Monitor, got {monitor!r:.80}")
         self.monitor = monitor
         self.wait: float = _duration(wait)
@@ -78,6 +82,10 @@ class LateLabels:
         self._queue: OrderedDict[str | int, _Waiting] = OrderedDict()
         self._tested: OrderedDict[str | int, None] = OrderedDict()  # the latest, so that none is tested twice
         self._expired: OrderedDict[str | int, float | None] = OrderedDict()  # times of observation, no label yet
+
+    def __repr__(self) -> str:
+        wait = "forever" if self.wait == math.inf else self.wait
+        return f"LateLabels({self.monitor!r}, wait={wait!r}, most={self.most})"
 
     @property
     def waiting(self) -> list[str | int]:
@@ -135,6 +143,12 @@ class LateLabels:
         self.left_out.never += 1
         return released
 
+    def restart(self, monitor: Any) -> LateLabels:
+        """Return a queue in front of another monitor that knows the ids and counts of this one; no example waits."""
+        queue = copy.copy(self)
+        queue.monitor, queue._queue = monitor, OrderedDict()
+        return queue
+
     # -------------------------------------------------------------- details
 
     def _time(self, time: Any, *, needed: bool) -> float | None:
@@ -154,7 +168,7 @@ class LateLabels:
         queue = chain(self._queue.values(), [new])
         if len(self._queue) + 1 - sum(1 for _ in decide(queue, self._later(new.time), self.wait)) > self.most:
             expected = f"the queue must hold at most {self.most} waiting examples"
-            raise ValueError(f"{expected}, and is full: observe {new.id!r:.80} again when labels have come")
+            raise QueueFullError(f"{expected}, and is full: observe {new.id!r:.80} again when labels have come")
 
     def _later(self, time: float | None) -> float | None:
         """Return the latest time so far, including this one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,6 +186,16 @@ class Scored(ABC):
     def pool(self) -> Pool:
         """Return a new pool for scores of this measure."""
         return Pool(self._pool.max_distinct)
+
+    def contents(self) -> tuple[Floats, Integers]:
+        """Return the distinct scores so far in increasing order, and their counts."""
+        return self._pool.contents()
+
+    def with_contents(self, scores: Floats, counts: Integers) -> Self:
+        """Return a copy that has seen these distinct scores this many times, and nothing else."""
+        twin = copy.copy(self)
+        twin._pool = Pool.from_contents(scores, counts, max_distinct=self._pool.max_distinct)
+        return twin
 
     def update(self, x: Any, y: Any = None) -> Rank:
         """Add one example and return its rank."""

@@ -505,6 +505,53 @@ def rate_step(
     value: int,
 ) -> tuple[float, float, int]: ...
 
+# ------------------------------------------------------------------ risk.c
+
+RISK_STATE: int  # how many numbers the state holds
+RISK_TABLES: int  # how many numbers the tables hold
+RISK_HISTORY: int  # how many numbers the history of the interval holds
+RISK_BAND: int  # how many rows that history has at most
+RISK_ROWS: int  # how many numbers come before them
+
+def risk_tables(tables: Floats) -> None: ...
+def risk(
+    state: Floats,
+    tables: Floats,
+    band: Floats,
+    integers: Integers,
+    reals: Floats,
+    restart: bool,
+    by_statistic: bool,
+    log_level: float,
+    log_interval: float,
+    limit: float,
+    losses: Floats,
+    n: Integers,
+    log_value: Floats,
+    statistic: Floats,
+    alarm: Bools,
+    lowest: Integers,
+    test: Integers,
+    mean: Floats,
+    low: Floats,
+    high: Floats,
+) -> int: ...
+def risk_step(
+    state: Floats,
+    tables: Floats,
+    band: Floats,
+    integers: Integers,
+    reals: Floats,
+    restart: bool,
+    by_statistic: bool,
+    log_level: float,
+    log_interval: float,
+    limit: float,
+    loss: float,
+) -> tuple[float, float, int]: ...
+def risk_interval(state: Floats, tables: Floats, log_interval: float) -> tuple[float, float, float]: ...
+def risk_bound(losses: Floats, tables: Floats, limit: float) -> float: ...
+
 # ------------------------------------------------------------------ adaptive.c
 
 ADAPTIVE_STATE: int  # how many numbers the state holds
@@ -518,6 +565,56 @@ def adaptive(state: Floats, tables: Floats, p: float, gains: None) -> float: ...
 def adaptive(state: Floats, tables: Floats, p: Floats, gains: Floats) -> None: ...
 @overload
 def adaptive(state: Floats, tables: Floats, p: Floats | float, gains: Floats | None) -> float | None: ...
+
+# ------------------------------------------------------------------ lines.c
+
+LINE_SEED: int
+LINE_N: int
+LINE_POOL: int
+LINE_LOWEST: int
+LINE_ALARM: int
+LINE_CHANGE: int
+LINE_INTEGERS: int
+LINE_SUM: int
+LINE_CARRY: int
+LINE_LOW: int
+LINE_WEIGHT: int
+LINE_THRESHOLD: int
+LINE_REALS: int
+
+def lines_extend(
+    tables: Floats,
+    at: Integers,
+    used: Bools,
+    values: Floats,
+    edges: Floats,
+    counts: Integers,
+    greater: Integers,
+    equal: Integers,
+    total: Integers,
+    integers: Integers,
+    reals: Floats,
+    bets: Floats,
+    alarms: Floats,
+    evidence: Floats,
+    on: Bools,
+) -> None: ...
+def lines_record(
+    integers: Integers,
+    reals: Floats,
+    points: Float32s,
+    marks: Bools,
+    start: int,
+    restart: bool,
+    evidence: Floats,
+    on: Bools,
+    line_points: Float32s,
+    line_marks: Bools,
+    line_start: int,
+    log_values: Floats,
+    alarm: Bools,
+    test: Integers,
+) -> int: ...
 
 # ------------------------------------------------------------------ pools.c
 
@@ -546,6 +643,7 @@ def pool_extend(
 # ------------------------------------------------------------------ nearest.c
 
 def squared_distance(a: Floats, b: Floats) -> float: ...
+def sample_distances(X: Floats, sample: Floats, out: Floats) -> None: ...
 def nearest_scores(near: Floats, alpha: Floats) -> None: ...
 def nearest_copy(X: Floats, centre: Floats, scale: float, F: Float32s, low: Float32s) -> None: ...
 def nearest_refresh(n: int, scale: float, low: Float32s, near: Floats, ceil: Float32s, tied: bool) -> None: ...
@@ -618,6 +716,7 @@ KEYED_FIRST: int
 KEYED_LAST: int
 KEYED_HORIZON: int
 KEYED_FLAGS: int
+KEYED_JOINED: int
 KEYED_INTEGERS: int
 KEYED_SUM: int
 KEYED_CARRY: int
@@ -652,6 +751,7 @@ def keyed_rank_scores(
     n: Integers,
 ) -> None: ...
 def keyed_thetas(integers: Integers, lo: Integers, hi: Integers, out: Floats) -> None: ...
+def whole_ranks(lo: Integers, hi: Integers, x: Floats, greater: Integers, equal: Integers) -> None: ...
 def keyed_simple_jumper(rate: float, states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
 def keyed_composite_jumper(states: Floats, lo: Integers, hi: Integers, p: Floats, out: Floats) -> None: ...
 def keyed_sleepy_jumper(
@@ -715,13 +815,4 @@ def keyed_unfold(
 
 def keyed_take_rows(
     column: Integers, start: Integers, used: Integers, positions: Integers, to: Integers, out: Integers
-) -> None: ...
-def keyed_put_rows(
-    column: Integers,
-    start: Integers,
-    changed: Integers,
-    rows: Integers,
-    rows_start: Integers,
-    used: Integers,
-    out: Integers,
 ) -> None: ...

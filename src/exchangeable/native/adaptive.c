@@ -432,18 +432,20 @@ static const char *adaptive_fresh(const Arg *in, Arg *out) {
     return NULL;
 }
 
+static void adaptive_path(Adaptive *state, const AdaptiveTables *tables, const double *p, int64_t n, double *gains) {
+    SeasonStep now = season_open(&state->clock);
+    for (int64_t lo = 0; lo < n; lo += ADAPTIVE_BLOCK)
+        adaptive_block(state, &now, tables, p + lo, smaller(n - lo, ADAPTIVE_BLOCK), gains + lo);
+    season_close(&state->clock, &now);
+}
+
 /* adaptive(state, tables, p, gains) */
 static const char *adaptive(const Arg *in, Arg *out) {
     (void)out;
     REQUIRE(in[0].size == ADAPTIVE_STATE && in[1].size == ADAPTIVE_TABLES,
             "state must have ADAPTIVE_STATE items, and tables ADAPTIVE_TABLES");
     REQUIRE(in[2].size == in[3].size, "gains must be as long as p");
-    Adaptive *state = in[0].data;
-    SeasonStep now = season_open(&state->clock);
-    for (int64_t lo = 0; lo < in[2].size; lo += ADAPTIVE_BLOCK)
-        adaptive_block(state, &now, in[1].data, float64s(&in[2]) + lo, smaller(in[2].size - lo, ADAPTIVE_BLOCK),
-                       float64s(&in[3]) + lo);
-    season_close(&state->clock, &now);
+    adaptive_path(in[0].data, in[1].data, float64s(&in[2]), in[2].size, float64s(&in[3]));
     return NULL;
 }
 

@@ -30,26 +30,18 @@ static void history_halve(float *points, uint8_t *marks) {
     memset(marks + half, 0, (size_t)half);
 }
 
-/* history(integers, points, marks, start, restart, log_values)
- *
- * Add the log capital after each of the latest examples. `integers` is the record of the test (see track.c) after them,
+/* Add the log capital after each of the latest examples. `integers` is the record of the test (see track.c) after them,
  * `start` the number of examples before the history. The bucket of an alarm is marked; with restarts the capital is 1
  * after an alarm, which is a value of its bucket too.
  */
-static const char *history(const Arg *in, Arg *out) {
-    (void)out;
-    REQUIRE(in[0].size == TRACK_INTEGERS, "the record has the wrong size");
-    REQUIRE(in[1].size == HISTORY_BUCKETS * HISTORY_POINTS && in[2].size == HISTORY_BUCKETS, "the history has the wrong size");
-    int64_t n = int64s(&in[0])[TRACK_N], alarm = int64s(&in[0])[TRACK_ALARM], start = in[3].integer, steps = in[5].size;
-    REQUIRE(0 <= start && start <= n && n <= INT64_C(1) << 62 && steps <= n - start, "start must be before the examples");
-    float *points = float32s(&in[1]);
-    uint8_t *marks = bools(&in[2]);
-    int64_t count = n - start - steps;
+static void history_path(const int64_t *integers, float *points, uint8_t *marks, int64_t start, bool restart,
+                         const double *log_values, int64_t steps) {
+    int64_t count = integers[TRACK_N] - start - steps, alarm = integers[TRACK_ALARM];
     int shift = 0; /* a bucket has 2^shift examples */
     while (INT64_C(1) * HISTORY_BUCKETS << shift < count) shift++;
     for (int64_t i = 0; i < steps; i++, count++) {
         if (count == INT64_C(1) * HISTORY_BUCKETS << shift) history_halve(points, marks), shift++;
-        float log_value = (float)float64s(&in[5])[i], *bucket = points + (count >> shift) * HISTORY_POINTS;
+        float log_value = (float)log_values[i], *bucket = points + (count >> shift) * HISTORY_POINTS;
         if (count & ((INT64_C(1) << shift) - 1))
             history_add(bucket, log_value);
         else
@@ -57,9 +49,19 @@ static const char *history(const Arg *in, Arg *out) {
         if (start + count + 1 == alarm) {
             marks[count >> shift] = true;
             bucket[2] = log_value;
-            if (in[4].integer) history_add(bucket, 0.0f);
+            if (restart) history_add(bucket, 0.0f);
         }
     }
+}
+
+/* history(integers, points, marks, start, restart, log_values) */
+static const char *history(const Arg *in, Arg *out) {
+    (void)out;
+    REQUIRE(in[0].size == TRACK_INTEGERS, "the record has the wrong size");
+    REQUIRE(in[1].size == HISTORY_BUCKETS * HISTORY_POINTS && in[2].size == HISTORY_BUCKETS, "the history has the wrong size");
+    int64_t n = int64s(&in[0])[TRACK_N], start = in[3].integer, steps = in[5].size;
+    REQUIRE(0 <= start && start <= n && n <= INT64_C(1) << 62 && steps <= n - start, "start must be before the examples");
+    history_path(int64s(&in[0]), float32s(&in[1]), bools(&in[2]), start, in[4].integer, float64s(&in[5]), steps);
     return NULL;
 }
 

@@ -66,6 +66,59 @@ static void composite_jumper_path(double *state, const double *p, int64_t n, dou
     }
 }
 
+/* Composite jumpers of several streams side by side, one step of each: a recursion waits for its own results, and those
+ * of other streams fill the time. The operations are those of composite_jumper_path, so the bits are the same.
+ */
+enum { SIDE = 8 };
+typedef struct {
+    double share[COMPOSITE_JUMPERS][SIDE], weight[COMPOSITE_JUMPERS][SIMPLE_JUMPER][SIDE];
+} CompositeSide;
+
+static void composite_side_step(CompositeSide *side, const double *p, double *out) {
+    double gains[COMPOSITE_JUMPERS][SIDE], top[SIDE], total[SIDE];
+    for (int k = 0; k < COMPOSITE_JUMPERS; k++) {
+        double kept = 1.0 - COMPOSITE_RATES[k], shared = COMPOSITE_RATES[k] / 3.0;
+        double(*weight)[SIDE] = side->weight[k];
+        for (int i = 0; i < SIDE; i++) {
+            double slope = p[i] - 0.5;
+            double low = (kept * weight[0][i] + shared) * (1.0 - slope), idle = kept * weight[1][i] + shared;
+            double high = (kept * weight[2][i] + shared) * (1.0 + slope), density = low + idle + high;
+            weight[0][i] = low / density, weight[1][i] = idle / density, weight[2][i] = high / density;
+            gains[k][i] = density;
+        }
+        for (int i = 0; i < SIDE; i++) gains[k][i] = ex_log(gains[k][i]);
+    }
+    for (int i = 0; i < SIDE; i++) top[i] = -INFINITY, total[i] = 0.0;
+    for (int k = 0; k < COMPOSITE_JUMPERS; k++)
+        for (int i = 0; i < SIDE; i++) {
+            double value = side->share[k][i] + gains[k][i];
+            top[i] = value > top[i] ? value : top[i];
+        }
+    for (int k = 0; k < COMPOSITE_JUMPERS; k++)
+        for (int i = 0; i < SIDE; i++) total[i] += ex_exp(side->share[k][i] + gains[k][i] - top[i]);
+    for (int i = 0; i < SIDE; i++) out[i] = top[i] == -INFINITY ? -INFINITY : top[i] + ex_log(total[i]);
+    for (int k = 0; k < COMPOSITE_JUMPERS; k++)
+        for (int i = 0; i < SIDE; i++)
+            side->share[k][i] = top[i] == -INFINITY ? -INFINITY : side->share[k][i] + (gains[k][i] - out[i]);
+}
+
+/* Copy the state of a stream from place i, or to it. */
+static void composite_side_load(CompositeSide *side, int i, const double *state) {
+    for (int k = 0; k < COMPOSITE_JUMPERS; k++) {
+        side->share[k][i] = state[k];
+        for (int e = 0; e < SIMPLE_JUMPER; e++)
+            side->weight[k][e][i] = state[COMPOSITE_JUMPERS + SIMPLE_JUMPER * k + e];
+    }
+}
+
+static void composite_side_store(const CompositeSide *side, int i, double *state) {
+    for (int k = 0; k < COMPOSITE_JUMPERS; k++) {
+        state[k] = side->share[k][i];
+        for (int e = 0; e < SIMPLE_JUMPER; e++)
+            state[COMPOSITE_JUMPERS + SIMPLE_JUMPER * k + e] = side->weight[k][e][i];
+    }
+}
+
 /* sleepy_jumper(weights, waking, jumping, p, out) */
 static const char *sleepy_jumper(const Arg *in, Arg *out) {
     (void)out;

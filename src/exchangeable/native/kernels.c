@@ -30,7 +30,9 @@
 #include "fade.c"
 #include "sentinel.c"
 #include "rate.c"
+#include "risk.c"
 #include "adaptive.c"
+#include "lines.c"
 #include "pools.c"
 #include "nearest.c"
 #include "neighbours.c"
@@ -70,7 +72,9 @@ const Entry NAMED(kernels_, BUILD)[] = {
     FADE_KERNELS //
     SENTINEL_KERNELS //
     RATE_KERNELS //
+    RISK_KERNELS //
     ADAPTIVE_KERNELS //
+    LINES_KERNELS //
     POOLS_KERNELS //
     NEAREST_KERNELS //
     NEIGHBOURS_KERNELS //
@@ -101,7 +105,9 @@ const Constant NAMED(constants_, BUILD)[] = {
     FADE_CONSTANTS //
     SENTINEL_CONSTANTS //
     RATE_CONSTANTS //
+    RISK_CONSTANTS //
     ADAPTIVE_CONSTANTS //
+    LINES_CONSTANTS //
     POOLS_CONSTANTS //
     NEAREST_CONSTANTS //
     NEIGHBOURS_CONSTANTS //

@@ -4,7 +4,7 @@
  */
 
 /* The integers of a stream: the record of its test (track.c); its seed (the bits); its first and its last sequence
- * number, and the number up to which missing ones are forgotten; flags.
+ * number, and the number up to which missing ones are forgotten; flags; its position in the order of joining, from 1.
  */
 enum {
     KEYED_SEED = TRACK_INTEGERS,
@@ -12,6 +12,7 @@ enum {
     KEYED_LAST,
     KEYED_HORIZON,
     KEYED_FLAGS,
+    KEYED_JOINED,
     KEYED_INTEGERS /* how many there are */
 };
 
@@ -186,8 +187,6 @@ static inline Keyed_row keyed_row(const Keyed *all, int64_t t) {
 
 KEYED_LOOP(simple_jumper, 1, all.width == SIMPLE_JUMPER, /* rate */
            simple_jumper_path(row.state, in[0].real, row.values, row.n, row.out))
-KEYED_LOOP(composite_jumper, 0, all.width == COMPOSITE_STATE,
-           composite_jumper_path(row.state, row.values, row.n, row.out))
 KEYED_LOOP(sleepy_jumper, 2, all.width >= 2 && all.width % 2 == 0, /* waking, jumping */
            sleepy_jumper_path(row.state, all.width / 2, in[0].real, in[1].real, row.values, row.n, row.out))
 KEYED_LOOP(sleeper_stayer, 2, /* waking, grid */
@@ -203,10 +202,100 @@ KEYED_LOOP(accumulate, 0, all.width == KEYED_REALS, sum_path(row.state + KEYED_S
 KEYED_LOOP(cusum, 0, all.width == 2, cusum_path(row.state, row.values, row.n, row.out))
 KEYED_LOOP(shiryaev_roberts, 0, all.width == 2, shiryaev_roberts_path(row.state, row.values, row.n, row.out))
 
+/* Streams that are tested side by side, and where each of them stands. */
+typedef struct {
+    CompositeSide side;
+    int64_t stream[SIDE], at[SIDE], stop[SIDE];
+} Together;
+
+/* Put the next stream that has values into place i; false if there is none. */
+static bool keyed_next(const Keyed *all, Together *now, int i, int64_t *next) {
+    while (*next < all->streams && all->lo[*next] >= all->hi[*next]) ++*next;
+    if (*next >= all->streams) return false;
+    now->stream[i] = *next, now->at[i] = all->lo[*next], now->stop[i] = all->hi[*next];
+    composite_side_load(&now->side, i, all->states + *next * all->width);
+    ++*next;
+    return true;
+}
+
+/* Consume values of all places until one of them has reached its end. */
+static void keyed_together(const Keyed *all, Together *now) {
+    double p[SIDE], gain[SIDE];
+    int64_t steps = INT64_MAX;
+    for (int i = 0; i < SIDE; i++) steps = smaller(steps, now->stop[i] - now->at[i]);
+    for (int64_t k = 0; k < steps; k++) {
+        for (int i = 0; i < SIDE; i++) p[i] = all->values[now->at[i] + k];
+        composite_side_step(&now->side, p, gain);
+        for (int i = 0; i < SIDE; i++) all->out[now->at[i] + k] = gain[i];
+    }
+    for (int i = 0; i < SIDE; i++) now->at[i] += steps;
+}
+
+/* keyed_composite_jumper(states, lo, hi, values, out): eight streams at a time */
+static const char *keyed_composite_jumper(const Arg *in, Arg *out) {
+    (void)out;
+    Keyed all = {0};
+    Together now = {0};
+    const char *wrong = keyed_arguments(in, &all);
+    if (wrong) return wrong;
+    REQUIRE(all.width == COMPOSITE_STATE, "a state has the wrong size");
+    int64_t next = 0;
+    int places = 0;
+    while (places < SIDE && keyed_next(&all, &now, places, &next)) places++;
+    bool full = places == SIDE;
+    while (full) {
+        keyed_together(&all, &now);
+        for (int i = 0; i < SIDE; i++) {
+            if (now.at[i] < now.stop[i]) continue;
+            composite_side_store(&now.side, i, all.states + now.stream[i] * all.width);
+            full &= keyed_next(&all, &now, i, &next);
+        }
+    }
+    for (int i = 0; i < places; i++) { /* those that are left: one after the other */
+        double *state = all.states + now.stream[i] * all.width;
+        if (now.at[i] < now.stop[i]) composite_side_store(&now.side, i, state);
+        composite_jumper_path(state, all.values + now.at[i], now.stop[i] - now.at[i], all.out + now.at[i]);
+    }
+    return NULL;
+}
+
+/* whole_ranks(lo, hi, x, greater, equal): the ranks of the scores of each stream, from its first one on
+ *
+ * Each score is compared with all before it, four scores at a time. That is O(n^2) without branches, and for up to two
+ * thousand scores faster than a pool that is kept in order.
+ */
+enum { RANKED = 4 };
+
+static void whole_ranks_path(const double *x, int64_t n, int64_t *greater, int64_t *equal) {
+    for (int64_t i = 0; i < n; i += RANKED) {
+        int64_t many = smaller(RANKED, n - i), above[RANKED] = {0}, same[RANKED] = {0};
+        double now[RANKED] = {0};
+        for (int64_t k = 0; k < many; k++) now[k] = x[i + k];
+        for (int64_t j = 0; j < i; j++)
+            for (int k = 0; k < RANKED; k++) above[k] += x[j] > now[k], same[k] += x[j] == now[k];
+        for (int64_t k = 0; k < many; k++) {
+            for (int64_t j = 0; j < k; j++) above[k] += now[j] > now[k], same[k] += now[j] == now[k];
+            greater[i + k] = above[k], equal[i + k] = same[k] + 1;
+        }
+    }
+}
+
+static const char *whole_ranks(const Arg *in, Arg *out) {
+    (void)out;
+    int64_t streams = in[0].size, events = in[2].size;
+    const int64_t *lo = int64s(&in[0]), *hi = int64s(&in[1]);
+    REQUIRE(stream_ranges(&in[0], &in[1], streams, events), STREAM_RANGES);
+    REQUIRE(in[3].size == events && in[4].size == events, KEYED_COLUMNS);
+    for (int64_t t = 0; t < streams; t++)
+        whole_ranks_path(float64s(&in[2]) + lo[t], hi[t] - lo[t], int64s(&in[3]) + lo[t], int64s(&in[4]) + lo[t]);
+    return NULL;
+}
+
 #define KEYED_KERNELS \
     ENTRY(keyed_rank_bins, "QqqqdQQQ"), \
     ENTRY(keyed_rank_scores, "DQqQnqqQdQQQ"), \
     ENTRY(keyed_thetas, "qqqD"), \
+    ENTRY(whole_ranks, "qqdQQ"), \
     ENTRY(keyed_simple_jumper, "fDqqdD"), \
     ENTRY(keyed_composite_jumper, "DqqdD"), \
     ENTRY(keyed_sleepy_jumper, "ffDqqdD"), \
@@ -224,6 +313,7 @@ KEYED_LOOP(shiryaev_roberts, 0, all.width == 2, shiryaev_roberts_path(row.state,
     CONSTANT(KEYED_LAST), \
     CONSTANT(KEYED_HORIZON), \
     CONSTANT(KEYED_FLAGS), \
+    CONSTANT(KEYED_JOINED), \
     CONSTANT(KEYED_INTEGERS), \
     CONSTANT(KEYED_SUM), \
     CONSTANT(KEYED_CARRY), \

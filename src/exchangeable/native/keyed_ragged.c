@@ -23,28 +23,5 @@ static const char *keyed_take_rows(const Arg *in, Arg *out) {
     return NULL;
 }
 
-/* keyed_put_rows(column, start, changed, rows, rows_start, used, out)
- *
- * Copy all rows end to end. Row k is row changed[k] of `rows`, which starts at rows_start[changed[k]]; if changed[k] is
- * negative, it is row k of the column.
- */
-static const char *keyed_put_rows(const Arg *in, Arg *out) {
-    (void)out;
-    int64_t count = in[5].size, at = 0;
-    const int64_t *start = int64s(&in[1]), *changed = int64s(&in[2]);
-    const int64_t *rows_start = int64s(&in[4]), *used = int64s(&in[5]);
-    REQUIRE(in[1].size == count && in[2].size == count, "start, changed and used must be equally long");
-    for (int64_t k = 0; k < count; k++) {
-        REQUIRE(changed[k] < in[4].size, "changed must be numbers of rows");
-        const Arg *source = changed[k] < 0 ? &in[0] : &in[3];
-        int64_t from = changed[k] < 0 ? start[k] : rows_start[changed[k]];
-        REQUIRE(keyed_within(from, used[k], source->size), "rows must lie within their columns");
-        REQUIRE(keyed_within(at, used[k], in[6].size), "out must have room for all rows");
-        keyed_copy(int64s(&in[6]) + at, int64s(source) + from, used[k]);
-        at += used[k];
-    }
-    return NULL;
-}
-
-#define KEYED_RAGGED_KERNELS ENTRY(keyed_take_rows, "qqqqqQ"), ENTRY(keyed_put_rows, "qqqqqqQ"),
+#define KEYED_RAGGED_KERNELS ENTRY(keyed_take_rows, "qqqqqQ"),
 #define KEYED_RAGGED_CONSTANTS

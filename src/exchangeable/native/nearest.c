@@ -474,6 +474,23 @@ static const char *squared_distance(const Arg *in, Arg *out) {
     return NULL;
 }
 
+/* sample_distances(X, sample, out): the distance of each row of X to the nearest row of a sample. */
+static const char *sample_distances(const Arg *in, Arg *out) {
+    (void)out;
+    int64_t d = in[0].shape[1], rows = in[0].shape[0];
+    REQUIRE(in[0].ndim == 2 && in[1].ndim == 2 && in[1].shape[1] == d, "X and sample must have the same features");
+    REQUIRE(in[2].size == rows, "out must hold a number for each row");
+    for (int64_t i = 0; i < rows; i++) {
+        double least = INFINITY;
+        for (int64_t j = 0; j < in[1].shape[0]; j++) {
+            double squared = nearest_squared(float64s(&in[0]) + i * d, float64s(&in[1]) + j * d, d);
+            if (squared < least) least = squared;
+        }
+        float64s(&in[2])[i] = sqrt(least);
+    }
+    return NULL;
+}
+
 /* nearest_scores(near, alpha): the scores of all examples, from their nearest squared distances (2 x n x 1). */
 static const char *nearest_scores(const Arg *in, Arg *out) {
     (void)out;
@@ -624,7 +641,7 @@ static const char *nearest_tile(const Arg *in, Arg *out) {
 }
 
 #define NEAREST_KERNELS \
-    ENTRY(squared_distance, "dd>f"), ENTRY(nearest_scores, "dD"), ENTRY(nearest_copy, "ddfSS"), \
+    ENTRY(squared_distance, "dd>f"), ENTRY(sample_distances, "ddD"), ENTRY(nearest_scores, "dD"), ENTRY(nearest_copy, "ddfSS"), \
         ENTRY(nearest_refresh, "nfsdSn"), ENTRY(nearest_extend, "ngfdlsDDSnQn>n"), \
         ENTRY(nearest_tile, "ngfdlsDdlsDSnWWD>nn"),
 #define NEAREST_CONSTANTS

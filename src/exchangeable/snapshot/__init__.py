@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from exchangeable.snapshot import archive
-from exchangeable.snapshot.objects import INNER, names
+from exchangeable.snapshot.objects import INNER, class_name
 from exchangeable.snapshot.reading import Reader
 from exchangeable.snapshot.writing import Writer
 from exchangeable.validation import format_value
@@ -48,7 +48,7 @@ def encode(obj: Any) -> bytes:
     >>> twin.update(0.04) == martingale.update(0.04)
     True
     """
-    if names().get(type(obj), INNER).startswith(INNER):
+    if (class_name(type(obj)) or INNER).startswith(INNER):
         raise ValueError(f"obj must be a monitor of exchangeable, or a part of one, got {format_value(obj)}")
     writer = Writer()
     state = writer.node(obj, "state")
@@ -71,7 +71,7 @@ def decode(data: bytes, *, score: Any = None) -> Any:
     state, arrays = archive.unpack(bytes(data))
     reader = Reader(arrays, score)
     thing = reader.node(state, "state")
-    if names().get(type(thing), INNER).startswith(INNER):
+    if (class_name(type(thing)) or INNER).startswith(INNER):
         raise ValueError(f"state must be that of a monitor or a part of one, got {format_value(thing)}")
     reader.finish()
     return thing

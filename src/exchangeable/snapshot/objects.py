@@ -13,12 +13,14 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from importlib import import_module
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from exchangeable import alarms, bets, measures
+from exchangeable.evidence import EvidenceMonitor, EvidenceStep
 from exchangeable.history import History
 from exchangeable.late_labels import LateLabels
 from exchangeable.martingale import Martingale
@@ -26,12 +28,13 @@ from exchangeable.measures.conditional import LabelCopies, LabelPools
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Step, is_alarm
 from exchangeable.pvalues import Precomputed, PValues
-from exchangeable.rate import RateMonitor, RateStep
+from exchangeable.rate import RateMonitor
+from exchangeable.risk import Risk
 from exchangeable.validation import check_integer, check_stored, format_value
 
 INNER = "_"  # the names of classes that only occur within others start with it
 MAX_COUNT = 2**53
-STEPS = (RateStep, Step)
+STEPS = (EvidenceStep, Step)
 ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError)  # of constructors with invalid fields
 
 
@@ -39,18 +42,33 @@ ERRORS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError) 
 def classes() -> dict[str, Any]:
     """Return all classes whose objects a snapshot may hold, by name."""
     kinds: dict[str, Any] = {
-        kind.__name__: kind for kind in (Precomputed, LateLabels, Martingale, Monitor, PValues, RateMonitor)
+        kind.__name__: kind for kind in (Precomputed, LateLabels, Martingale, Monitor, PValues, RateMonitor, Risk)
     }
     for module in (alarms, bets, measures):
         prefix = module.__name__.rpartition(".")[2]
         kinds |= {f"{prefix}.{name}": getattr(module, name) for name in module.__all__}
-    return kinds | {f"{INNER}{kind.__name__}": kind for kind in (History, LabelCopies, LabelPools, RateStep, Step)}
+    return kinds | {f"{INNER}{kind.__name__}": kind for kind in (History, LabelCopies, LabelPools, *STEPS)}
 
 
 @cache
 def names() -> dict[type, str]:
     """Return the name of each of these classes."""
     return {kind: name for name, kind in classes().items()}
+
+
+LATER = {"TableMonitor": "exchangeable.table_monitor"}  # classes built on top of this package, imported when needed
+
+
+def find_class(name: str) -> Any:
+    """Return the class with this name; None if there is none."""
+    return getattr(import_module(LATER[name]), name) if name in LATER else classes().get(name)
+
+
+def class_name(kind: type) -> str | None:
+    """Return the name of a class whose objects can be saved; None for any other."""
+    if kind.__module__.startswith(LATER.get(kind.__name__, "?")):
+        return kind.__name__
+    return names().get(kind)
 
 
 def saved_fields(thing: Any) -> dict[str, Any]:
@@ -70,13 +88,13 @@ def build(kind: Any, fields: dict[str, Any], where: str) -> Any:
         thing = _from_state(kind, fields) if hasattr(kind, "_from_state") else _construct(kind, fields)
         if isinstance(thing, Bet):
             check_state(thing)
-        if isinstance(thing, RateMonitor):
+        if isinstance(thing, EvidenceMonitor):
             thing._check_state()
         return thing
     except ValueError as error:
         raise ValueError(f"{where}: {_one_line(error)}") from error
     except ERRORS as error:
-        message = f"{where} must be the state of {names()[kind]}, got invalid fields: {_one_line(error)}"
+        message = f"{where} must be the state of {class_name(kind)}, got invalid fields: {_one_line(error)}"
         raise ValueError(message) from error
 
 
@@ -145,7 +163,7 @@ def _is_fresh(parts: Any) -> bool:
     return isinstance(parts[1], Bet) and is_alarm(parts[2]) and not seen
 
 
-def _build_step(kind: type[Step | RateStep], fields: dict[str, Any]) -> Step | RateStep:
+def _build_step(kind: type[Step | EvidenceStep], fields: dict[str, Any]) -> Step | EvidenceStep:
     _check_names(fields, kind._fields)
     model = kind(1, 1.0, 0.0, False)
     return kind(**{name: _check_like(name, getattr(model, name), fields[name]) for name in kind._fields})

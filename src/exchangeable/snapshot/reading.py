@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exchangeable.measures import Frozen
 from exchangeable.snapshot.archive import check_list
-from exchangeable.snapshot.objects import build, classes
+from exchangeable.snapshot.objects import build, find_class
 from exchangeable.snapshot.writing import MAX_DEPTH, MAX_SHARED, SCALARS
 from exchangeable.validation import format_value
 
@@ -81,7 +81,7 @@ class Reader:
         return members
 
     def _object(self, name: Any, content: dict[str, Any], where: str, depth: int) -> Any:
-        kind = classes().get(name) if isinstance(name, str) else None
+        kind = find_class(name) if isinstance(name, str) else None
         if kind is None:
             raise ValueError(f"{where} must be of a class that can be saved, got {format_value(name)}")
         fields = {key: self.node(value, f"{where}.{key}", depth + 1) for key, value in content.items()}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.snapshot.archive import DTYPES
-from exchangeable.snapshot.objects import names, saved_fields
+from exchangeable.snapshot.objects import class_name, saved_fields
 from exchangeable.validation import format_value
 
 SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
@@ -44,10 +44,10 @@ class Writer:
             return {"array": self._array_number(value)}
         if isinstance(value, np.generic):
             return {"numpy": _scalar(value, where)}
-        if kind in names():
+        if class_name(kind) is not None:
             fields = sorted(saved_fields(value).items())  # the bytes must not depend on the order of assignment
             return {
-                "class": names()[kind],
+                "class": class_name(kind),
                 "with": {name: self.node(part, f"{where}.{name}", depth + 1) for name, part in fields},
             }
         expected = f"{where} must be plain data or a class of exchangeable to be saved"

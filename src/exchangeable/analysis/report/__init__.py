@@ -19,7 +19,7 @@ import numpy as np
 from exchangeable import plots
 from exchangeable._extras import needed
 from exchangeable.analysis.report import view
-from exchangeable.analysis.report.monitor_card import AnyMonitor, describe_monitor
+from exchangeable.analysis.report.monitor_card import describe_monitor
 from exchangeable.analysis.report.monitor_card import view as monitor_view
 from exchangeable.analysis.report.names import spell_out
 from exchangeable.analysis.timeline import format_time
@@ -28,6 +28,7 @@ from exchangeable.validation import format_value
 if TYPE_CHECKING:
     from exchangeable.analysis.explain import Explanation
     from exchangeable.analysis.result import Result
+    from exchangeable.tracker import Tracker
 
 SUFFIXES = (".html", ".htm")
 MAX_HEADING = 200  # characters of a title or an author
@@ -90,7 +91,7 @@ def explanation_card(explanation: Explanation) -> str:
     return _card("explanation_card.html.j2", explanation, view.explanation_view)
 
 
-def monitor_card(monitor: AnyMonitor) -> str:
+def monitor_card(monitor: Tracker) -> str:
     """Return a card for notebooks: the verdict so far, key figures, a chart of the evidence, and the method."""
     return _card("monitor_card.html.j2", describe_monitor(monitor), monitor_view)
 

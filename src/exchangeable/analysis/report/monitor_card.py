@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from exchangeable import plots
@@ -10,21 +11,19 @@ from exchangeable.analysis.formats import format_evidence
 from exchangeable.analysis.report import charts
 from exchangeable.analysis.report.names import clip
 from exchangeable.analysis.report.svg import to_svg
+from exchangeable.evidence import EvidenceMonitor
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
-from exchangeable.rate import EVENTS, RateMonitor
+from exchangeable.tracker import Tracker
 
 MAX_PART = 300  # characters of the description of a measure, bet or alarm
 SIZE = (8.4, 3.1)  # of the chart, in inches
 
 
-AnyMonitor = Monitor | RateMonitor
-
-
 class MonitorText(NamedTuple):
     """The state of a monitor in sentences; ``str`` puts one part on each line."""
 
-    monitor: AnyMonitor
+    monitor: Tracker
     headline: str
     details: list[str]
 
@@ -33,13 +32,13 @@ class MonitorText(NamedTuple):
         return "\n".join([self.headline, *self.details, self.monitor.guarantee, *parts])
 
 
-def describe_monitor(monitor: AnyMonitor) -> MonitorText:
+def describe_monitor(monitor: Tracker) -> MonitorText:
     """Describe the state of a monitor.
 
     >>> describe_monitor(Monitor()).headline
     'NO ALARM so far: no examples yet.'
     """
-    matters = "the rate has changed" if isinstance(monitor, RateMonitor) else "the order of the examples matters"
+    matters = monitor.claim
     if monitor.last is None:
         headline = "NO ALARM so far: no examples yet."
     elif monitor.alarm_at is None:
@@ -49,40 +48,20 @@ def describe_monitor(monitor: AnyMonitor) -> MonitorText:
     else:
         several = f"{monitor.test - 1:,} ALARMS, the latest at example {monitor.alarm_at:,}"
         headline = f"{several}: {matters}, unless these are false alarms."
-    return MonitorText(monitor, headline, [*_describe_alarm(monitor), *_describe_bankruptcy(monitor)])
+    return MonitorText(
+        monitor, headline, [*_describe_alarm(monitor), *monitor.findings(), *_describe_bankruptcy(monitor)]
+    )
 
 
-def _describe_alarm(monitor: AnyMonitor) -> list[str]:
+def _describe_alarm(monitor: Tracker) -> list[str]:
     if monitor.alarm_at is None:
         return []
     where = f"after {_examples(monitor.changepoint)}" if monitor.changepoint else "at the very start"
-    if isinstance(monitor, RateMonitor):
-        change = f"{describe_rate_change(monitor)}, {where} (estimates, without a guarantee)."
-    else:
-        change = (
-            f"The evidence was lowest {where}: the change occurred around there or later (an estimate, without a "
-            "guarantee)."
-        )
     since = f"The test restarts after each alarm; {_examples(monitor.n - monitor.alarm_at)} came after the latest one."
-    return [change] + [since] * (monitor.on_alarm == "restart")
+    return [monitor.describe_change(where)] + [since] * (monitor.on_alarm == "restart")
 
 
-def describe_rate_change(monitor: RateMonitor) -> str:
-    """Describe the change of the rate at the alarm.
-
-    >>> monitor = RateMonitor(100)
-    >>> _ = monitor.extend([0, 0, 0, 1] * 40 + [1] * 40)
-    >>> describe_rate_change(monitor)
-    'The rate changed from 24.5 % to 100 %'
-    """
-    if monitor.change is None:
-        return "The rate has not changed"
-    value, before, after = monitor.change
-    what = "The rate" if monitor.values == EVENTS else f"The share of values from {value!r} on"
-    return f"{what} changed from {100.0 * before:.3g} % to {100.0 * after:.3g} %"
-
-
-def _describe_bankruptcy(monitor: AnyMonitor) -> list[str]:
+def _describe_bankruptcy(monitor: Tracker) -> list[str]:
     lost = monitor.log_value == -math.inf
     return ["The capital is 0 and stays 0: this bet cannot gain evidence any more."] * lost
 
@@ -108,7 +87,7 @@ def view(text: MonitorText) -> dict[str, Any]:
     }
 
 
-def key_figures(monitor: AnyMonitor) -> list[tuple[str, str]]:
+def key_figures(monitor: Tracker) -> list[tuple[str, str]]:
     """Return the most important figures, each with its title."""
     since = " of this test" if monitor.test > 1 else ""
     figures = [
@@ -116,21 +95,24 @@ def key_figures(monitor: AnyMonitor) -> list[tuple[str, str]]:
         ("evidence now", format_evidence((0.0 if monitor.last is None else monitor.last.log_value) / LN10)),
         (f"highest evidence{since}", format_evidence(monitor.log_max / LN10)),
     ]
-    period = getattr(monitor if isinstance(monitor, RateMonitor) else monitor.alarm, "period", None)
+    period = getattr(getattr(monitor, "alarm", monitor), "period", None)
     if monitor.capital_level is not None:
         figures.append(("alarm level", f"{monitor.capital_level:,.6g}"))
     elif isinstance(period, float):
         figures.append(("mean examples to a false alarm, at least", f"{period:,.6g}"))
     if monitor.on_alarm == "latch":
-        figures.append(("anytime p-value", format_evidence(-monitor.log_max / LN10)))
+        p = monitor.anytime_p
+        figures.append(
+            ("anytime p-value", format_evidence(float(p.log10()) if isinstance(p, Decimal) else math.log10(p)))
+        )
     return figures
 
 
-def method(monitor: AnyMonitor) -> list[tuple[str, str]]:
+def method(monitor: Tracker) -> list[tuple[str, str]]:
     """Return the parts of the monitor, by name."""
     after = "the test restarts" if monitor.on_alarm == "restart" else "the alarm stays on"
-    if isinstance(monitor, RateMonitor):
-        return [("monitor", clip(repr(monitor), MAX_PART)), ("after an alarm", after)]
+    if not isinstance(monitor, Monitor):
+        return [*((name, clip(text, MAX_PART)) for name, text in monitor.parts()), ("after an alarm", after)]
     parts = {"measure": monitor.measure, "bet": monitor.martingale.bet, "alarm": monitor.alarm}
     facts = [(name, clip(_describe_part(part), MAX_PART)) for name, part in parts.items()]
     return [*facts, ("after an alarm", after), ("seed", f"{monitor.seed}")]
@@ -141,7 +123,7 @@ def _describe_part(part: object) -> str:
     return type(part).__name__ if type(part).__repr__ is object.__repr__ else repr(part)
 
 
-def _legend(monitor: AnyMonitor) -> list[tuple[str, str]]:
+def _legend(monitor: Tracker) -> list[tuple[str, str]]:
     """Return the entries of the legend: the class of the symbol, and the text."""
     entries = [("line0", "capital")]
     if monitor.capital_level is not None:
@@ -149,12 +131,14 @@ def _legend(monitor: AnyMonitor) -> list[tuple[str, str]]:
     if monitor.alarm_at is not None:
         entries.append(("dot", "alarm" if monitor.test < 3 else "alarms"))
         latest = "latest " * (monitor.test > 2)
-        change = "estimated change" if isinstance(monitor, RateMonitor) else f"lowest capital before the {latest}alarm"
+        change = (
+            "estimated change" if isinstance(monitor, EvidenceMonitor) else f"lowest capital before the {latest}alarm"
+        )
         entries.append(("change", change))
     return entries
 
 
-def evidence_chart(monitor: AnyMonitor) -> str:
+def evidence_chart(monitor: Tracker) -> str:
     """Draw ``monitor.plot()`` in the style of the report."""
     with charts.report_style():
         ax = monitor.plot(plots.axes(*SIZE))

@@ -45,7 +45,7 @@ class DelimitedParser:
     def start(self, first_line: str, delimiter: str) -> None:
         """Read the names of the columns from the first line, or number the columns if there is no header."""
         self._delimiter = delimiter
-        cells = self._split(1, first_line)
+        cells = split_line(1, first_line, delimiter)
         self._names = cells if self.header else [str(i + 1) for i in range(len(cells))]
         if self.header:
             _check_header(self._names, [self._parse(name) for name in self._names])
@@ -53,7 +53,7 @@ class DelimitedParser:
 
     def parse(self, number: int, text: str) -> tuple[Any, str | float | None]:
         """Return the features and the label in a line."""
-        cells = self._split(number, text)
+        cells = split_line(number, text, self._delimiter)
         if len(cells) != len(self._names):
             where = "header" if self.header else "first line"
             raise LineError(number, f"expected {len(self._names)} columns as in the {where}, got {len(cells)}")
@@ -61,15 +61,6 @@ class DelimitedParser:
             self._positions = self._choose_features(cells)
         row = [self._number(number, position, cells[position]) for position in self._positions]
         return row if self.rows else row[0], self._label(number, cells)
-
-    def _split(self, number: int, text: str) -> list[str]:
-        if '"' not in text:
-            return text.split(self._delimiter)
-        try:
-            return next(csv.reader([text], delimiter=self._delimiter, strict=True))
-        except csv.Error:
-            message = "a quotation mark must be closed in its line, and doubled within quotes"
-            raise LineError(number, message) from None
 
     def _choose_features(self, cells: list[str]) -> list[int]:
         chosen = self.columns is None
@@ -115,6 +106,17 @@ class DelimitedParser:
         if self.labels != "none" and self.label is None:
             message = "this measure needs labels: name their column with --label"
             raise UsageError(f"{message}; the columns are {_join(self._names)}")
+
+
+def split_line(number: int, text: str, delimiter: str) -> list[str]:
+    """Return the cells in a line, which may be quoted."""
+    if '"' not in text:
+        return text.split(delimiter)
+    try:
+        return next(csv.reader([text], delimiter=delimiter, strict=True))
+    except csv.Error:
+        message = "a quotation mark must be closed in its line, and doubled within quotes"
+        raise LineError(number, message) from None
 
 
 def _check_header(names: list[str], numbers: list[float | None]) -> None:

@@ -15,6 +15,7 @@ class LineError(Exception):
     def __init__(self, line: int, message: str, *, malformed: bool = False) -> None:
         super().__init__(f"line {line}{'' if message.startswith('must') else ':'} {message}")
         self.line = line
+        self.message = message
         self.malformed = malformed
 
 

@@ -160,7 +160,7 @@ class Reader:
     def _x(self, number: int, value: bool | float | list[float]) -> Any:
         """Return x in the form that the measure needs: a row of numbers, or one number."""
         if isinstance(value, bool) and not self.events:
-            raise LineError(number, "x must be a number, got true or false, which only --rate accepts")
+            raise LineError(number, "x must be a number, got true or false, which only --rate and --risk accept")
         row = value if isinstance(value, list) else [float(value)]
         if self.rows:
             return row

@@ -27,6 +27,7 @@ Seq = Annotated[int, Meta(ge=1, le=LAST_SEQ)]
 ExactInteger = Annotated[int, Meta(ge=-LAST_SEQ, le=LAST_SEQ)]
 Row = Annotated[list[float], Meta(min_length=1)]
 Label = str | int | float
+Cell = str | int | float | bool | None
 Event = TypeVar("Event")
 
 
@@ -41,9 +42,21 @@ class Example(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_def
 
 
 class Observation(Example, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """An observation sent to a server. ``seq`` counts from 1 and defines the order."""
+    """An observation sent to a server. ``seq`` counts from 1 and defines the order.
 
-    seq: Seq
+    Without it, the server numbers observations in the order of their arrival; null is refused, since it is a mistake.
+    """
+
+    seq: Seq | msgspec.UnsetType = msgspec.UNSET  # type: ignore[assignment]
+
+
+class TableRow(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """An observation that is a row of a table, sent to a server. ``seq`` is as in `Observation`."""
+
+    row: dict[str, Cell]
+    seq: Seq | msgspec.UnsetType = msgspec.UNSET
+    id: Name | None = None
+    time: Text | float | None = None
 
 
 class LateLabel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -56,6 +69,8 @@ class LateLabel(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, 
 
 
 OBSERVATIONS = msgspec.json.Decoder(Observation)
+ROWS = msgspec.json.Decoder(TableRow)
+PLAIN_ROWS = msgspec.json.Decoder(dict[str, Cell])
 LABELS = msgspec.json.Decoder(LateLabel)
 _EXAMPLES: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Example | bool | float | Row)
 
@@ -66,9 +81,12 @@ _FIELD_RULES = {
     "id": "must be a string that is not empty",
     "time": "must be a string or a finite number",
     "never": "must be true or false",
+    "row": "must be an object from columns to numbers, strings, booleans or nulls",
 }
 _LINE_RULES: dict[Any, str] = {
-    Observation: "must be an object with seq and x, and optionally y, id and time",
+    Observation: "must be an object with x, and optionally y, seq, id and time",
+    TableRow: "must be an object with row, and optionally seq, id and time",
+    dict[str, Cell]: "must be an object from columns to numbers, strings, booleans or nulls",
     LateLabel: "must be an object with id, and optionally y, time and never",
 }
 _ANY_LINE = "must be a number, a list of numbers, or an object with x, and optionally y, seq, id and time"
@@ -108,6 +126,63 @@ def decode_lines(decoder: msgspec.json.Decoder[Event], body: bytes) -> list[Even
         raise _line_error(1, body, error, decoder) from None
 
 
+def split_array(body: bytes, most: int) -> list[bytes]:
+    """Return the elements of a JSON array, each without line breaks; no more than ``most``, for a bound on memory.
+
+    >>> split_array(b' [{"x": 1},\\n [2]] ', 9)
+    [b'{"x": 1}', b'[2]']
+    """
+    items: list[bytes] = []
+    try:
+        text = body.decode()
+        place, mark = _skip(text, _skip(text, 0) + 1), ","
+        if text[place : place + 1] == "]":
+            mark, place = "]", _skip(text, place + 1)
+        while mark == "," and len(items) < most:
+            _, end = _UNIQUE_KEYS.raw_decode(text, place)
+            items.append(text[place:end].replace("\n", " ").encode())
+            end = _skip(text, end)
+            mark, place = text[end : end + 1], _skip(text, end + 1)
+        if mark == "," or (mark == "]" and place == len(text)):
+            return items
+        reason = "the array is not closed" if mark != "]" else "there is text after the array"
+    except RecursionError:
+        reason = "nested too deeply"
+    except DuplicateKeyError as error:
+        raise LineError(len(items) + 1, str(error), malformed=True) from None
+    except ValueError as error:
+        reason = "not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error).lower()
+    raise LineError(len(items) + 1, f"must be JSON: {reason}", malformed=True)
+
+
+def _skip(text: str, place: int) -> int:
+    """Return where the next token begins."""
+    return _BLANK.match(text, place).end()  # type: ignore[union-attr]  # it matches anywhere
+
+
+class _Kind(msgspec.Struct):
+    row: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_KIND = msgspec.json.Decoder(_Kind)
+
+
+def has_rows(body: bytes) -> bool:
+    """Return whether the first observation has a row in place of x. A column of a table may be named row, too.
+
+    >>> has_rows(b'{"seq": 1, "row": {"a": 1}}'), has_rows(b'{"seq": 1, "x": 1, "id": "row"}'), has_rows(b'{"row": 1}')
+    (True, False, False)
+    """
+    if b'"row"' not in body:
+        return False
+    first = body if b"\n" not in body.strip() else body.lstrip().partition(b"\n")[0]
+    try:
+        row = _KIND.decode(first).row
+        return row is not msgspec.UNSET and bytes(row)[:1] == b"{"
+    except (*_FAULTS, msgspec.ValidationError):
+        return False
+
+
 def decode_example(line: bytes, number: int = 1) -> Example:
     """Decode a line of ``exchangeable watch``: an object, or x alone as a bare number or list.
 
@@ -135,7 +210,7 @@ def check_unique_keys(body: bytes, counts: Mapping[str, int], first: int = 1) ->
     if exact and b"\\" not in body:  # a key may be written with escapes
         return
     text = body.decode()
-    start = _BLANK.match(text).end()  # type: ignore[union-attr]  # it matches anywhere
+    start = _skip(text, 0)
     while start < len(text):
         try:
             _, end = _UNIQUE_KEYS.raw_decode(text, start)
@@ -194,6 +269,18 @@ def _describe(error: msgspec.ValidationError, line_rule: str) -> str:
     return f"{rule}: {detail[0].lower()}{detail[1:]}"
 
 
+def to_row(cells: Mapping[str, Any], fields: Mapping[str, Any], number: int = 1) -> TableRow:
+    """Return a row of a table with its seq, id and time, or raise ``LineError``.
+
+    >>> to_row({"size": 1.5}, {"seq": 7}).seq
+    7
+    """
+    try:
+        return msgspec.convert({"row": cells, **fields}, TableRow)
+    except msgspec.ValidationError as error:
+        raise LineError(number, _describe(error, _LINE_RULES[TableRow])) from None
+
+
 # ------------------------------------------------------------------ encoding
 
 
@@ -246,7 +333,7 @@ def _time(time: Any) -> Any:
 # ------------------------------------------------------------------ JSON Schema
 
 
-def json_schema(kind: type[Observation] | type[LateLabel]) -> dict[str, Any]:
+def json_schema(kind: type[Observation] | type[TableRow] | type[LateLabel]) -> dict[str, Any]:
     """Return the JSON Schema of a type, for the OpenAPI document.
 
     >>> json_schema(LateLabel)["required"]
