@@ -13,7 +13,9 @@ from exchangeable._extras import check, needed
 if TYPE_CHECKING:
     from exchangeable.fleet import stream_seed
     from exchangeable.spark.columns import RefusedError, refusal
+    from exchangeable.spark.errors import WorkerError, clear_errors
     from exchangeable.spark.fleet import fleet_report
+    from exchangeable.spark.resharding import Resharded, reshard
     from exchangeable.spark.sessions import session
     from exchangeable.spark.streaming import monitor_streams
     from exchangeable.spark.streams import test_streams
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RefusedError",
+    "Resharded",
+    "WorkerError",
+    "clear_errors",
     "fleet_report",
     "monitor_streams",
     "pvalues",
     "refusal",
+    "reshard",
     "session",
     "stream_seed",
     "test_streams",
@@ -32,10 +38,14 @@ __all__ = [
 
 _MODULES = {
     "RefusedError": "spark.columns",
+    "Resharded": "spark.resharding",
+    "WorkerError": "spark.errors",
+    "clear_errors": "spark.errors",
     "fleet_report": "spark.fleet",
     "monitor_streams": "spark.streaming",
     "pvalues": "spark.table",
     "refusal": "spark.columns",
+    "reshard": "spark.resharding",
     "session": "spark.sessions",
     "stream_seed": "fleet",
     "test_streams": "spark.streams",

@@ -17,13 +17,14 @@ import pyarrow as pa
 from exchangeable.fleet import stream_seed
 from exchangeable.keyed.report import Steps
 from exchangeable.keyed.sequence import CONFLICT, DUPLICATE, GAP, STEP, Unfolded, describe
+from exchangeable.keyed.whole import fresh_copy
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Integers
 from exchangeable.spark import arrow
 from exchangeable.spark.arrow import Examples, format_order
 from exchangeable.spark.columns import RefusedError, row_error
 from exchangeable.spark.output import Layout, Output
-from exchangeable.spark.short_streams import SHORT, ShortStreams, StreamStatus, fresh_copy
+from exchangeable.spark.short_streams import SHORT, ShortStreams, StreamStatus
 from exchangeable.spark.sorted_rows import Pending, SortedRows
 
 

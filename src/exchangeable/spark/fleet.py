@@ -16,6 +16,7 @@ from exchangeable.protocols import Integers
 from exchangeable.validation import check_interval, format_value
 
 BLOCKS = 1024  # of a running sum; only their totals are collected
+LIFE = "life"
 NEEDED = ("n", "log10_martingale", "alarm")
 
 
@@ -41,7 +42,8 @@ def fleet_report(
 
     ``streams`` is K, the largest number of streams there will ever be, deleted ones included, fixed before the first
     report. By default K is the number of keys in ``df``. That is valid for one batch that holds all keys, but not for
-    repeated reports on a live fleet whose keys come and go.
+    repeated reports on a live fleet whose keys come and go. Where keys expire (column ``life``), each life of a key
+    is a stream: it has a row of its own, and K counts it.
 
     The numbers are those of ``e_bh(.., base=10)``; only counts are collected. O(K) time and a shuffle for K keys.
     ``df`` is computed twice, for the threshold and for the result: write or persist it first if that takes long.
@@ -62,7 +64,7 @@ def fleet_report(
         "found": F.col("value") >= threshold,
         "log10_threshold": F.lit(threshold / LN10),
     }
-    columns = ("n", "log10_martingale", "log10_max", "alarm", *result)
+    columns = (*_life(df), "n", "log10_martingale", "log10_max", "alarm", *result)
     return e_values.withColumns(result).select(F.col("key").alias(name), *columns)
 
 
@@ -84,8 +86,14 @@ def _summarise(df: DataFrame, key: str | None) -> tuple[DataFrame, str]:
     for needed in NEEDED if steps else (*NEEDED, "log10_max"):
         if names.count(needed) != 1 or needed == key:
             raise ValueError(f"df must be the result of test_streams or monitor_streams, got no column {needed!r}")
-    plain = df.toDF(*("key" if name == key else f"input {name}" for name in names)).where("key is not null")
-    return plain.groupBy("key").agg(*(_summary_of_steps() if steps else _existing_summary())), key
+    kept = ("key" if name == key else name if name == LIFE else f"input {name}" for name in names)
+    plain = df.toDF(*kept).where(" and ".join(f"{name} is not null" for name in ("key", *_life(df))))
+    return plain.groupBy("key", *_life(df)).agg(*(_summary_of_steps() if steps else _existing_summary())), key
+
+
+def _life(df: DataFrame) -> list[str]:
+    """Return the column that tells the lives of a key apart, if keys expire: each life is a stream of its own."""
+    return [LIFE] if LIFE in df.columns else []
 
 
 def _summary_of_steps() -> list[Column]:

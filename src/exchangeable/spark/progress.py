@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from exchangeable.keyed import KINDS
+from exchangeable.spark.lives import EXPIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,8 @@ def with_counts(rows: DataFrame) -> DataFrame:
     """Return the rows of ``monitor_streams``; Spark counts their kinds in the progress of the query."""
     from pyspark.sql import functions as F
 
-    counts = [F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0)).alias(kind) for kind in KINDS]
+    kinds = (*KINDS, EXPIRED)
+    counts = [F.coalesce(F.sum(F.when(F.col("kind") == kind, F.col("count"))), F.lit(0)).alias(kind) for kind in kinds]
     alarms = F.coalesce(F.sum(F.when(F.col("alarm"), 1)), F.lit(0)).alias("alarm")
     return rows.observe(METRICS, *counts, alarms)
 

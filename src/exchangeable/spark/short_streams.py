@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from exchangeable.keyed import Monitors, Statuses
+from exchangeable.fleet import stream_seeds
+from exchangeable.keyed import Statuses
 from exchangeable.keyed.report import Steps
-from exchangeable.measures import Frozen, Value
-from exchangeable.monitor import BetWarning, Monitor
+from exchangeable.keyed.whole import WholeStreams
+from exchangeable.measures import Value
+from exchangeable.monitor import Monitor
 from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import Precomputed
 from exchangeable.spark.arrow import Examples
@@ -35,21 +34,16 @@ class StreamStatus(NamedTuple):
 class ShortStreams:
     """Tests streams whose measure gives fixed scores, or whose numbers are p-values already."""
 
-    def __init__(self, monitors: Monitors, measure: Any) -> None:
-        self.monitors = monitors
+    def __init__(self, streams: WholeStreams, measure: Any, seed: int) -> None:
+        self.streams = streams
         self.measure = measure
+        self.seed = seed
 
     @classmethod
     def create(cls, monitor: Monitor, seed: int) -> ShortStreams | None:
         """Build from a monitor; return None if its streams have to be tested one after the other."""
-        measure = monitor.measure
-        if type(measure) not in (Value, Frozen, Precomputed):  # a subclass may do something else
-            return None
-        fixed = Precomputed() if isinstance(measure, Precomputed) else Value()  # scores are ranked as numbers
-        try:
-            return cls(Monitors(fresh_copy(monitor, fixed, 0), seed=seed, most=2 * SHORT), measure)
-        except ValueError:  # a custom bet or alarm
-            return None
+        streams = WholeStreams.create(monitor)
+        return None if streams is None else cls(streams, monitor.measure, seed)
 
     def scores(self, examples: Examples, at: Integers, first: Integers, lengths: Integers) -> Floats | None:
         """Return the scores of the examples at ``at``: of each stream ``lengths`` examples, from ``first`` on.
@@ -73,26 +67,14 @@ class ShortStreams:
 
     def test(self, keys: list[Any], lengths: Integers, scores: Floats) -> tuple[Steps, list[StreamStatus]]:
         """Return the steps of streams of these lengths, and the status of each after its last step."""
-        ends = np.cumsum(lengths)
-        order = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-        events = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(keys)), lengths), pa.array(keys))
-        monitors = self.monitors.like()
-        rows = monitors.extend(events, order, scores)
-        steps = Steps(rows.n, rows.p, rows.log_value, rows.alarm, rows.changepoint, rows.test)
-        return steps, _statuses(monitors.statuses(), steps.log_value[ends - 1], steps.test[ends - 1])
+        seeds = stream_seeds(self.seed, keys)
+        steps, statuses = self.streams.test(seeds, lengths, scores)
+        return steps, _statuses(statuses)
 
 
-def fresh_copy(monitor: Monitor, measure: Any, seed: int) -> Monitor:
-    """Return a monitor like this one with another measure and seed; the driver has already issued any `BetWarning`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetWarning)
-        bet = copy.deepcopy(monitor.martingale.bet)
-        return Monitor(measure, bet, monitor.alarm, seed=seed, on_alarm=monitor.on_alarm)
-
-
-def _statuses(all_keys: Statuses, log_value: Floats, test: Integers) -> list[StreamStatus]:
-    """Return the status of each stream, with the capital and the number of the test at its last step."""
-    columns = all_keys.n, log_value, all_keys.log_max, all_keys.alarm_at, all_keys.changepoint, test
+def _statuses(last: Statuses) -> list[StreamStatus]:
+    """Return the status of each stream after its last step."""
+    columns = last.n, last.log_value, last.log_max, last.alarm_at, last.changepoint, last.test
     return [
         StreamStatus(n, value, highest, at if at >= 0 else None, change if at >= 0 else None, number)
         for n, value, highest, at, change, number in zip(*(column.tolist() for column in columns), strict=True)

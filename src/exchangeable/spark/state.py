@@ -18,12 +18,13 @@ from pyspark.sql import Row
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from exchangeable.keyed import BAD, CONFLICT, KINDS, STEP, Monitors, Rows
+from exchangeable.keyed import BAD, CONFLICT, KINDS, STEP, Monitors, Rows, Standings
 from exchangeable.martingale import LN10
 from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import Precomputed
 from exchangeable.spark.arrow import Examples, Flags, flags, is_row_error, lacks_key, lacks_order
 from exchangeable.spark.columns import RefusedError, row_error
+from exchangeable.spark.lives import EXPIRED, Lives
 from exchangeable.validation import check_p_array
 
 PACKED_EVENTS, PACKED_ROWS = "bucket int, events binary", "rows binary"  # schemas between the stages
@@ -40,12 +41,13 @@ def events_schema(key: Any) -> Any:
     return pa.schema({"key": _large(key)} | columns)
 
 
-def rows_schema(key: Any, *, tests: bool) -> Any:
-    """Return the schema of the output; ``tests`` adds the number of the test."""
+def rows_schema(key: Any, *, tests: bool, lives: bool = False) -> Any:
+    """Return the schema of the output; ``tests`` adds the number of the test, ``lives`` the start of a key's life."""
     integer, real, text = pa.int64(), pa.float64(), pa.string()
     columns = {"key": key, "order": integer, "kind": text, "n": integer, "p": real, "log10_martingale": real}
     columns |= {"alarm": pa.bool_(), "changepoint": integer, "count": integer, "detail": text}
-    return pa.schema(columns | ({"test": integer} if tests else {}))
+    columns |= {"test": integer} if tests else {}
+    return pa.schema(columns | ({"life": pa.timestamp("us", "UTC")} if lives else {}))
 
 
 def order_text(order: int, kind: str) -> str:
@@ -173,10 +175,11 @@ class BucketFormat(NamedTuple):
     rows: Any  # schema
     order: str  # the type of orders that are dates or timestamps, else ""
     fail: bool  # at conflicts
+    expire: int | None = None  # milliseconds without events after which a key is removed
 
 
 class Bucket(StatefulProcessor):
-    """One bucket of keys, whose state is one binary value: that of its `Monitors`."""
+    """One bucket of keys, whose state is one binary value: that of its `Monitors`; a second one is that of `Lives`."""
 
     def __init__(self, monitors: Monitors, form: BucketFormat) -> None:
         self.fresh = monitors
@@ -185,20 +188,22 @@ class Bucket(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state, once in each task."""
         self._state = handle.getValueState("monitors", STATE)
+        self._lives = None if self.form.expire is None else handle.getValueState("lives", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802
         """Process the events of a micro-batch."""
         if key[0] == QUERY_BUCKET:
             self._check_query()
             return
-        events = from_bytes((bytes(row.events) for row in rows), self.form.events)
+        packed = list(rows)
+        events = from_bytes((bytes(row.events) for row in packed), self.form.events)
         if events["bad"].null_count < events.num_rows:
             no_key, no_order = lacks_key(events["bad"]), lacks_order(events["bad"])
             lost = no_key | no_order
             yield from self._pack(self._lost_rows(events, no_key, no_order).filter(pa.array(lost)))
             events = events.filter(pa.array(~lost))
         if events.num_rows:
-            yield from self._pack(self._extend(int(key[0]), events))
+            yield from self._extend(int(key[0]), events, packed[0])
 
     def close(self) -> None:
         """Release nothing: Spark closes the state."""
@@ -219,22 +224,36 @@ class Bucket(StatefulProcessor):
         for start in range(0, batch.num_rows, ROWS):
             yield Row(rows=to_bytes(batch.slice(start, ROWS)))
 
-    def _extend(self, bucket: int, events: Any) -> Any:
+    def _extend(self, bucket: int, events: Any, packed: Row) -> Iterator[Row]:
         """Extend the monitors by the events, store their state, and return the rows."""
         stored = self._state.get()
         monitors = self._decode(None if stored is None else stored[0])
+        lives = None
+        if self._lives is not None and self.form.expire is not None:
+            lives = Lives(*(bytes(value) for value in self._lives.get() or ()))
+            yield from self._pack(self._expired_rows(*lives.expire(monitors, packed.now - self.form.expire)))
         order, x, content = (events[name].to_numpy() for name in ("order", "x", "content"))
         rows = monitors.extend(events["key"], order, x, flags(events["bad"].is_valid()), content)
         if self.form.fail:
             self._check_conflicts(rows)
+        if lives is not None and self._lives is not None:
+            lives.note(monitors, events["key"], packed.now)
+            self._lives.update((lives.encode(),))
+        self._store(bucket, monitors)
+        yield from self._pack(
+            self._output(
+                rows, events, None if lives is None else lives.of(monitors, pa.array(rows.key, events["key"].type))
+            )
+        )
+
+    def _store(self, bucket: int, monitors: Monitors) -> None:
         state = monitors.encode()
         if len(state) > LARGEST_STATE:
             expected = f"the state of a bucket must be at most {LARGEST_STATE >> 20} MiB"
             got = f"{len(state) >> 20} MiB for {len(monitors)} keys in bucket {bucket}"
-            remedy = "start a new checkpoint with more buckets, fewer bins, a smaller `most` or a smaller bet"
+            remedy = "use more buckets (exchangeable spark reshard), fewer bins, a smaller `most` or a smaller bet"
             raise RefusedError(f"{expected}, got {got}: {remedy}")
         self._state.update((state,))
-        return self._output(rows, events)
 
     def _decode(self, state: Any) -> Monitors:
         try:
@@ -249,7 +268,7 @@ class Bucket(StatefulProcessor):
             expected = "rows with the same key and order must be equal"
             raise row_error(rows.key[i], order, f"{expected}, got {rows.count[i]} that differ")
 
-    def _output(self, rows: Rows, events: Any) -> Any:
+    def _output(self, rows: Rows, events: Any, began: Integers | None) -> Any:
         side, schema = rows.kind != STEP, self.form.rows
         columns = {
             "key": pa.array(rows.key, schema.field("key").type),
@@ -263,6 +282,7 @@ class Bucket(StatefulProcessor):
             "count": rows.count,
             "detail": self._details(rows, events["bad"]),
             "test": pa.array(rows.test, mask=side),
+            "life": None if began is None else _life(began),
         }
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
@@ -277,18 +297,41 @@ class Bucket(StatefulProcessor):
             messages[i] = bad[int(rows.source[i])].as_py() if rows.kind[i] == BAD else rows.detail(i, show)
         return pa.array(messages, pa.large_string())
 
+    def _expired_rows(self, stood: Standings, began: Integers) -> Any:
+        """Return output rows of keys that were removed; their evidence is in the rows of their steps."""
+        best, count = stood.log10_max, len(stood.key)
+        last = (f"{n} examples, highest log10 capital {high:.2f}" for n, high in zip(stood.n, best, strict=True))
+        columns = {
+            "key": pa.array(stood.key, self.form.rows.field("key").type),
+            "order": stood.order,
+            "kind": pa.repeat(pa.scalar(EXPIRED, pa.large_string()), count),
+            "count": stood.n,
+            "detail": pa.array([f"no events for too long: removed after {text}" for text in last], pa.large_string()),
+            "life": _life(began),
+        }
+        return self._side_rows(columns, count)
+
     def _lost_rows(self, events: Any, no_key: Flags, no_order: Flags) -> Any:
         """Return output rows of events without a key or an order, which belong to no stream."""
         schema, count = self.form.rows, events.num_rows
-        columns = {
+        columns: dict[str, Any] = {
             "key": pc.if_else(pa.array(no_key), pa.scalar(None, schema.field("key").type), events["key"]),
             "order": pc.if_else(pa.array(no_order), pa.scalar(None, pa.int64()), events["order"]),
             "kind": pa.repeat(pa.scalar("bad", pa.large_string()), count),
             "count": np.ones(count, np.int64),
             "detail": events["bad"],
         }
-        arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return self._side_rows(columns, count)
+
+    def _side_rows(self, columns: dict[str, Any], count: int) -> Any:
+        """Return output rows with these columns; the others are null."""
+        arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in self.form.rows]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.form.rows)
+
+
+def _life(began: Integers) -> Any:
+    """Return the start of lives, in milliseconds, as a column of times."""
+    return pa.array(1000 * began, pa.int64()).cast(pa.timestamp("us", "UTC"))
 
 
 # ------------------------------------------------------------------ third stage: unpack rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -20,6 +21,7 @@ from exchangeable.protocols import Alarm, Bet, Measure
 from exchangeable.pvalues import Precomputed
 from exchangeable.spark import seeds, state
 from exchangeable.spark.columns import EPOCH, INTEGERS, lacks_key, validate
+from exchangeable.spark.lives import check_expire
 from exchangeable.spark.sessions import ROCKSDB
 from exchangeable.validation import check_integer, format_value
 
@@ -44,6 +46,7 @@ def monitor_streams(
     buckets: int = 128,
     most: int = 4096,
     gaps: bool = True,
+    expire: timedelta | None = None,
 ) -> DataFrame:
     """Monitor every stream of a streaming frame: a row for each event, with the same numbers as on one machine.
 
@@ -79,7 +82,13 @@ def monitor_streams(
     ``spark.sql.shuffle.partitions`` too: set it to one or two times the number of cores before the first start.
 
     With ``on_alarm="restart"`` there is one more column, ``test``: the number of the test, from 1.
+
+    ``expire`` removes keys that had no events for this long, by the clock of the micro-batches, when their bucket has
+    its next events. A row of kind "expired" reports each of them, and its evidence stays in the output. A key that
+    returns is a new stream, with fresh evidence and any sequence number. So there is one more column, ``life``: when
+    this life of the key began. `fleet_report` counts each life as a stream: K must include them.
     """
+    milliseconds = check_expire(expire)
     _check(df, bad, buckets, gaps)
     seed_file = None if checkpoint is None else seeds.SeedFile(df.sparkSession, checkpoint)
     recipe = _recipe(measure, bet, alarm, on_alarm)
@@ -89,9 +98,11 @@ def monitor_streams(
     times = "" if isinstance(kind, INTEGERS) else kind.simpleString()
     roles = f"key {key!r}, order {order!r}, features {features!r}, label {label!r}"
     extra = f"{buckets} buckets of keys of {_key_type(rows)}, order of {times or 'integers'}; columns {roles}"
+    extra += "" if milliseconds is None else f"; keys expire after {expire}"
     seed = _seed(seed, recipe.measure) if seed_file is None else seed_file.choose(seed)
     monitors = Monitors(recipe, seed=seed, contiguous=gaps and not times, most=most, extra=extra)
-    tested = _transform(_with_buckets(rows, recipe.measure, buckets), monitors, fail=bad == "fail", order=times)
+    with_buckets = _with_buckets(rows, recipe.measure, buckets)
+    tested = _transform(with_buckets, monitors, fail=bad == "fail", order=times, expire=milliseconds)
     names = _names(key, order, tested.columns)
     columns = [F.col("key"), _from_long(F.col("order"), kind), *(F.col(name) for name in names[2:])]
     if seed_file is not None:
@@ -100,25 +111,37 @@ def monitor_streams(
     return seeds.add_column(renamed, seed)
 
 
-def _transform(rows: DataFrame, monitors: Monitors, *, fail: bool, order: str) -> DataFrame:
+def _transform(rows: DataFrame, monitors: Monitors, *, fail: bool, order: str, expire: int | None) -> DataFrame:
     """Connect the three stages: validated rows with their buckets in, rows of the monitors out."""
     key = to_arrow_type(rows.schema["key"].dataType)
-    events, output = state.events_schema(key), state.rows_schema(key, tests=monitors.recipe.on_alarm == "restart")
+    tests = monitors.recipe.on_alarm == "restart"
+    events, output = state.events_schema(key), state.rows_schema(key, tests=tests, lives=expire is not None)
     packer = state.EventPacker(monitors.recipe.measure, events, order=order, fail=fail)
-    bucket = state.Bucket(monitors, state.BucketFormat(events, output, order, fail))
-    packed = rows.mapInArrow(packer.pack, state.PACKED_EVENTS).groupBy("bucket")
-    tested = packed.transformWithState(bucket, state.PACKED_ROWS, "Append", "None")
+    bucket = state.Bucket(monitors, state.BucketFormat(events, output, order, fail, expire))
+    packed = rows.mapInArrow(packer.pack, state.PACKED_EVENTS)
+    if expire is not None:  # the time of the micro-batch, which is the same if it is repeated
+        packed = packed.withColumn("now", F.unix_millis(F.current_timestamp()))
+    tested = packed.groupBy("bucket").transformWithState(bucket, state.PACKED_ROWS, "Append", "None")
     return tested.mapInArrow(state.RowUnpacker(output).unpack, from_arrow_schema(output))
 
 
 def _with_buckets(rows: DataFrame, measure: object, buckets: int) -> DataFrame:
     """Add the bucket of each row, and a hash of its content where equal scores could hide that rows differ."""
-    key = F.col("key").cast("long") if _key_type(rows) == "integers" else F.col("key")  # same hash for every width
-    name = F.when(lacks_key(), F.xxhash64("order")).otherwise(F.xxhash64(key))  # spreads rows without a key
-    with_bucket = rows.withColumn("bucket", F.pmod(name, F.lit(buckets)).cast("int"))
+    key = F.when(lacks_key(), F.xxhash64("order")).otherwise(key_hash(rows))  # spreads rows without a key
+    with_bucket = rows.withColumn("bucket", bucket_of(key, buckets))
     if not isinstance(measure, Frozen) and "y" not in rows.columns:
         return with_bucket
     return with_bucket.withColumn("content", F.xxhash64(*(name for name in ("x", "y") if name in rows.columns)))
+
+
+def key_hash(rows: DataFrame) -> Column:
+    """Return the hash of the column ``key``, the same for integers of every width."""
+    return F.xxhash64(F.col("key").cast("long") if _key_type(rows) == "integers" else F.col("key"))
+
+
+def bucket_of(key: Column, buckets: int) -> Column:
+    """Return the bucket of a hash."""
+    return F.pmod(key, F.lit(buckets)).cast("int")
 
 
 def _key_type(rows: DataFrame) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +49,7 @@ from exchangeable.cli.spark.options import (
     parse_pairs,
 )
 from exchangeable.cli.spark.report import print_report
-from exchangeable.cli.spark.running import monitor_arguments, spark_session
+from exchangeable.cli.spark.running import check_new_output, monitor_arguments, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from exchangeable.spark.progress import MicroBatch
 
 BINS = 64
+DURATION = re.compile(r"(\d{1,6}) *(second|minute|hour|day)s?")
 
 
 class SourceFormat(StrEnum):
@@ -135,6 +138,15 @@ Seed = Annotated[
         rich_help_panel=TEST_PANEL,
     ),
 ]
+Expire = Annotated[
+    str | None,
+    typer.Option(
+        metavar="'30 days'",
+        help="Remove keys without events for this long (seconds, minutes, hours or days), and report each as "
+        "expired. A key that returns is a new stream; --streams must count it again.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
 Buckets = Annotated[
     int,
     typer.Option(
@@ -179,6 +191,7 @@ def monitor(
     streams: Streams = None,
     format: FormatOption = Format.text,  # noqa: A002
     buckets: Buckets = 128,
+    expire: Expire = None,
     available_now: AvailableNow = False,
     every: Every = None,
     master: Master = None,
@@ -199,7 +212,8 @@ def monitor(
     arguments = monitor_arguments(chosen.build(score_measure(chosen, scores, bins or BINS)))
     if bet is None:
         arguments["bet"] = None  # monitor_streams has a smaller default
-    trigger = _trigger(available_now, every)
+    trigger, duration = _trigger(available_now, every), _parse_expire(expire)
+    check_new_output(output, checkpoint, master)
     options = parse_pairs("--option", option)
     with spark_session(master, conf) as spark:
         from exchangeable.spark import monitor_streams, sources
@@ -208,7 +222,7 @@ def monitor(
         kind = sources.kind_of(source) if input is SourceFormat.auto else input.value
         frame = sources.stream(spark, source, kind, schema=schema, lenient=bad is OnBad.report, options=options)
         frame = sources.parse_order(frame, order, order_as.value)
-        arguments |= {"bad": bad.value, "buckets": buckets, "gaps": not no_gaps}
+        arguments |= {"bad": bad.value, "buckets": buckets, "gaps": not no_gaps, "expire": duration}
         rows = monitor_streams(frame, key, order, features, seed=seed, checkpoint=checkpoint, **arguments)
         used_seed = SeedFile(spark, checkpoint).choose(seed)
         if not available_now:
@@ -217,6 +231,17 @@ def monitor(
             _wait(_start(rows, output, checkpoint, trigger))
         if available_now:
             print_report(spark.read.parquet(output), rate, "adjusted", format, output, used_seed, streams)
+
+
+def _parse_expire(text: str | None) -> timedelta | None:
+    """Parse a duration such as "30 days"."""
+    if text is None:
+        return None
+    found = DURATION.fullmatch(text.strip())
+    duration = timedelta(**{f"{found[2]}s": int(found[1])}) if found else timedelta()
+    if not duration:
+        raise CommandError(f"--expire must be a number of seconds, minutes, hours or days, got {text!r}", USAGE)
+    return duration
 
 
 def _trigger(available_now: bool, every: str | None) -> dict[str, Any]:

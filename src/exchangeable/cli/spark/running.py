@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from exchangeable.cli.errors import UNDECIDED, USAGE, CommandError
 from exchangeable.cli.spark.options import FileFormat, OrderType, parse_pairs
@@ -22,6 +24,28 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from exchangeable.monitor import Monitor
+
+
+def check_output(output: str, master: str | None) -> None:
+    """Refuse an output folder that exists, before Java starts. Other file systems are left to Spark."""
+    path = _local_path(output, master)
+    if path is not None and os.path.lexists(path):
+        raise CommandError(f"--output must not exist, got {output!r}: choose another folder, or remove it", USAGE)
+
+
+def check_new_output(output: str, checkpoint: str, master: str | None) -> None:
+    """Refuse an output folder that exists at the first start, with a new checkpoint: Spark would skip its rows."""
+    folder = _local_path(checkpoint, master)
+    if folder is not None and not (folder / "metadata").exists():
+        check_output(output, master)
+
+
+def _local_path(name: str, master: str | None) -> Path | None:
+    """Return the path of a folder on this machine; None if it may be elsewhere."""
+    if name.startswith("file:"):
+        return Path(unquote(name.removeprefix("file:")))
+    other = re.match(r"[a-z][a-z0-9+.-]+:", name, re.IGNORECASE)
+    return Path(name) if other is None and (master or "local").startswith("local") else None
 
 
 @contextmanager
@@ -79,11 +103,12 @@ def _command_errors(log: Path) -> Iterator[None]:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from exchangeable.spark import RefusedError, refusal
+    from exchangeable.spark import RefusedError, WorkerError, clear_errors
 
     try:
-        yield
-    except RefusedError as error:
+        with nullcontext() if "EXCHANGEABLE_TRACEBACK" in os.environ else clear_errors():
+            yield
+    except (RefusedError, WorkerError) as error:
         raise CommandError(str(error), UNDECIDED) from error
     except ValueError as error:
         raise CommandError(str(error), USAGE) from error
@@ -91,7 +116,7 @@ def _command_errors(log: Path) -> Iterator[None]:
         if "EXCHANGEABLE_TRACEBACK" in os.environ:
             raise
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CommandError(refusal(error) or f"Spark failed: {first} (log file: {log})", UNDECIDED) from error
+        raise CommandError(f"Spark failed: {first} (log file: {log})", UNDECIDED) from error
 
 
 def read_table(

@@ -47,7 +47,7 @@ from exchangeable.cli.spark.options import (
     split_names,
 )
 from exchangeable.cli.spark.report import print_report
-from exchangeable.cli.spark.running import monitor_arguments, progress_bar, read_table, spark_session
+from exchangeable.cli.spark.running import check_output, monitor_arguments, progress_bar, read_table, spark_session
 from exchangeable.pvalues import draw_seed
 
 Measure = Annotated[
@@ -109,6 +109,7 @@ def test(
     arguments, options = monitor_arguments(chosen.build()), parse_pairs("--option", option)
     if measure is None and neighbours is None:
         arguments["measure"] = None  # test_streams chooses by the types of the columns
+    check_output(output, master)
     with spark_session(master, conf) as spark:
         from exchangeable.spark import test_streams
 
