@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from exchangeable import snapshot
 from exchangeable.client.buffer import Buffer
 from exchangeable.client.errors import ClientError, TransientError
+from exchangeable.client.rows import encode_row, encode_rows, is_table, table_rows
 from exchangeable.client.transport import Event, Transport, retry_delay, stream_path
 from exchangeable.data.events.schema import LAST_SEQ, encode_example, encode_label
 from exchangeable.monitor import Monitor
+from exchangeable.rate import RateMonitor
+from exchangeable.risk import Risk
+from exchangeable.table_monitor import TableMonitor
 from exchangeable.validation import check_integer, check_interval
 
 JSON = {"Content-Type": "application/json"}
@@ -82,16 +86,34 @@ class Stream:
         return self._buffer.pending
 
     def send(self, x: Any, y: Any = None, id: str | None = None, time: Any = None) -> None:  # noqa: A002
-        """Send one observation: a number or a list of numbers, with an optional label, id and time."""
-        self._add([encode_example(x, y, id, time)])
+        """Send one observation: a number, a list of numbers, or a row of a table, with an optional id and time.
 
-    def extend(self, X: Iterable[Any], y: Iterable[Any] | None = None) -> None:
-        """Send many observations; if one of them is invalid, none is sent."""
-        rows = list(X)
-        labels = [None] * len(rows) if y is None else list(y)
-        if len(labels) != len(rows):
-            raise ValueError(f"y must hold one label for each row of X, got {len(labels)} labels for {len(rows)} rows")
-        self._add([encode_example(row, label) for row, label in zip(rows, labels, strict=True)])
+        A row is a mapping from columns to cells, its label among them. Otherwise ``y`` is the label, if there is one.
+        """
+        self._add([_encode(x, y, id, time)])
+
+    def extend(
+        self,
+        X: Any,
+        y: Iterable[Any] | None = None,
+        *,
+        ids: Iterable[str | None] | None = None,
+        times: Iterable[Any] | None = None,
+    ) -> None:
+        """Send many observations; if one of them is invalid, none is sent.
+
+        For a stream of the measure ``table`` these are a frame, a mapping of columns, or a list of rows.
+        """
+        self._add(encode_examples(X, y, ids, times))
+
+    def set_reference(self, data: Any) -> dict[str, Any]:
+        """Give a stream of the measure ``table`` its reference, before its first row; return its description.
+
+        ``data`` is a frame, a mapping of columns, a list of rows, or a file (CSV, Parquet, JSONL). Sending the same
+        reference again changes nothing.
+        """
+        body = encode_rows(table_rows(data))
+        return self._transport.json("PUT", f"{self._path}/reference", content=body, headers=NDJSON)
 
     def flush(self) -> dict[str, Any] | None:
         """Send all pending observations, with retries; return the state afterwards, or None if none was pending."""
@@ -179,9 +201,17 @@ class Stream:
         except ClientError as error:
             if error.status != 403:
                 raise
-        probe = f'{{"seq": {LAST_SEQ}, "x": 0}}'  # a token that may not read gets the number from the gap error
+        try:  # a token that may not read gets the number from the gap error
+            return self._probe('"x": 0')
+        except ClientError as error:
+            if error.status != 422:
+                raise
+        return self._probe('"row": {}')  # of a table
+
+    def _probe(self, content: str) -> int:
+        body = f'{{"seq": {LAST_SEQ}, {content}}}'
         try:
-            self._transport.request("POST", f"{self._path}/observations", content=probe, headers=NDJSON)
+            self._transport.request("POST", f"{self._path}/observations", content=body, headers=NDJSON)
         except ClientError as error:
             if error.code != "gap":
                 raise
@@ -259,12 +289,17 @@ class Stream:
         self.flush()
         return dict(self._transport.request_once("POST", f"{self._path}/reset").json())
 
-    def export(self) -> Monitor:
+    def columns(self) -> dict[str, Any]:
+        """Describe the columns and views of a table: evidence, since when they have changed, and values over time."""
+        self.flush()
+        return self._transport.json("GET", f"{self._path}/columns")
+
+    def export(self) -> Monitor | RateMonitor | Risk | TableMonitor:
         """Return the monitor of the stream, to continue locally; ``exchangeable.save`` writes it to a file."""
         self.flush()
         response = self._transport.retry(lambda: self._transport.request("GET", f"{self._path}/export"))
         monitor = snapshot.decode(response.content)
-        if not isinstance(monitor, Monitor):
+        if not isinstance(monitor, (Monitor, RateMonitor, Risk, TableMonitor)):
             raise ClientError(None, "bad-export", f"the export must be a monitor, got {type(monitor).__name__}")
         return monitor
 
@@ -288,3 +323,30 @@ class Stream:
                 failure = error
             time.sleep(max(failure.retry_after, retry_delay(attempt)))
             attempt += 1
+
+
+def encode_examples(
+    X: Any, y: Iterable[Any] | None, ids: Iterable[str | None] | None = None, times: Iterable[Any] | None = None
+) -> list[bytes]:
+    """Encode observations without their numbers, or raise ``ValueError``."""
+    rows = list(table_rows(X) if is_table(X) else X)
+    more = [_aligned(name, values, len(rows)) for name, values in (("y", y), ("ids", ids), ("times", times))]
+    return [_encode(*parts) for parts in zip(rows, *more, strict=True)]
+
+
+def _encode(x: Any, y: Any, id: str | None, time: Any) -> bytes:  # noqa: A002
+    """Encode an observation without its number."""
+    if not isinstance(x, Mapping):
+        return encode_example(x, y, id, time)
+    if y is not None:
+        raise ValueError(f"y must be left out with a row, which contains its label, got {y!r:.80}")
+    return encode_row(x, id, time)
+
+
+def _aligned(name: str, values: Iterable[Any] | None, count: int) -> list[Any]:
+    """Return one value for each row."""
+    column = [None] * count if values is None else list(values)
+    if len(column) != count:
+        noun = "label" if name == "y" else name[:-1]
+        raise ValueError(f"{name} must hold one {noun} for each row of X, got {len(column)} {noun}s for {count} rows")
+    return column

@@ -51,10 +51,10 @@ class Transport:
             raise error_from(response)
         return response
 
-    def request_once(self, method: str, path: str) -> Response:
+    def request_once(self, method: str, path: str, **options: Any) -> Response:
         """Send a request that must not be repeated: every failure raises ``ClientError``."""
         try:
-            return self.request(method, path)
+            return self.request(method, path, **options)
         except TransientError as failure:
             raise failure.error from failure
 

@@ -1,4 +1,4 @@
-"""What a group of requests announces once it is committed: events for readers, and alerts for webhooks."""
+"""What a group of requests announces once it is committed: events for readers, and alerts for their receivers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from exchangeable.martingale import LN10
 from exchangeable.rate import RatePath
+from exchangeable.risk import Risk, RiskPath
 from exchangeable.service import alerts, history
 from exchangeable.service.schema import load_json
 from exchangeable.service.stream import AnyPath, LiveStream
+from exchangeable.service.table_test import TableTest
 
 
 class StreamEvent(NamedTuple):
@@ -27,7 +29,7 @@ class StreamEvent(NamedTuple):
 class Announcements:
     """The events of the current group of requests, and whether it has put alerts into the outbox."""
 
-    def __init__(self, webhooks: Sequence[alerts.Webhook]) -> None:
+    def __init__(self, webhooks: Sequence[alerts.Receiver]) -> None:
         self.webhooks = webhooks
         self.events: list[StreamEvent] = []
         self.alerted: bool = False
@@ -46,7 +48,7 @@ class Announcements:
         """Store the alarms of these steps. Several alarms in one batch make one alert, about the last of them."""
         positions = stream.new_alarms(path).tolist()
         for position in positions:
-            mark(connection, stream, int(path.n[position]), "alarm", int(path.lowest[position]))
+            mark(connection, stream, int(path.n[position]), "alarm", _lowest(path, position))
         if positions:
             last = positions[-1]
             log10 = float(path.log_value[last]) / LN10
@@ -54,9 +56,11 @@ class Announcements:
                 alarm=stream.configuration.alarm.kind,
                 guarantee=stream.guarantee,
                 alarm_at=int(path.n[last]),
-                changepoint=int(path.lowest[last]),
+                changepoint=_lowest(path, last),
                 log10_martingale=log10 if math.isfinite(log10) else None,
                 change=path.changes[-1] if isinstance(path, RatePath) else None,
+                risk=_risk(stream, path, last),
+                table=_table(stream),
             )
             self._alert(connection, stream.name, "firing", details)
             if stream.monitor.on_alarm == "restart":
@@ -80,9 +84,29 @@ class Announcements:
         self.alerted |= alerts.enqueue(connection, self.webhooks, name, status, details, time.time()) > 0
 
 
+def _risk(stream: LiveStream, path: AnyPath, position: int) -> alerts.RiskDetails | None:
+    """Return the limit and the mean loss at a position of a path, if the risk is monitored."""
+    if not isinstance(path, RiskPath) or not isinstance(stream.monitor, Risk):
+        return None
+    return alerts.RiskDetails(stream.monitor.limit, float(path.mean[position]))
+
+
+def _lowest(path: AnyPath, position: int) -> int | None:
+    lowest = path.lowest[position]
+    return None if lowest is None else int(lowest)
+
+
+def _table(stream: LiveStream) -> alerts.TableDetails | None:
+    """Return the columns and views that have rejected, if the stream is a table."""
+    if not isinstance(stream.monitor, TableTest):
+        return None
+    state = stream.monitor.state()
+    return alerts.TableDetails(tuple(state["rejected_by"]), state["rejected"], stream.monitor.keep_from)
+
+
 def mark(connection: sqlite3.Connection, stream: LiveStream, n: int, kind: str, changepoint: int | None = None) -> None:
     """Store an alarm or a reset, to be shown in charts of the history."""
     connection.execute(
-        "INSERT INTO marks (stream, n, kind, changepoint, time) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO main.marks (stream, n, kind, changepoint, time) VALUES (?, ?, ?, ?, ?)",
         (stream.id, n, kind, changepoint, time.time()),
     )

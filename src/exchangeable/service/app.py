@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -19,10 +20,11 @@ from exchangeable.service.alerts import Sender
 from exchangeable.service.announcements import StreamEvent
 from exchangeable.service.engine import Engine
 from exchangeable.service.events import Feed
+from exchangeable.service.live_settings import LiveSettings
 from exchangeable.service.metrics import DatabaseStatus, Metrics, read_status
 from exchangeable.service.middleware import SecurityMiddleware
 from exchangeable.service.page import PageFile, page_files
-from exchangeable.service.problems import Problem
+from exchangeable.service.problems import Problem, out_of_memory
 from exchangeable.service.routes import router
 from exchangeable.service.routes.replies import json_response, read_database, result_of
 from exchangeable.service.server_config import Settings
@@ -30,13 +32,15 @@ from exchangeable.service.store import Store, StoreError
 from exchangeable.service.writer import storage_problem
 
 T = TypeVar("T")
+log: logging.Logger = logging.getLogger(__name__)
 DESCRIPTION = """Is this data still exchangeable (i.i.d.)? Send observations in order; the server measures the evidence
 against it. A capital of 10^2 is evidence at the 1 % level; the guarantee of each stream says what its alarm means."""
 
 
 def create_app(store: Store, settings: Settings | None = None, *, loopback: bool = True, page: bool = True) -> FastAPI:
     """Create the application for an open database. ``loopback`` states that only this machine can reach it."""
-    settings = settings or Settings()
+    live = LiveSettings(settings or Settings())
+    settings = live.settings
     app = FastAPI(
         title="exchangeable",
         version=sys.modules["exchangeable"].__version__,
@@ -49,21 +53,33 @@ def create_app(store: Store, settings: Settings | None = None, *, loopback: bool
         generate_unique_id_function=lambda route: route.name,
     )
     state = app.state
-    state.store, state.settings = store, settings
-    state.access = Access(store.read, loopback=loopback)
+    state.store, state.live = store, live
+    state.access = Access(store.read, loopback=loopback, limits=settings.limits)
     state.feed = Feed(settings.limits.events_readers)
     state.engine = Engine(store, settings, lambda events, alerted: _publish(app, events, alerted))
     state.metrics = _metrics(store, state.engine)
     state.engine.commit_seconds = state.metrics.commit_seconds.observe
-    state.sender = _sender(app)
+    state.sender = _sender(app, settings)
+    live.subscribe(lambda settings: _configure(app, settings))
     app.include_router(router)
     if page:
         for path, file in page_files().items():
             app.add_api_route(path, _serve_file(file), methods=["GET", "HEAD"], include_in_schema=False)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
-    app.add_middleware(SecurityMiddleware, settings=settings, count_rejected=state.metrics.count_rejected)
+    count = state.metrics.count_rejected
+    app.add_middleware(SecurityMiddleware, settings=settings, count_rejected=count, subscribe=live.subscribe)
     return app
+
+
+def _configure(app: FastAPI, settings: Settings) -> None:
+    """Let the parts of the server take over new settings; the middleware does so itself."""
+    state = app.state
+    state.settings = settings
+    state.access.configure(settings.limits)
+    state.feed.max_readers = settings.limits.events_readers
+    state.engine.configure(settings)
+    state.sender.configure(settings.receivers, settings.external_url or "")
 
 
 @asynccontextmanager
@@ -89,13 +105,13 @@ def _publish(app: FastAPI, events: list[StreamEvent], alerted: bool) -> None:
 def _metrics(store: Store, engine: Engine) -> Metrics:
     def read() -> DatabaseStatus:
         with store.read() as connection:
-            return read_status(connection)
+            return read_status(connection, engine.settings.metrics_streams)
 
-    return Metrics(read, queue=lambda: (engine.queued_rows, engine.queued_requests), database_bytes=store.bytes)
+    return Metrics(read, load=engine.load, database_bytes=store.bytes, in_place=lambda: store.in_place)
 
 
-def _sender(app: FastAPI) -> Sender:
-    engine, store, settings = app.state.engine, app.state.store, app.state.settings
+def _sender(app: FastAPI, settings: Settings) -> Sender:
+    engine, store = app.state.engine, app.state.store
 
     async def write(work: Callable[[sqlite3.Connection], T], /) -> T:
         result: T = await result_of(engine.write(work))
@@ -104,7 +120,7 @@ def _sender(app: FastAPI) -> Sender:
     async def read(work: Callable[[sqlite3.Connection], T], /) -> T:
         return await read_database(store, work)
 
-    return Sender(settings.webhooks, write, read=read, external_url=settings.external_url or "")
+    return Sender(settings.receivers, write, read=read, external_url=settings.external_url or "")
 
 
 def _serve_file(file: PageFile) -> Callable[[Request], Any]:
@@ -166,6 +182,11 @@ async def _storage(request: Request, error: Exception) -> Response:
     return _error_response(request, storage_problem(error))
 
 
+async def _memory(request: Request, error: Exception) -> Response:
+    log.error("out of memory: a request was rejected")
+    return _error_response(request, out_of_memory())
+
+
 async def _closed(request: Request, error: Exception) -> Response:
     return _error_response(request, Problem(503, "storage", str(error), retry_after=5))
 
@@ -175,5 +196,6 @@ HANDLERS: dict[int | type[Exception], Callable[[Request, Exception], Any]] = {
     RequestValidationError: _invalid,
     HTTPException: _http,
     sqlite3.Error: _storage,
+    MemoryError: _memory,
     StoreError: _closed,
 }

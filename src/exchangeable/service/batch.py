@@ -1,42 +1,104 @@
-"""Checking a batch of observations against its stream, before anything changes."""
+"""Deciding on observations and labels before anything changes: what a stream accepts, and what it can test now."""
 
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import Future
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable.data.events.schema import LateLabel
 from exchangeable.service.deduplication import Deduplicator
-from exchangeable.service.late_labels import LabelQueue
+from exchangeable.service.late_labels import LabelQueue, Ready
 from exchangeable.service.parsing import Batch
-from exchangeable.service.problems import Problem
-from exchangeable.service.stream import AnyPath, LiveStream
-from exchangeable.service.stream_config import RateMeasure
+from exchangeable.service.problems import Problem, invalid
+from exchangeable.service.stream import AnyPath, LiveStream, Slices
+from exchangeable.service.stream_config import RateMeasure, RiskMeasure, TableMeasure
+from exchangeable.service.table_test import TableTest
 from exchangeable.validation import LARGEST, format_value
 
+NOTHING = Ready(np.empty(0, np.int64), np.empty((0, 1)), None, {})
 
-class CheckedBatch(NamedTuple):
-    """A batch that its stream accepts: the new observations, and how many were duplicates."""
+
+@dataclass
+class Plan:
+    """What a request changes in its stream. It is decided, and its steps may be computed, before the transaction."""
 
     stream: LiveStream
-    batch: Batch
-    new: Batch
-    duplicates: int
-    path: Future[AnyPath] | None = None  # the steps of the new observations, if they are computed ahead
+    queue: LabelQueue
+    ready: Ready  # what is tested
+    counts: dict[str, int]  # for the reply
+    new: Batch | None = None  # observations that were accepted
+    path: Callable[[], AnyPath] | None = None  # returns the steps, if they were computed ahead
+    columns: str | None = None  # of `ready` as they are stored, if they were encoded ahead
+    snapshot: bytes | None = None  # of the monitor after the steps, if one is due and was encoded ahead
+    labels: list[LateLabel] | None = None  # of rows of a table, which are tested in the transaction
 
 
-def check_batch(connection: sqlite3.Connection, stream: LiveStream, batch: Batch, now: float) -> CheckedBatch:
-    """Separate new observations from duplicates; raise `Problem` if the stream cannot accept the batch."""
-    new, duplicates = Deduplicator(connection, stream).split(batch)
+def plan_batch(connection: sqlite3.Connection, stream: LiveStream, batch: Batch, now: float) -> Plan:
+    """Decide on a batch; raise `Problem` if the stream cannot accept it. Nothing changes."""
+    new, duplicates = Deduplicator(connection, stream).split(batch.at(stream.next_seq))
+    queue = LabelQueue(connection, stream, now)
     if len(new):
+        _check_rows(stream, new)
         _check_width(stream, new)
         _check_values(stream, new)
         _check_cap(stream, new)
-        LabelQueue(connection, stream, now).check(new)
-    return CheckedBatch(stream, batch, new, duplicates)
+        queue.check(new)
+    return Plan(stream, queue, queue.add(new), {"accepted": len(new), "duplicates": duplicates}, new)
+
+
+def plan_labels(connection: sqlite3.Connection, stream: LiveStream, labels: list[LateLabel], now: float) -> Plan:
+    """Decide on late labels; raise `Problem` if the stream cannot accept them. Nothing changes."""
+    if stream.configuration.late_rows:
+        queue = LabelQueue(connection, stream, now)
+        return Plan(stream, queue, NOTHING, {"accepted": 0, "duplicates": 0, "late": 0}, labels=labels)
+    if not stream.configuration.needs_labels:
+        kind = stream.configuration.measure.kind
+        advice = ", and its labels are columns of the rows" if kind == "table" else ""
+        raise Problem(
+            409, "conflict", f"stream {stream.name!r} does not use late labels: its measure is {kind}{advice}"
+        )
+    queue = LabelQueue(connection, stream, now)
+    counts, ready = queue.label(labels)
+    return Plan(stream, queue, ready, counts)
+
+
+def steps_of(stream: LiveStream, ready: Ready) -> Slices[AnyPath]:
+    """Test observations, in slices."""
+    try:
+        return (yield from stream.extending(ready.x, ready.y, ready.columns.get("row"), ready.late))
+    except ValueError as error:
+        raise invalid(error, "bad-observation", f"{error}") from error
+
+
+def _check_rows(stream: LiveStream, new: Batch) -> None:
+    """Check that a table gets rows, which fit its columns, and that others get x."""
+    rows, test = new.extras.row, stream.monitor
+    if not isinstance(test, TableTest):
+        if rows is not None:
+            kind = stream.configuration.measure.kind
+            message = f"x must be given in stream {stream.name!r}, whose measure is {kind}, got row"
+            raise Problem(422, "bad-observation", message)
+        return
+    if rows is None:
+        raise Problem(422, "bad-observation", f"row must be given in stream {stream.name!r}, a table, got x")
+    if test.monitor is None:
+        raise no_reference(stream.name)
+    if new.created not in (None, stream.created):
+        raise Problem(409, "conflict", f"stream {stream.name!r} was replaced meanwhile: send the rows again")
+    try:
+        test.check(rows)
+    except ValueError as error:
+        raise invalid(error, "bad-observation", f"stream {stream.name!r}: {error}") from error
+
+
+def no_reference(name: str) -> Problem:
+    """Return the reply to rows of a stream that has no reference."""
+    advice = f"send it with PUT /v1/streams/{name}/reference"
+    return Problem(409, "conflict", f"stream {name!r} has no reference yet: {advice}")
 
 
 def _check_width(stream: LiveStream, new: Batch) -> None:
@@ -50,13 +112,17 @@ def _check_width(stream: LiveStream, new: Batch) -> None:
 
 def _check_values(stream: LiveStream, new: Batch) -> None:
     measure = stream.configuration.measure
-    if new.has_booleans and not isinstance(measure, RateMeasure):
-        message = (
-            f"x must hold numbers in stream {stream.name!r}, got true or false, which only streams of rates accept"
-        )
+    if isinstance(measure, TableMeasure):
+        return
+    if new.has_booleans and not isinstance(measure, (RateMeasure, RiskMeasure)):
+        rule = f"x must hold numbers in stream {stream.name!r}"
+        message = f"{rule}, got true or false, which only streams of rates and risks accept"
         raise Problem(422, "bad-observation", message)
     if isinstance(measure, RateMeasure):
         _check_all(stream, new, np.isin(new.x, measure.values), f"be one of {format_value(measure.values)}")
+    elif isinstance(measure, RiskMeasure):
+        lower, upper = measure.bounds
+        _check_all(stream, new, (new.x >= lower) & (new.x <= upper), f"be a loss from {lower:g} to {upper:g}")
     elif measure.kind == "p-values":
         _check_all(stream, new, (new.x > 0.0) & (new.x <= 1.0), "lie in (0, 1]")
     elif not stream.configuration.scalar:
@@ -66,9 +132,9 @@ def _check_values(stream: LiveStream, new: Batch) -> None:
 def _check_all(stream: LiveStream, new: Batch, valid: NDArray[np.bool_], rule: str) -> None:
     rows = valid.all(axis=1)
     if not rows.all():
-        row = rows.argmin()
+        row = int(rows.argmin())
         seq, got = int(new.seq[row]), new.x[row][~valid[row]][0]
-        message = f"x must {rule} in stream {stream.name!r}, got {got:g} at seq {seq}"
+        message = f"x must {rule} in stream {stream.name!r}, got {got:g} {new.place(row)}"
         raise Problem(422, "bad-observation", message, seq=seq)
 
 

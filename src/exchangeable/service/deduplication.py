@@ -45,7 +45,7 @@ class Deduplicator:
         x = _with_width(stored.x, batch.x.shape[1])
         same = ~stored.stored | ((stored.width == batch.x.shape[1]) & (x == batch.x).all(axis=1))  # -0.0 equals 0.0
         late = stored.extra.get("late")
-        for field in ("y", "id", "time"):
+        for field in ("y", "id", "time", "row"):
             before, now = stored.extra.get(field), getattr(batch.extras, field)
             if before is None and now is None:
                 continue

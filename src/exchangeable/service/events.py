@@ -14,6 +14,7 @@ from exchangeable.protocols import Floats
 from exchangeable.service import history
 from exchangeable.service.announcements import StreamEvent
 from exchangeable.service.problems import Problem
+from exchangeable.service.tokens import Names
 
 BACKLOG = 64  # events that wait for a reader; one that falls behind gets the rest from the history
 HEARTBEAT = 15.0  # seconds
@@ -36,10 +37,11 @@ def encode(value: Any) -> bytes:
 
 def point_columns(points: history.Points) -> dict[str, list[Any]]:
     """Return points as lists. A capital of 0, and a p-value that was not read, is None."""
-    return {"n": points.n.tolist(), "log10": _nullable(points.log10), "p": _nullable(points.p)}
+    return {"n": points.n.tolist(), "log10": nullable(points.log10), "p": nullable(points.p)}
 
 
-def _nullable(values: Floats) -> list[float | None]:
+def nullable(values: Floats) -> list[float | None]:
+    """Return numbers as a list, with None for those that are not finite."""
     return [value if finite else None for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)]
 
 
@@ -83,13 +85,16 @@ class StreamReader:
 class AllStreamsReader(StreamReader):
     """A client that reads the latest summary of each stream that changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names | None = None) -> None:
         super().__init__(None)
+        self.names = names  # of the streams that the reader may see; None for all
         self.streams: dict[str, dict[str, Any]] = {}
         self.removed: dict[str, None] = {}
 
     def push(self, event: StreamEvent, tail: dict[str, list[Any]]) -> None:
-        """Replace the queued summary of the stream."""
+        """Replace the queued summary of the stream, if the reader may see it."""
+        if self.names is not None and not self.names.cover(event.name):
+            return
         if event.kind == "gone":
             self.streams.pop(event.name, None)
             self.removed[event.name] = None

@@ -11,15 +11,18 @@ The weights are fixed before a test starts, and their sum over all possible j an
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from typing import Any
 
 import numpy as np
 
-from exchangeable.fleet import adjusted, e_bh
+from exchangeable.fleet import adjusted, e_bh, log_threshold
 from exchangeable.martingale import LN10
+from exchangeable.protocols import Floats
 from exchangeable.service.problems import Problem
 
+MAX_MISSED = 100  # streams with an alarm that are not found, in a reply
 FALSE_DISCOVERIES = (
     "On average, at most a fraction alpha of the streams found have not changed since their latest test started."
 )
@@ -59,23 +62,24 @@ def join(connection: sqlite3.Connection, name: str, size: int | None) -> None:
         return
     joined = _count_joined(connection)
     if not joined:
-        connection.execute("UPDATE fleet_rule SET size = ?", (size,))
+        connection.execute("UPDATE main.fleet_rule SET size = ?", (size,))
     fixed = _fixed_size(connection)
     if fixed is not None and joined >= fixed:
         rule = f"the fleet was fixed at {fixed} names, deleted ones included"
         raise Problem(409, "too-many-streams", f"{rule}: reuse one of these names, or start a new database")
-    connection.execute("INSERT INTO fleet (name, tests) VALUES (?, 0)", (name,))
+    connection.execute("INSERT INTO main.fleet (name, tests) VALUES (?, 0)", (name,))
 
 
 def leave(connection: sqlite3.Connection, name: str, tests: int) -> None:
     """Add the number of tests of a stream that is deleted to the count of its name."""
-    connection.execute("UPDATE fleet SET tests = tests + ? WHERE name = ?", (tests, name))
+    connection.execute("UPDATE main.fleet SET tests = tests + ? WHERE name = ?", (tests, name))
 
 
 def report(connection: sqlite3.Connection, alpha: float, method: str, size: int | None) -> dict[str, Any]:
     """Return the reply of ``/v1/fleet``; ``size`` is the operator's setting, used until the first stream joins."""
     rows = connection.execute(
-        "SELECT name, joined, tests + resets + 1, log10, total, peak FROM fleet JOIN streams USING (name) ORDER BY 2"
+        "SELECT name, joined, tests + resets + 1, log10, total, peak, alarm OR carried != 0.0"
+        " FROM fleet JOIN streams USING (name) ORDER BY 2"
     ).fetchall()
     joined = _count_joined(connection)
     fixed = _fixed_size(connection) if joined else size
@@ -87,8 +91,8 @@ def report(connection: sqlite3.Connection, alpha: float, method: str, size: int 
 
 def _find_changed(rows: list[tuple[Any, ...]], alpha: float, method: str, fixed: int | None) -> dict[str, Any]:
     if not rows:
-        return {"found": [], "log10_threshold": None}
-    names, positions, tests, log10, totals, peaks = (list(column) for column in zip(*rows, strict=True))
+        return {"found": [], "missed": [], "missed_count": 0, "log10_threshold": None}
+    names, positions, tests, log10, totals, peaks, raised = (list(column) for column in zip(*rows, strict=True))
     k = np.array(tests, dtype=np.float64)
     values = (adjusted(peaks) if method == "adjusted" else np.array(totals)) - np.log(k * (k + 1.0))
     result = e_bh(values, alpha, joined=positions) if fixed is None else e_bh(values, alpha, streams=fixed)
@@ -102,7 +106,30 @@ def _find_changed(rows: list[tuple[Any, ...]], alpha: float, method: str, fixed:
         }
         for i, value in zip(result.names, result.log_values.tolist(), strict=True)
     ]
-    return {"found": found, "log10_threshold": result.log_threshold / LN10}
+    joined = np.array(positions, np.float64)
+    weights = -np.log(joined * (joined + 1.0)) if fixed is None else np.full(len(names), -math.log(fixed))
+    missed = np.flatnonzero(np.array(raised, np.bool_) & ~result.rejected)
+    missed = missed[np.argsort(-(values + weights)[missed], kind="stable")]
+    shown = [
+        {
+            "name": names[i],
+            "joined": positions[i],
+            "test": tests[i],
+            "log10_e": values[i].item() / LN10,
+            "log10_needed": (_level(np.delete(values + weights, i), alpha) - weights[i].item()) / LN10,
+        }
+        for i in missed[:MAX_MISSED].tolist()
+    ]
+    counts = {"missed": shown, "missed_count": len(missed)}
+    return {"found": found, **counts, "log10_threshold": result.log_threshold / LN10}
+
+
+def _level(others: Floats, alpha: float) -> float:
+    """Return the least weighted log evidence with which one more stream would be found beside others."""
+    strongest = -np.sort(-others)
+    levels = log_threshold(1, np.arange(1, len(others) + 2), alpha)
+    enough = np.flatnonzero(strongest >= levels[1:])
+    return float(levels[enough[-1] + 1 if enough.size else 0])
 
 
 def _count_joined(connection: sqlite3.Connection) -> int:

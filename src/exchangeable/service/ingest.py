@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from exchangeable.data.events.schema import LateLabel
 from exchangeable.martingale import LN10
 from exchangeable.service import history
 from exchangeable.service.announcements import Announcements
-from exchangeable.service.late_labels import LabelQueue, Ready
+from exchangeable.service.batch import Plan, steps_of
+from exchangeable.service.late_rows import follow, label_rows
 from exchangeable.service.lookahead import Lookahead
 from exchangeable.service.parsing import Batch
-from exchangeable.service.problems import Problem
-from exchangeable.service.server_config import Settings
-from exchangeable.service.stream import AnyPath, LiveStream, p_values
+from exchangeable.service.schema import dump_json
+from exchangeable.service.server_config import Retention, Settings
+from exchangeable.service.stream import LiveStream, Slices, finish, p_values
 from exchangeable.service.stream_cache import StreamCache
+from exchangeable.service.table_test import RowPath
+from exchangeable.service.table_values import record_evidence
 
 SNAPSHOT_BYTES_PER_STEP = 32  # written for a snapshot, at most, per step since the previous one
 PRUNE_STEPS = 16 * history.BLOCK  # old steps are deleted when there are this many
+PRUNE_LABELS = 1_024  # the same for labels, which are rows of their own
 
 
 class Ingest:
-    """The operations that advance a stream. Each runs in a transaction of the writer thread."""
+    """The operations that advance a stream, in transactions of the writer thread; `computing` runs before them."""
 
     def __init__(
         self, streams: StreamCache, lookahead: Lookahead, announcements: Announcements, settings: Settings
@@ -34,73 +38,108 @@ class Ingest:
         self._announcements = announcements
         self._settings = settings
 
+    def configure(self, settings: Settings) -> None:
+        """Take over new settings."""
+        self._settings = settings
+
     def observe(self, connection: sqlite3.Connection, name: str, batch: Batch, now: float) -> dict[str, Any]:
         """Accept observations, all or none; return the counts and the state."""
-        stream, _, new, duplicates, path = self._lookahead.take(connection, name, batch, now)
+        return self.commit(connection, self._lookahead.take(connection, name, batch, now))
+
+    def computing(self, plan: Plan) -> Slices[Plan]:
+        """Compute the steps of a plan ahead, in slices, and encode what will be stored."""
+        if len(plan.ready.seq):
+            path = yield from steps_of(plan.stream, plan.ready)
+            plan.path = lambda: path
+            plan.columns = dump_json(plan.ready.columns) if plan.ready.columns else None
+            yield
+            if self.is_snapshot_due(plan.stream, plan.stream.monitor.n):
+                plan.snapshot = plan.stream.encode()
+        return plan
+
+    def commit(self, connection: sqlite3.Connection, plan: Plan) -> dict[str, Any]:
+        """Store what a plan changes, and announce it; return the reply."""
+        stream, new, points = plan.stream, plan.new, None
         with self._streams.changing(stream):
-            stream.duplicates += duplicates
-            if len(new):
+            stream.duplicates += plan.counts["duplicates"] if new is not None else 0
+            if new:
                 self._prune_labels(connection, stream, stream.next_seq + len(new))
                 stream.next_seq += len(new)
                 stream.observations += len(new)
                 stream.observed_at, stream.width = time.time(), new.x.shape[1]
-            ready = LabelQueue(connection, stream, now).add(new)
-            points = self._test(connection, stream, ready, path)
-        return self._finish(connection, stream, points, accepted=len(new), duplicates=duplicates)
-
-    def label(self, connection: sqlite3.Connection, name: str, labels: list[LateLabel], now: float) -> dict[str, Any]:
-        """Accept labels of waiting observations, all or none; return the counts and the state."""
-        stream = self._streams.get(connection, name)
-        if not stream.configuration.needs_labels:
-            kind = stream.configuration.measure.kind
-            raise Problem(409, "conflict", f"stream {name!r} does not use labels: its measure is {kind}")
-        queue = LabelQueue(connection, stream, now)
-        counts = queue.label(labels)
-        with self._streams.changing(stream):
-            points = self._test(connection, stream, queue.release())
-        return self._finish(connection, stream, points, **counts)
-
-    def _finish(
-        self, connection: sqlite3.Connection, stream: LiveStream, points: history.Points | None, **counts: int
-    ) -> dict[str, Any]:
-        """Store the counters, announce the change, and return the reply."""
-        stream.update_row(connection)
+            if plan.labels is not None:
+                self._label_rows(connection, plan, plan.labels)
+            else:
+                plan.queue.store(connection)
+            if len(plan.ready.seq):
+                points = self._store_steps(connection, plan)
+            stream.update_row(connection)
         summary = self._announcements.add(stream, points)
-        return {**counts, **{key: summary[key] for key in ("next_seq", "state", "waiting", "expired")}}
+        reply = {**plan.counts, **{key: summary[key] for key in ("next_seq", "state", "waiting", "expired")}}
+        if new is None:
+            return reply
+        numbers = new.seq[[0, -1]].tolist() if len(new) else [None, None]
+        return {**reply, "first_seq": numbers[0], "last_seq": numbers[1]}
 
-    def _test(
-        self, connection: sqlite3.Connection, stream: LiveStream, ready: Ready, ahead: Future[AnyPath] | None = None
-    ) -> history.Points | None:
+    def _label_rows(self, connection: sqlite3.Connection, plan: Plan, labels: list[LateLabel]) -> None:
+        """Let the lines of the label use rows whose labels have come."""
+        for alarm in label_rows(connection, plan.stream, labels, plan.queue.now, plan.counts):
+            self._announcements.record_alarms(connection, plan.stream, alarm)
+        self._save_and_prune(connection, plan)
+
+    def _store_steps(self, connection: sqlite3.Connection, plan: Plan) -> history.Points:
         """Test observations, unless that was done ahead, and store the steps."""
-        if not len(ready.seq):
-            return None
-        try:
-            path = stream.extend(ready.x, ready.y) if ahead is None else ahead.result()
-        except ValueError as error:
-            raise Problem(422, "bad-observation", f"{error}") from error
+        stream, ready = plan.stream, plan.ready
+        path = finish(steps_of(stream, ready)) if plan.path is None else plan.path()
         log10, p = path.log_value / LN10, p_values(path)
         stream.tail = history.append(
-            connection, stream.id, stream.tail, p, log10, x=ready.x, seq=ready.seq, extra=ready.columns
+            connection,
+            stream.id,
+            stream.tail,
+            p,
+            log10,
+            x=ready.x,
+            seq=ready.seq,
+            extra=ready.columns,
+            encoded=plan.columns,
         )
+        steps = range(stream.tail.n - len(ready.seq) + 1, stream.tail.n + 1)
+        history.record(connection, stream.id, steps, time.time(), ready.columns.get("time"))
         stream.count_steps(path)
+        if isinstance(path, RowPath) and path.evidence:
+            record_evidence(connection, stream.id, path)
         self._announcements.record_alarms(connection, stream, path)
-        self._save_and_prune(connection, stream)
+        if ready.late is not None:
+            follow(connection, stream)
+        self._save_and_prune(connection, plan)
         return history.Points(path.n, log10, p, True, 1)
 
-    def _save_and_prune(self, connection: sqlite3.Connection, stream: LiveStream) -> None:
+    def is_snapshot_due(self, stream: LiveStream, n: int) -> bool:
+        """Return whether there are enough steps since the last snapshot, or will be at step n."""
+        min_steps = max(
+            self._settings.snapshot_every, stream.snapshot_bytes // (SNAPSHOT_BYTES_PER_STEP * stream.width_of_steps)
+        )
+        return n - stream.snapshot_n + stream.label_events >= min_steps
+
+    def _save_and_prune(self, connection: sqlite3.Connection, plan: Plan) -> None:
         """Save a snapshot if there were enough steps since the last one, and delete steps that need not be retained."""
-        n, retention = stream.monitor.n, self._settings.retention
-        min_steps = max(self._settings.snapshot_every, stream.snapshot_bytes // SNAPSHOT_BYTES_PER_STEP)
-        if n - stream.snapshot_n >= min_steps:
-            stream.save_snapshot(connection)
+        stream, retention = plan.stream, self._retention(plan.stream)
+        n = stream.monitor.n
+        if self.is_snapshot_due(stream, n):
+            stream.save_snapshot(connection, plan.snapshot)
         keep_from = min(n - retention.observations, stream.snapshot_n) + 1
         if keep_from - stream.kept >= PRUNE_STEPS:
             keep_from = min(keep_from, stream.kept + 4 * PRUNE_STEPS)  # in small portions
+            history.prune_times(connection, stream.id, stream.kept, keep_from)
             stream.kept = history.prune(connection, stream.id, keep_from, n - retention.rollups + 1)
 
+    def _retention(self, stream: LiveStream) -> Retention:
+        """Return the retention of a stream: its own, or that of the settings."""
+        return replace(self._settings.retention, **stream.retention) if stream.retention else self._settings.retention
+
     def _prune_labels(self, connection: sqlite3.Connection, stream: LiveStream, next_seq: int) -> None:
-        """Delete labels and expired observations that need not be retained, at every multiple of ``PRUNE_STEPS``."""
-        if stream.configuration.needs_labels and next_seq // PRUNE_STEPS != stream.next_seq // PRUNE_STEPS:
-            seq = next_seq - self._settings.retention.observations
+        """Delete labels and expired observations that need not be retained, at every multiple of ``PRUNE_LABELS``."""
+        if stream.configuration.takes_labels and next_seq // PRUNE_LABELS != stream.next_seq // PRUNE_LABELS:
+            seq = next_seq - self._retention(stream).observations
             for table in ("labels", "expired"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = ? AND seq < ?", (stream.id, seq))  # noqa: S608
+                connection.execute(f"DELETE FROM main.{table} WHERE stream = ? AND seq < ?", (stream.id, seq))  # noqa: S608

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,9 +17,12 @@ from exchangeable.protocols import Floats, Integers
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
-from exchangeable.service.stream import LiveStream
+from exchangeable.service.stream import LiveStream, late_rows
 from exchangeable.service.stream_config import Labels
+from exchangeable.service.table_test import LateRows
 from exchangeable.validation import LARGEST
+
+IDS = 1_000  # looked up with one query
 
 
 class Ready(NamedTuple):
@@ -28,6 +32,7 @@ class Ready(NamedTuple):
     x: Floats
     y: list[Any] | None  # for the measure; None if it does not use labels
     columns: dict[str, list[Any]]  # what is stored with them: y, id, time, and late (the label arrived later)
+    late: LateRows | None = None  # of rows of a table, whose labels may come later
 
 
 class QueuedRow(NamedTuple):
@@ -58,33 +63,57 @@ class LabelQueue:
 
     The rules are those of `exchangeable.late_labels`. Times are the clients' or the server's; ``now`` is when the
     server received the request. Decisions are stored, with the times they depend on, and are final.
+
+    One request is decided by one queue, which only reads the database, so that this can be done in any thread; `store`
+    then writes the decisions. In between, nothing else may change the stream.
     """
 
     def __init__(self, connection: sqlite3.Connection, stream: LiveStream, now: float) -> None:
         self.connection = connection
         self.stream = stream
-        self.labels: Labels = stream.configuration.labels
+        self.labels: Labels = stream.configuration.labels or Labels()
         self.now: float = now if stream.clock is None else max(now, stream.clock)  # the server's clock never goes back
+        # what the stream has after the request
+        self.clock: float | None = stream.clock
+        self.waiting: int = stream.waiting
+        self.left_out: LeftOut = copy.deepcopy(stream.left_out)
+        # what is to be written
+        self._labelled: dict[str, str] = {}  # waiting observations, by id: their label as JSON
+        self._withdrawn: dict[str, bool] = {}  # the same that are left out: whether their time is kept
+        self._labelled_late: dict[str, str] = {}  # the same among those that have been left out
+        self._expired: list[QueuedRow] = []  # they leave the queue without being tested
+        self._tested: list[tuple[int, str | None, str | None]] = []  # seq, id and label
+        self._added: list[QueuedRow] = []
+        self._last = -1  # seq of the last observation that leaves the queue
 
     # -------------------------------------------------------------- observations
 
     def check(self, new: Batch) -> None:
         """Raise if an observation could not be tested later, if an id was used before, or if the queue is full."""
-        if not self.stream.configuration.needs_labels:
+        if not self.stream.configuration.takes_labels:
             return
+        late_rows = self.stream.configuration.late_rows
+        new = self._labelled_rows(new) if late_rows else new
         labels, ids = new.extras.y or [None] * len(new), new.extras.id or [None] * len(new)
-        earlier: set[str] = set()
-        for seq, label, id_ in zip(new.seq.tolist(), labels, ids, strict=True):
+        earlier = set(self._find(id_ for id_ in ids if id_ is not None))
+        for i, (seq, label, id_) in enumerate(zip(new.seq.tolist(), labels, ids, strict=True)):
             if label is None and id_ is None:
-                rule = "y must be given, or an id under which the observation waits for it"
-                raise Problem(422, "bad-observation", f"{rule}, got neither at seq {seq}", seq=seq)
+                name = "the label" if late_rows else "y"
+                rule = f"{name} must be given, or an id under which the observation waits for it"
+                raise Problem(422, "bad-observation", f"{rule}, got neither {new.place(i)}", seq=seq)
             self._check_label(label)
             if id_ is not None:
-                if id_ in earlier or self._find(id_) is not None:
+                if id_ in earlier:
                     message = f"id must be new in stream {self.stream.name!r}, got {id_!r} again"
                     raise Problem(422, "bad-observation", message, seq=seq)
                 earlier.add(id_)
-        self._check_room(new, self._times(new))
+        times = self._times(new)
+        if not late_rows:  # a full queue must not stop the test of the columns
+            self._check_room(new, times)
+
+    def _labelled_rows(self, new: Batch) -> Batch:
+        """Return rows of a table with their labels as y, and without their cells, which the test has already."""
+        return replace(new, extras=new.extras._replace(y=self.stream.table.labels(new.extras.row or []), row=None))
 
     def _check_label(self, label: Any) -> None:
         if self.stream.configuration.measure.kind != "nearest-residual" or label is None:
@@ -109,12 +138,12 @@ class LabelQueue:
 
     def _times(self, new: Batch) -> list[float | None]:
         """Return when the observations were made, on the clock of the stream."""
-        labels, _, times = (column or [None] * len(new) for column in new.extras)
+        labels, _, times = (column or [None] * len(new) for column in new.extras[:3])
         if self.labels.wait == "forever":
             return [None] * len(new)
         return [
-            self._time(time, f"at seq {seq}", needed=label is None)
-            for seq, label, time in zip(new.seq.tolist(), labels, times, strict=True)
+            self._time(time, new.place(i), needed=label is None)
+            for i, (label, time) in enumerate(zip(labels, times, strict=True))
         ]
 
     def _time(self, time: str | float | None, where: str, *, needed: bool = True) -> float | None:
@@ -134,85 +163,91 @@ class LabelQueue:
 
     def _latest(self, times: Iterable[float | None]) -> float | None:
         """Return the latest time seen on the clock, these times included."""
-        return max((time for time in (self.stream.clock, *times) if time is not None), default=None)
+        return max((time for time in (self.clock, *times) if time is not None), default=None)
 
     def add(self, new: Batch) -> Ready:
         """Add new observations; return those that can be tested now."""
+        if self.stream.configuration.late_rows and len(new):
+            return self._add_rows(new)
         if not self.stream.configuration.needs_labels:
             return _ready(new, None)
         times, y = self._times(new), new.extras.y
-        self.stream.clock = self._latest(times)
-        if not self.stream.waiting and len(new) and y is not None and None not in y:
+        self.clock = self._latest(times)
+        if not self.waiting and len(new) and y is not None and None not in y:
             if new.extras.id is not None:
-                self._store_labels(zip(new.seq.tolist(), new.extras.id, map(dump_json, y), strict=True))
+                self._tested = list(zip(new.seq.tolist(), new.extras.id, map(dump_json, y), strict=True))
             return _ready(new, y)
-        self.connection.executemany(
-            "INSERT INTO waiting (stream, seq, id, body, y, time) VALUES (?, ?, ?, ?, ?, ?)",
-            [(self.stream.id, *row) for row in _rows(new, times)],
-        )
-        self.stream.waiting += len(new)
-        return self.release()
+        return self._release(_rows(new, times))
+
+    def _add_rows(self, new: Batch) -> Ready:
+        """Add rows of a table: all are tested now, and wait for their labels as the queue of the test says."""
+        labelled = self._labelled_rows(new)
+        late = late_rows(new.seq, new.extras.id, self._times(labelled))
+        self._added, ready = _rows(labelled, late.times), _ready(new, None)
+        self.waiting += len(new)
+        clock = {"clock": late.times} if any(time is not None for time in late.times) else {}
+        return ready._replace(columns=ready.columns | clock, late=late)
 
     # -------------------------------------------------------------- labels
 
-    def label(self, labels: list[LateLabel]) -> dict[str, int]:
+    def label(self, labels: list[LateLabel]) -> tuple[dict[str, int], Ready]:
         """Give labels to waiting observations; count how many were new, repeated, or too late.
 
-        Either all are accepted or none: on failure the request is rolled back, and the stream changes only at the end.
+        Either all are accepted or none. Returns also the observations that can be tested now.
         """
+        return self.mark(labels), self._release()
+
+    def mark(self, labels: list[LateLabel]) -> dict[str, int]:
+        """Give labels to waiting observations; those whose labels were not too late stay in the queue."""
         counts = {"accepted": 0, "duplicates": 0, "late": 0}
-        left_out, times, removed = copy.deepcopy(self.stream.left_out), [], 0
+        known, times = self._find(label.id for label in labels), []
         unknown: list[str] = []
         for label in labels:
             self._check_label(label.y)
-            times.append(None if label.never else self._label_time(label))
-            known = self._find(label.id)
-            if known is None:
+            times.append(None if label.never else self.label_time(label))
+            if label.id not in known:
                 unknown.append(label.id)
                 continue
-            outcome = self._apply(label, times[-1], known, left_out)
+            before = known[label.id]
+            outcome, known[label.id] = self._apply(label, times[-1], before)
             counts[outcome] += 1
-            removed += known.table == "waiting" and outcome == ("accepted" if label.never else "late")
+            self.waiting -= before.table == "waiting" and known[label.id].table == "expired"
         if unknown:
             message = f"id must be that of an observation that waits in stream {self.stream.name!r}, got {unknown[0]!r}"
             raise Problem(404, "unknown-id", message, ids=unknown[:100])
-        self.stream.left_out, self.stream.clock = left_out, self._latest(times)
-        self.stream.waiting -= removed
+        self.clock = self._latest(times)
         return counts
 
-    def _label_time(self, label: LateLabel) -> float | None:
+    def label_time(self, label: LateLabel) -> float | None:
+        """Return the time of a label on the clock of the stream; None if it does not matter."""
         if label.time is not None and self.labels.clock == "server":
             rule = f"time must be left out of labels in stream {self.stream.name!r}, which uses the server's clock"
             raise Problem(422, "bad-observation", f"{rule}, got {label.time!r} for id {label.id!r}", id=label.id)
         return self._time(label.time, f"for id {label.id!r}")
 
-    def _apply(self, label: LateLabel, time: float | None, known: KnownId, left_out: LeftOut) -> str:
-        """Decide on an observation by its label; return the name of the count to increase."""
+    def _apply(self, label: LateLabel, time: float | None, known: KnownId) -> tuple[str, KnownId]:
+        """Decide on an observation by its label; return the name of the count to increase, and what is known then."""
         if known.y is not None:
             if label.never or load_json(known.y) != label.y:
                 raise Problem(422, "different", f"id {label.id!r} already has another label", id=label.id)
-            return "duplicates"
+            return "duplicates", known
         if label.never:
             if known.table == "expired":
-                return "duplicates"
-            self._leave_out("id = ?2", [label.id], timed=False)
-            left_out.never += 1
-            return "accepted"
-        in_time = self._delay(label, known.time, time) <= self.labels.seconds
+                return "duplicates", known
+            self._withdrawn[label.id] = False
+            self.left_out.never += 1
+            return "accepted", KnownId("expired", None, None)
+        y, in_time = dump_json(label.y), self._delay(label, known.time, time) <= self.labels.seconds
         if known.table == "waiting" and in_time:
-            self._set_label("waiting", label)
-            return "accepted"
+            self._labelled[label.id] = y
+            return "accepted", known._replace(y=y)
         if known.table == "waiting":
-            self._leave_out("id = ?2", [label.id])
-            left_out.expired += 1
-        self._set_label("expired", label)
+            self._withdrawn[label.id] = True
+            self.left_out.expired += 1
+        self._labelled_late[label.id] = y
         if known.time is not None:
-            left_out.count(label.y, in_time=in_time)
-        return "late"
-
-    def _set_label(self, table: str, label: LateLabel) -> None:
-        query = f"UPDATE {table} SET y = ? WHERE stream = ? AND id = ?"  # noqa: S608
-        self.connection.execute(query, (dump_json(label.y), self.stream.id, label.id))
+            self.left_out.count(label.y, in_time=in_time)
+        return "late", KnownId("expired", known.time, y)
 
     def _delay(self, label: LateLabel, observed: float | None, labelled: float | None) -> float:
         try:
@@ -220,28 +255,30 @@ class LabelQueue:
         except ValueError as error:
             raise Problem(422, "bad-observation", f"{error} for id {label.id!r}", id=label.id) from error
 
-    def _find(self, name: str) -> KnownId | None:
-        """Return the stored data of an id, or None if it is unknown."""
-        for table, time in (("waiting", "time"), ("labels", "NULL"), ("expired", "time")):
-            query = f"SELECT {time}, y FROM {table} WHERE stream = ? AND id = ?"  # noqa: S608
-            row = self.connection.execute(query, (self.stream.id, name)).fetchone()
-            if row is not None:
-                return KnownId(table, *row)
-        return None
+    def _find(self, ids: Iterable[str]) -> dict[str, KnownId]:
+        """Return the stored data of those ids that are known."""
+        listed, known = list(ids), dict[str, KnownId]()
+        for table, time in (("expired", "time"), ("labels", "NULL"), ("waiting", "time")):  # the last one counts
+            for start in range(0, len(listed), IDS):
+                some = listed[start : start + IDS]
+                places = ", ".join("?" * len(some))
+                query = f"SELECT id, {time}, y FROM {table} WHERE stream = ? AND id IN ({places})"  # noqa: S608
+                rows = self.connection.execute(query, (self.stream.id, *some)).fetchall()
+                known.update({id_: KnownId(table, at, y) for id_, at, y in rows})
+        return known
 
     # -------------------------------------------------------------- leaving the queue
 
-    def release(self) -> Ready:
-        """Remove all observations before the first whose label may still arrive in time."""
-        decided_rows = self._decided()
-        if decided_rows:
-            self._leave_out("seq = ?2", [row.seq for row, used in decided_rows if not used])
-            last = decided_rows[-1][0].seq
-            self.connection.execute("DELETE FROM waiting WHERE stream = ? AND seq <= ?", (self.stream.id, last))
+    def _release(self, new: Sequence[QueuedRow] = ()) -> Ready:
+        """Remove all observations before the first whose label may still arrive in time; new ones are behind them."""
+        decided_rows = self._decided(new)
+        self._last = decided_rows[-1][0].seq if decided_rows else -1
+        self._expired = [row for row, used in decided_rows if not used]
         used_rows = [row for row, used in decided_rows if used]
-        self.stream.waiting -= len(decided_rows)
-        self.stream.left_out.expired += len(decided_rows) - len(used_rows)
-        self._store_labels((row.seq, row.id, row.y) for row in used_rows)
+        self._tested = [(row.seq, row.id, row.y) for row in used_rows]
+        self._added = [row for row in new if row.seq > self._last]
+        self.waiting += len(new) - len(decided_rows)
+        self.left_out.expired += len(self._expired)
         return _released(used_rows)
 
     def _decided(self, new: Sequence[QueuedRow] = ()) -> list[tuple[QueuedRow, bool]]:
@@ -252,35 +289,71 @@ class LabelQueue:
         query = "SELECT seq, id, body, y, time FROM waiting WHERE stream = ? ORDER BY seq"
         cursor = self.connection.execute(query, (self.stream.id,))
         latest = self._latest(row.time for row in new)
-        rows = list(decide(chain(map(QueuedRow._make, cursor), new), latest, self.labels.seconds))
+        queued = self._with_labels(map(QueuedRow._make, cursor))
+        rows = list(decide(chain(queued, new), latest, self.labels.seconds))
         cursor.close()
         return rows
 
-    def _leave_out(self, condition: str, keys: Sequence[int | str], *, timed: bool = True) -> None:
-        """Move observations to the table of those left out; without their times they are not counted as expired."""
-        time = "time" if timed else "NULL"
-        parameters = [(self.stream.id, key) for key in keys]
-        self.connection.executemany(
-            f"INSERT INTO expired (stream, seq, id, body, time) SELECT stream, seq, id, body, {time}"  # noqa: S608
-            f" FROM waiting WHERE stream = ?1 AND {condition}",
-            parameters,
-        )
-        self.connection.executemany(f"DELETE FROM waiting WHERE stream = ?1 AND {condition}", parameters)  # noqa: S608
+    def _with_labels(self, rows: Iterable[QueuedRow]) -> Iterator[QueuedRow]:
+        """Yield waiting observations as the labels of this request leave them."""
+        for row in rows:
+            if row.id in self._labelled:
+                yield row._replace(y=self._labelled[row.id])
+            elif row.id not in self._withdrawn:
+                yield row
 
-    def clear(self) -> None:
-        """Leave out all waiting observations and count from zero: a new test starts with what is sent from now on."""
-        self._leave_out("seq >= ?2", [0], timed=False)
-        self.connection.execute("UPDATE expired SET time = NULL WHERE stream = ?", (self.stream.id,))
-        self.stream.waiting, self.stream.left_out = 0, LeftOut()
-        if self.labels.clock == "client":
-            self.stream.clock = None
+    # -------------------------------------------------------------- writing
 
-    def _store_labels(self, rows: Iterable[tuple[int, str | None, str | None]]) -> None:
-        """Store labels by id, so that one that is sent twice is recognised."""
-        self.connection.executemany(
-            "INSERT OR REPLACE INTO labels (stream, id, y, seq) VALUES (?, ?, ?, ?)",
-            [(self.stream.id, name, y, seq) for seq, name, y in rows if name is not None],
+    def store(self, connection: sqlite3.Connection) -> None:
+        """Write the decisions on a request, and update the stream."""
+        if not self.stream.configuration.takes_labels:
+            return
+        key = self.stream.id
+        tested = {id_ for _, id_, _ in self._tested}
+        many = connection.executemany
+        set_label = "UPDATE main.{} SET y = ? WHERE stream = ? AND id = ?"
+        many(set_label.format("waiting"), [(y, key, id_) for id_, y in self._labelled.items() if id_ not in tested])
+        for timed in (True, False):
+            ids = [id_ for id_, kept in self._withdrawn.items() if kept is timed]
+            move_to_expired(connection, key, "id = ?2", ids, timed=timed)
+        many(
+            "INSERT INTO main.expired (stream, seq, id, body, time) VALUES (?, ?, ?, ?, ?)",
+            [(key, row.seq, row.id, row.body, row.time) for row in self._expired],
         )
+        many(set_label.format("expired"), [(y, key, id_) for id_, y in self._labelled_late.items()])
+        connection.execute("DELETE FROM main.waiting WHERE stream = ? AND seq <= ?", (key, self._last))
+        many(
+            "INSERT INTO main.waiting (stream, seq, id, body, y, time) VALUES (?, ?, ?, ?, ?, ?)",
+            [(key, *row) for row in self._added],
+        )
+        many(  # by id, so that a label that is sent twice is recognised
+            "INSERT OR REPLACE INTO main.labels (stream, id, y, seq) VALUES (?, ?, ?, ?)",
+            [(key, id_, y, seq) for seq, id_, y in self._tested if id_ is not None],
+        )
+        self.stream.waiting, self.stream.left_out, self.stream.clock = self.waiting, self.left_out, self.clock
+
+
+def clear_queue(connection: sqlite3.Connection, stream: LiveStream) -> None:
+    """Leave out all waiting observations and count from zero: a new test starts with what is sent from now on."""
+    move_to_expired(connection, stream.id, "seq >= ?2", [0], timed=False)
+    connection.execute("UPDATE main.expired SET time = NULL WHERE stream = ? AND time IS NOT NULL", (stream.id,))
+    stream.waiting, stream.left_out = 0, LeftOut()
+    if stream.configuration.labels is not None and stream.configuration.labels.clock == "client":
+        stream.clock = None
+
+
+def move_to_expired(
+    connection: sqlite3.Connection, stream: int, condition: str, keys: Sequence[int | str], *, timed: bool
+) -> None:
+    """Move observations to the table of those left out; without their times they are not counted as expired."""
+    time = "time" if timed else "NULL"
+    parameters = [(stream, key) for key in keys]
+    connection.executemany(
+        f"INSERT INTO main.expired (stream, seq, id, body, time) SELECT stream, seq, id, body, {time}"  # noqa: S608
+        f" FROM waiting WHERE stream = ?1 AND {condition}",
+        parameters,
+    )
+    connection.executemany(f"DELETE FROM main.waiting WHERE stream = ?1 AND {condition}", parameters)  # noqa: S608
 
 
 def _rows(new: Batch, times: list[float | None]) -> list[QueuedRow]:

@@ -14,15 +14,26 @@ import logging
 import re
 import secrets
 import sqlite3
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import ClientDisconnect
 
-from exchangeable.service.origins import LOCAL_NAMES, Headers, check_host, parse_origin, reject_cross_site
-from exchangeable.service.problems import Problem
+from exchangeable.service.budgets import BodyBudget
+from exchangeable.service.logs import REQUEST
+from exchangeable.service.origins import (
+    LOCAL_NAMES,
+    Authority,
+    Headers,
+    HostList,
+    check_host,
+    parse_origin,
+    reject_cross_site,
+)
+from exchangeable.service.problems import Problem, out_of_memory
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,13 +57,17 @@ HEADERS = MappingProxyType(
     }
 )
 LENGTH = re.compile(rb"[0-9]{1,18}")
+STREAM = re.compile(r"/v1/streams/([a-z0-9][a-z0-9._-]{0,63})(?:/|$)")
+PROBES = frozenset({"/healthz", "/readyz"})  # hold no data, and are called by the address of a pod
+AUDIT = logging.getLogger("exchangeable.audit")
+ACCESS = logging.getLogger("exchangeable.access")
 
 
 class SecurityMiddleware:
     """Checks requests and adds headers to responses. O(headers) for each request.
 
     ``policies`` sets another content security policy for single paths; ``count_rejected`` is called with the error code
-    of each request that is rejected here.
+    of each request that is rejected here; ``subscribe`` gets a function that takes over new settings.
 
     ``app.add_middleware(SecurityMiddleware, settings=settings, policies={"/docs": ...})``
     """
@@ -64,13 +79,25 @@ class SecurityMiddleware:
         settings: Settings,
         policies: Mapping[str, str] | None = None,
         count_rejected: Callable[[str], None] = lambda code: None,
+        subscribe: Callable[[Callable[[Settings], None]], None] = lambda use: None,
     ) -> None:
         self.app = app
         self.count_rejected = count_rejected
+        self.budget: BodyBudget = BodyBudget(0, 0)
+        self.policies: dict[str, bytes] = {path: policy.encode("ascii") for path, policy in (policies or {}).items()}
+        self.configure(settings)
+        subscribe(self.configure)
+
+    def configure(self, settings: Settings) -> None:
+        """Take over new settings, for the requests that arrive from now on."""
+        limits = settings.limits
+        self.budget.total = limits.bodies_bytes
+        self.budget.each = max(limits.client_bodies_bytes, limits.body_bytes)
         self.hosts: frozenset[str] = LOCAL_NAMES | settings.trusted
         self.origin: tuple[str, int | None] | None = parse_origin(settings.external_url or "")
-        self.limits: Limits = settings.limits
-        self.policies: dict[str, bytes] = {path: policy.encode("ascii") for path, policy in (policies or {}).items()}
+        self.limits: Limits = limits
+        self.metrics_hosts: HostList = HostList(settings.metrics_hosts)
+        self.access_log: bool = settings.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -83,7 +110,18 @@ class SecurityMiddleware:
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = self.limits.configuration_bytes if scope["method"] == "PUT" else self.limits.body_bytes
-        cycle = _RequestCycle(receive, send, self._response_headers(scope["path"]), limit, self.limits.body_seconds)
+        context = _log_context(scope)
+        headers = {**self._response_headers(scope["path"]), b"x-request-id": context["request"].encode("ascii")}
+        cycle = _RequestCycle(receive, send, headers, limit, self.limits.body_seconds)
+        cycle.account(self.budget, scope, context)
+        started = time.perf_counter()
+        try:
+            await self._respond(scope, cycle)
+        finally:
+            cycle.release()
+            self._log(scope, context, cycle.status, time.perf_counter() - started)
+
+    async def _respond(self, scope: Scope, cycle: _RequestCycle) -> None:
         problem: Problem | None = None
         try:
             self._check_head(scope, cycle)
@@ -105,11 +143,26 @@ class SecurityMiddleware:
         cycle.expect_body(headers)
         if not scope["path"].startswith("/"):
             raise Problem(400, "bad-request", "the target of a request must be a path")
-        authority = check_host(headers, self.hosts)
+        authority = self._check_host(scope["path"], headers)
         reject_cross_site(scope["method"], headers, {authority, self.origin})
         if any(value.strip().lower() != b"identity" for value in headers.get(b"content-encoding", [])):
             raise Problem(415, "unsupported-media-type", "a body must not be compressed: send no Content-Encoding")
         cycle.check_length(headers)
+
+    def _check_host(self, path: str, headers: Headers) -> Authority | None:
+        if path in PROBES:
+            return None
+        return check_host(headers, self.hosts, self.metrics_hosts if path == "/metrics" else None)
+
+    def _log(self, scope: Scope, context: dict[str, Any], status: int | None, seconds: float) -> None:
+        """Log an admin action, or an attempt without access, and every request if the settings say so."""
+        extra = {"method": scope["method"], "path": scope["path"][:200], "status": status, "seconds": round(seconds, 6)}
+        if context.get("scope") == "admin" and context.get("granted"):
+            AUDIT.info("admin action", extra=extra)
+        elif context.get("scope") == "admin":  # a warning, since these are not repeated without end
+            AUDIT.warning("admin action denied", extra=extra)
+        if self.access_log:
+            ACCESS.info("request", extra=extra)
 
     def _response_headers(self, path: str) -> dict[bytes, bytes]:
         policy = self.policies.get(path, POLICY.encode("ascii"))
@@ -130,6 +183,11 @@ class _RequestCycle:
         self._complete = True  # the body has been received
         self._disconnected = False
         self._started = False  # the response has started
+        self._budget: BodyBudget | None = None
+        self._context: dict[str, Any] = {}
+        self._client = "?"
+        self._reserved = 0  # bytes of the budget
+        self.status: int | None = None  # of the response
         self.problem: Problem | None = None  # with the body
 
     @property
@@ -140,6 +198,26 @@ class _RequestCycle:
     def explains(self, error: Exception) -> bool:
         """Return whether an exception follows from a rejected body or a client that has disconnected."""
         return self.problem is not None or (self._disconnected and isinstance(error, ClientDisconnect))
+
+    def account(self, budget: BodyBudget, scope: Scope, context: dict[str, Any]) -> None:
+        """Charge the bytes of the body to a budget, on the account of the request's token or else its address."""
+        self._budget, self._context = budget, context
+        self._client = f"address {(scope.get('client') or ('?',))[0]}"
+
+    def _reserve(self, count: int) -> Problem | None:
+        if self._budget is None or not count:
+            return None
+        if not self._reserved:
+            self._client = self._context.get("token") or self._client
+        problem = self._budget.take(self._client, count)
+        self._reserved += 0 if problem else count
+        return problem
+
+    def release(self) -> None:
+        """Return the bytes of the body to the budget."""
+        if self._budget is not None and self._reserved:
+            self._budget.release(self._client, self._reserved)
+            self._reserved = 0
 
     def expect_body(self, headers: Headers) -> None:
         """Record whether the request has a body."""
@@ -167,6 +245,9 @@ class _RequestCycle:
         self._received += len(message.get("body", b""))
         if self._received > self._max_bytes:
             self.problem = self._too_large()
+        else:
+            self.problem = self._reserve(len(message.get("body", b"")))
+        if self.problem:
             raise self.problem
         self._complete = not message.get("more_body", False)
         return message
@@ -191,7 +272,7 @@ class _RequestCycle:
         if message["type"] == "http.response.start":
             if self.problem and not self._started:
                 return
-            self._started = True
+            self._started, self.status = True, message["status"]
             message = {**message, "headers": self._with_headers(message.get("headers", []))}
         if self._started:
             await self._send(message)
@@ -203,17 +284,30 @@ class _RequestCycle:
 
     async def reject(self, problem: Problem) -> None:
         """Respond with the problem."""
-        self.problem, self._started = None, True
+        self.problem, self._started, self.status = None, True, problem.status
         body = json.dumps(problem.body).encode("ascii")
         size = str(len(body)).encode("ascii")
         headers = [(b"content-type", b"application/json"), (b"content-length", size), (b"cache-control", b"no-store")]
+        if "retry_after" in problem.extra:
+            headers.append((b"retry-after", str(problem.extra["retry_after"]).encode("ascii")))
         start = {"type": "http.response.start", "status": problem.status, "headers": self._with_headers(headers)}
         await self._send(start)
         await self._send({"type": "http.response.body", "body": body})
 
 
+def _log_context(scope: Scope) -> dict[str, Any]:
+    """Start the log context of a request: its number and its stream. The access check adds token and scope."""
+    match = STREAM.match(scope["path"])
+    context: dict[str, Any] = {"request": secrets.token_hex(8), "stream": match[1] if match else None}
+    REQUEST.set(context)
+    return context
+
+
 def _report_incident(scope: Scope, error: Exception) -> Problem:
     """Log an unexpected exception under an incident number; the client gets only this number."""
+    if isinstance(error, MemoryError):
+        LOG.error("out of memory: a request was rejected")
+        return out_of_memory()
     number = secrets.token_hex(6)
     LOG.error("incident %s: %s %.200s\n%s", number, scope["method"], ascii(scope["path"]), _format_trace(error))
     message = "an unexpected error occurred; the server's log describes it under this incident number"

@@ -17,7 +17,32 @@ Headers = Mapping[bytes, list[bytes]]
 Authority = tuple[str, int | None]  # host and port
 
 
-def check_host(headers: Headers, hosts: frozenset[str]) -> Authority:
+class HostList:
+    """Names, addresses and networks that a Host header may hold.
+
+    A network is safe against DNS rebinding, since it only matches a Host header that is an address.
+
+    >>> hosts = HostList(["prometheus.example.org", "10.0.0.0/8"])
+    >>> "10.1.2.3" in hosts, "11.1.2.3" in hosts, "prometheus.example.org" in hosts
+    (True, False, True)
+    """
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._networks = [ipaddress.ip_network(entry) for entry in entries if "/" in entry]
+        self._names = frozenset(entry for entry in entries if "/" not in entry)
+
+    def __contains__(self, host: str) -> bool:
+        """Return whether a host is listed."""
+        if host in self._names:
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks if network.version == address.version)
+
+
+def check_host(headers: Headers, hosts: frozenset[str], more: HostList | None = None) -> Authority:
     """Return the host and port of the Host header, which must be a name of this server.
 
     A hostile page may let its host name resolve to 127.0.0.1 (DNS rebinding) and so become "same origin" with this
@@ -27,8 +52,9 @@ def check_host(headers: Headers, hosts: frozenset[str]) -> Authority:
     authority = _parse_authority(values[0].decode("latin-1")) if len(values) == 1 else None
     if authority is None:
         raise Problem(400, "bad-request", "a request must have one Host header, with a name and optionally a port")
-    if authority[0] not in hosts:
-        message = "the Host header must hold a name of this server: hosts in its settings lists them"
+    if authority[0] not in hosts and not (more is not None and authority[0] in more):
+        setting = "hosts" if more is None else "hosts or metrics_hosts"
+        message = f"the Host header must hold a name of this server: {setting} in its settings lists them"
         raise Problem(421, "untrusted-host", message)
     return authority
 

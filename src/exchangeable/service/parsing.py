@@ -1,11 +1,12 @@
-"""Parsing of request bodies: JSON and NDJSON become columns, or a ``Problem`` that names the line and the rule."""
+"""Parsing of request bodies: JSON, NDJSON and CSV become columns, or a ``Problem`` that names the line and the rule."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,22 +15,30 @@ from exchangeable.data.events.errors import LineError
 from exchangeable.data.events.schema import (
     LABELS,
     OBSERVATIONS,
+    PLAIN_ROWS,
+    ROWS,
     TEXT_LENGTH,
     DuplicateKeyError,
     Event,
     Label,
     LateLabel,
+    Observation,
+    TableRow,
     check_lengths,
     check_unique_keys,
     decode_line,
     decode_lines,
+    has_rows,
+    split_array,
     unique_keys,
 )
 from exchangeable.protocols import Floats, Integers
 from exchangeable.service.problems import Problem
+from exchangeable.service.row_fields import RowFields
 
-__all__ = ["JSON", "NDJSON", "Batch", "Extras", "LateLabel", "json_object", "labels", "observations"]
-JSON, NDJSON = "application/json", "application/x-ndjson"
+__all__ = ["CSV", "JSON", "NDJSON", "Batch", "Extras", "Form", "LateLabel", "json_object", "labels", "observations"]
+JSON, NDJSON, CSV = "application/json", "application/x-ndjson", "text/csv"
+Form = Literal["json", "ndjson"]
 
 
 class Extras(NamedTuple):
@@ -38,67 +47,143 @@ class Extras(NamedTuple):
     y: list[Label | None] | None = None
     id: list[str | None] | None = None
     time: list[str | float | None] | None = None
+    row: list[dict[str, Any]] | None = None  # in place of x, in streams of tables
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Batch:
     """Observations as columns; ``x`` has one row for each."""
 
     seq: Integers
     x: Floats
     extras: Extras
     has_booleans: bool = False  # in x
+    numbered: bool = True  # by the client; else ``seq`` counts from 1, until the stream numbers the batch
+    created: float | None = None  # of the stream whose columns decided how the rows were read
 
     def __len__(self) -> int:
         return len(self.seq)
 
     def select(self, positions: list[int]) -> Batch:
         """Return the observations at these positions."""
-        y, ids, times = self.extras
-        extras = Extras(
-            y and [y[i] for i in positions],
-            ids and [ids[i] for i in positions],
-            times and [times[i] for i in positions],
-        )
-        return Batch(self.seq[positions], self.x[positions], extras, self.has_booleans)
+        selected: dict[str, Any] = {
+            name: column and [column[i] for i in positions] for name, column in self.extras._asdict().items()
+        }
+        return replace(self, seq=self.seq[positions], x=self.x[positions], extras=Extras(**selected))
+
+    def at(self, next_seq: int) -> Batch:
+        """Return the batch with numbers: its own, or those from ``next_seq`` on."""
+        return self if self.numbered else replace(self, seq=np.arange(next_seq, next_seq + len(self)))
+
+    def place(self, i: int) -> str:
+        """Name an observation in an error message."""
+        return f"at seq {self.seq[i]}" if self.numbered else f"in observation {i + 1} of the request"
 
 
-def observations(body: bytes, *, many: bool, batch: int = 10_000, width: int = 4096, text: int = TEXT_LENGTH) -> Batch:
-    """Parse one observation, or lines of at most ``batch`` of them, each with at most ``width`` numbers.
+def observations(
+    body: bytes,
+    form: Form = "ndjson",
+    *,
+    fields: RowFields | None = None,
+    batch: int = 10_000,
+    width: int = 4096,
+    text: int = TEXT_LENGTH,
+) -> Batch:
+    """Parse one observation, or an array or lines of at most ``batch`` of them, each with at most ``width`` numbers.
 
-    >>> observations(b'{"seq": 1, "x": 0.5}\\n{"seq": 2, "x": 3}', many=True).x
+    ``fields`` is given for streams of tables: their observations are objects from columns to cells, or hold such an
+    object as ``row``.
+
+    >>> observations(b'{"seq": 1, "x": 0.5}\\n{"seq": 2, "x": 3}').x
     array([[0.5],
            [3. ]])
-    >>> observations(b'{"seq": 1, "x": NaN}', many=True)
+    >>> observations(b'[{"x": 0.5}, {"x": 3}]', "json").numbered
+    False
+    >>> observations(b'{"seq": 1, "x": NaN}')
     Traceback (most recent call last):
     ...
     exchangeable.service.problems.Problem: line 1 must be JSON: invalid character (byte 16); numbers must be finite
     """
-    with _problems():
-        events = _decode(OBSERVATIONS, body, many, batch, "observation")
+    with as_problems(_item(body, form)):
+        lines, many = _split(body, form, batch)
+        keys = lines if many else _one_line(lines)
+        if has_rows(keys):
+            return _rows(_decode(ROWS, lines, many, batch, "observation"), keys, width, text)
+        if fields is not None:
+            plain = _decode(PLAIN_ROWS, lines, many, batch, "observation")
+            return _rows([fields.separate(row, i) for i, row in enumerate(plain, 1)], keys, width, text)
+        events = _decode(OBSERVATIONS, lines, many, batch, "observation")
         columns: dict[str, list[Any]] = {
             "y": [event.y for event in events],
             "id": [event.id for event in events],
             "time": [event.time for event in events],
         }
-        counts = {name: len(column) - column.count(None) for name, column in columns.items()}
-        check_unique_keys(body if many else _one_line(body), {"seq": len(events), "x": len(events), **counts})
-        for name, column in columns.items():
-            if counts[name]:
-                check_lengths(name, column, text)
-        values = [event.x for event in events]
-        x = _matrix(values, width)
-    seq = np.array([event.seq for event in events], np.int64)
-    extras = Extras(**{name: column if counts[name] else None for name, column in columns.items()})
-    return Batch(seq, x, extras, bool in set(map(type, values)))
+        seqs, values = _given_seqs(events), [event.x for event in events]
+        counts = {name: len(column) - column.count(None) for name, column in {"seq": seqs, **columns}.items()}
+        check_unique_keys(keys, {"x": len(events), **counts})
+        return numbers(seqs, values, columns, width, text)
 
 
-def labels(body: bytes, *, many: bool, batch: int = 10_000, text: int = TEXT_LENGTH) -> list[LateLabel]:
-    """Parse one late label, or lines of at most ``batch`` of them."""
-    with _problems():
-        events = _decode(LABELS, body, many, batch, "label")
+def numbers(
+    seqs: Sequence[int | None], values: Sequence[Any], columns: dict[str, list[Any]], width: int, text: int
+) -> Batch:
+    """Return observations of numbers; ``columns`` holds y, id and time."""
+    x, given = _matrix(values, width), {}
+    for name, column in columns.items():
+        if any(value is not None for value in column):
+            check_lengths(name, column, text)
+            given[name] = column
+    return Batch(_seq(seqs), x, Extras(**given), bool in set(map(type, values)), _is_numbered(seqs))
+
+
+def _given_seqs(events: Sequence[Observation | TableRow]) -> list[int | None]:
+    return [None if event.seq is msgspec.UNSET else event.seq for event in events]
+
+
+def _is_numbered(seqs: Sequence[int | None]) -> bool:
+    """Return whether all observations have a number; raise if only some have one."""
+    missing = seqs.count(None)
+    if 0 < missing < len(seqs):
+        rule = "seq must be given for all observations of a request, or for none"
+        raise LineError(list(seqs).index(None) + 1, f"{rule}, got none")
+    return not missing
+
+
+def _seq(seqs: Sequence[int | None]) -> Integers:
+    return np.array(seqs, np.int64) if _is_numbered(seqs) else np.arange(1, len(seqs) + 1)
+
+
+def _rows(events: list[TableRow], body: bytes, width: int, text: int) -> Batch:
+    check_unique_keys(body, {"seq": -1})  # columns may be named like fields, so their counts say nothing
+    return rows(events, width, text)
+
+
+def rows(events: Sequence[TableRow], width: int, text: int) -> Batch:
+    """Return observations that are rows of a table; there is no x."""
+    for number, event in enumerate(events, 1):
+        if len(event.row) > width:
+            raise LineError(number, f"row must have at most {width} columns, got {len(event.row)}")
+        for strings in (event.row, event.row.values()):
+            check_lengths("row", list(strings), text, first=number)
+        check_lengths("id", [event.id], text, first=number)
+        check_lengths("time", [event.time], text, first=number)
+    ids, times, seqs = [event.id for event in events], [event.time for event in events], _given_seqs(events)
+    extras = Extras(
+        id=ids if any(id is not None for id in ids) else None,  # noqa: A001
+        time=times if any(time is not None for time in times) else None,
+        row=[event.row for event in events],
+    )
+    return Batch(_seq(seqs), np.empty((len(events), 0)), extras, numbered=_is_numbered(seqs))
+
+
+def labels(body: bytes, form: Form = "ndjson", *, batch: int = 10_000, text: int = TEXT_LENGTH) -> list[LateLabel]:
+    """Parse one late label, or an array or lines of at most ``batch`` of them."""
+    with as_problems(_item(body, form)):
+        lines, many = _split(body, form, batch)
+        events = _decode(LABELS, lines, many, batch, "label")
         counts = {"id": len(events), "never": sum(event.never for event in events)}
         counts |= {name: sum(getattr(event, name) is not None for event in events) for name in ("y", "time")}
-        check_unique_keys(body if many else _one_line(body), counts)
+        check_unique_keys(lines if many else _one_line(lines), counts)
         for name in ("id", "y", "time"):
             check_lengths(name, [getattr(event, name) for event in events], text)
         for number, event in enumerate(events, 1):
@@ -142,27 +227,51 @@ def _depth(value: Any, limit: int) -> int:
     if limit < 0 or not isinstance(value, (dict, list)):
         return 0
     parts = value.values() if isinstance(value, dict) else value
-    return 1 + max((_depth(part, limit - 1) for part in parts), default=0)
+    return 1 + max((_depth(part, limit - 1) for part in parts if isinstance(part, (dict, list))), default=0)
 
 
 @contextmanager
-def _problems() -> Iterator[None]:
-    """Turn the error of a line into the reply to the request."""
+def as_problems(name: str = "line", line: Callable[[int], int] = lambda position: position) -> Iterator[None]:
+    """Turn the error of an observation into the reply to the request; ``line`` finds its line by its position."""
     try:
         yield
     except LineError as error:
         status, code = (400, "bad-json") if error.malformed else (422, "bad-observation")
-        raise Problem(status, code, str(error), line=error.line) from None
+        number = line(error.line)
+        message = f"{name} {number}{'' if error.message.startswith('must') else ':'} {error.message}"
+        raise Problem(status, code, message, line=number) from None
+
+
+def too_long(limit: int, got: int) -> Problem:
+    """Return the reply to a request with too many observations."""
+    return Problem(413, "too-large", f"a batch must have at most {limit} lines, got {got}")
+
+
+def check_any(events: Sequence[Any], limit: int, noun: str) -> None:
+    """Raise unless there is an observation or a label, and not more than the limit."""
+    if len(events) > limit:
+        raise too_long(limit, len(events))
+    if not events:
+        raise Problem(422, "bad-observation", f"the body must hold at least one {noun}, got none")
+
+
+def _item(body: bytes, form: Form) -> str:
+    """Return what errors call an observation."""
+    return "item" if form == "json" and body.lstrip()[:1] == b"[" else "line"
+
+
+def _split(body: bytes, form: Form, limit: int) -> tuple[bytes, bool]:
+    """Return lines, or one object, and whether they are lines. An array becomes lines."""
+    if _item(body, form) == "item":
+        return b"\n".join(split_array(body, limit + 1)), True
+    return body, form == "ndjson"
 
 
 def _decode(decoder: msgspec.json.Decoder[Event], body: bytes, many: bool, limit: int, noun: str) -> list[Event]:
     if many and body.count(b"\n") > 2 * limit:  # counts blank lines too, before anything is parsed
-        raise Problem(413, "too-large", f"a batch must have at most {limit} lines, got {body.count(10)}")
+        raise too_long(limit, body.count(b"\n"))
     events = decode_lines(decoder, body) if many else [decode_line(decoder, body)]
-    if len(events) > limit:
-        raise Problem(413, "too-large", f"a batch must have at most {limit} lines, got {len(events)}")
-    if not events:
-        raise Problem(422, "bad-observation", f"the body must hold at least one {noun}, got none")
+    check_any(events, limit, noun)
     return events
 
 

@@ -23,3 +23,19 @@ class Problem(Exception):  # noqa: N818 - the client's error, not ours
     def body(self) -> dict[str, Any]:
         """The reply as a JSON object."""
         return {"error": self.code, "message": self.message, **self.extra}
+
+
+def out_of_memory() -> Problem:
+    """Return the reply to a request that needs more memory than there is."""
+    message = "the server does not have enough memory for this request: nothing was accepted; send less at a time"
+    return Problem(503, "out-of-memory", message, retry_after=5)
+
+
+def invalid(error: Exception, code: str, message: str, status: int = 422) -> Problem:
+    """Return the reply to a request that failed with this error; a lack of memory says nothing about the request."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return out_of_memory()
+        cause = cause.__cause__ or cause.__context__
+    return Problem(status, code, message)

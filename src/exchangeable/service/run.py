@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
-from exchangeable.service import access, fleet, origins
+from exchangeable.service import access, fleet, logs, origins, systemd
 from exchangeable.service.app import create_app
+from exchangeable.service.connections import allowed_connections, limited_protocol
+from exchangeable.service.engine import Engine
 from exchangeable.service.events import Feed
 from exchangeable.service.page import missing
-from exchangeable.service.server_config import Settings
+from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import Store, StoreError
 
 GRACE = 10  # seconds for open requests when the server stops
@@ -23,33 +27,52 @@ SWITCH_INTERVAL = 0.0005  # seconds: lets the engine and the network alternate o
 KEEP_ALIVE = 65  # seconds that a connection may stay open without a request
 
 
+LOG = logging.getLogger("exchangeable.service")
+
+
 class ServeError(Exception):
     """The server cannot start; the message says why in one sentence."""
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that prints its address when it listens, and closes event streams when it stops."""
+    """A uvicorn server that reports when it listens and whether it is alive, and closes event streams when it stops.
 
-    def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
+    ``reload`` is called after SIGHUP.
+    """
+
+    def __init__(self, config: uvicorn.Config, feed: Feed, engine: Engine, reload: Callable[[], None]) -> None:
         super().__init__(config)
         self.feed = feed
+        self.watchdog = systemd.Watchdog(engine.answer)
+        self.reload = reload
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, and print the address."""
+        """Start to listen, and print the address: as plain text for scripts that wait for it, and to the log."""
         await super().startup(sockets)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
-            name = f"[{host}]" if ":" in host else host
-            print(f"exchangeable serves http://{name}:{port}", file=sys.stderr, flush=True)
+            url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            print(f"exchangeable serves {url}", file=sys.stderr, flush=True)
+            LOG.info("the server listens on %s", url)
+            systemd.notify("READY=1")
+
+    async def on_tick(self, counter: int) -> bool:
+        """Report to the watchdog, ten times a second."""
+        self.watchdog.tick()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Close the event streams first, because the server would wait for them."""
+        systemd.notify("STOPPING=1")
         self.feed.close()
         await super().shutdown(sockets)
 
 
-def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = True) -> int:
+def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = True, config: Path | None = None) -> int:
     """Serve a database until SIGINT or SIGTERM, and return 0 after a graceful stop.
+
+    ``config`` is the file of the settings, which SIGHUP reads again.
 
     Raises ``ServeError`` if other machines can reach the address while there is no token, if another process serves the
     database, or if the page lacks its chart library.
@@ -57,6 +80,7 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
     if page and missing():
         rule = "the page needs its chart library, which comes from npm: run 'make page' or install the wheel"
         raise ServeError(f"{rule}, or serve with --no-page; missing: {', '.join(missing())}")
+    logs.configure()
     try:
         store = Store(db)
     except StoreError as error:
@@ -64,15 +88,30 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
     try:
         listener = _bind(store, host, port, settings)
         app = create_app(store, settings, loopback=not origins.is_exposed(host, settings.trusted), page=page)
-        logging.getLogger("exchangeable").setLevel(logging.INFO)
         sys.setswitchinterval(SWITCH_INTERVAL)
-        server = Server(_uvicorn_config(app), app.state.feed)
+        reload = _reloader(app, host, config)
+        server = Server(_uvicorn_config(app, settings.limits), app.state.feed, app.state.engine, reload)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
         server.run(sockets=[listener])
         return 0 if server.started else 3
     finally:
         store.close()
+
+
+def _reloader(app: FastAPI, host: str, config: Path | None) -> Callable[[], None]:
+    """Return a function that reads the settings again. Names for others need a token, as at the start."""
+    access_, live = app.state.access, app.state.live
+
+    def check(settings: Settings) -> None:
+        with app.state.store.read() as connection:
+            origins.check_bindable(host, access.tokens_exist(connection), settings.trusted)
+
+    def configure(settings: Settings) -> None:
+        access_.loopback = not origins.is_exposed(host, settings.trusted)
+
+    live.subscribe(configure)
+    return lambda: live.reload(config, check)
 
 
 def _bind(store: Store, host: str, port: int, settings: Settings) -> socket.socket:
@@ -92,16 +131,18 @@ def _bind(store: Store, host: str, port: int, settings: Settings) -> socket.sock
     return listener
 
 
-def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        log_config=None,
         log_level="warning",
         access_log=False,
         server_header=False,
         date_header=True,
         proxy_headers=False,
         ws="none",
-        http="h11",  # limits the size of the headers, which httptools does not
+        # h11 limits the size of the headers, which httptools does not
+        http=limited_protocol(allowed_connections(limits.connections), limits.head_seconds),
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=KEEP_ALIVE,
         h11_max_incomplete_event_size=64 * 1024,

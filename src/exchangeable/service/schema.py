@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from exchangeable.service import checksums
+
 APPLICATION = 0x45584348  # "EXCH": distinguishes our files from other SQLite databases
 
 TABLES = """
@@ -60,8 +62,43 @@ INSERT INTO fleet_rule (size, complete) VALUES (NULL, 1);
 """
 FIRST_VERSION = 7  # earlier versions hold snapshots that cannot be loaded
 # Each entry leads to the next version, as SQL or as a function: the first one from FIRST_VERSION to FIRST_VERSION + 1.
-MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = ()
-TABLES_OF_STREAMS = ("steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired")
+MIGRATIONS: Sequence[str | Callable[[sqlite3.Connection], None]] = (
+    """
+CREATE TABLE reference(
+  stream INTEGER NOT NULL, part INTEGER NOT NULL, media TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY(stream, part)
+) STRICT;
+CREATE TABLE evidence(
+  stream INTEGER NOT NULL, n INTEGER NOT NULL, log10 TEXT NOT NULL, PRIMARY KEY(stream, n)) STRICT, WITHOUT ROWID;
+""",
+    """
+CREATE TABLE times(
+  stream INTEGER NOT NULL, n INTEGER NOT NULL, arrived REAL NOT NULL, own REAL, PRIMARY KEY(stream, n)
+) STRICT, WITHOUT ROWID;
+DROP INDEX streams_by_alarm;
+CREATE INDEX streams_by_alarm ON streams(alarm DESC, carried != 0.0 DESC, log10 DESC, name);
+""",
+    """
+ALTER TABLE tokens ADD COLUMN streams TEXT;
+ALTER TABLE tokens ADD COLUMN expires REAL;
+ALTER TABLE tokens ADD COLUMN replaced BLOB;
+ALTER TABLE tokens ADD COLUMN replaced_until REAL;
+CREATE TABLE audit(
+  id INTEGER PRIMARY KEY, time REAL NOT NULL, action TEXT NOT NULL, token TEXT NOT NULL, user TEXT NOT NULL,
+  detail TEXT NOT NULL) STRICT;
+ALTER TABLE streams ADD COLUMN retention TEXT;
+""",
+    """
+CREATE TABLE label_events(
+  at INTEGER PRIMARY KEY, stream INTEGER NOT NULL, n INTEGER NOT NULL, id TEXT NOT NULL, y TEXT NOT NULL, time REAL,
+  never INTEGER NOT NULL) STRICT;
+CREATE INDEX label_events_by_stream ON label_events(stream, at);
+""",
+    checksums.add_columns,
+)
+TABLES_OF_STREAMS = (
+    "steps", "rollups", "marks", "snapshots", "waiting", "labels", "expired", "reference", "evidence", "times",
+    "label_events",
+)  # fmt: skip
 
 
 def newest_version() -> int:
@@ -71,17 +108,18 @@ def newest_version() -> int:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Create the tables in an empty database, or migrate it to the newest schema version, in one transaction."""
-    if _version(connection) == newest_version():
+    if version(connection) == newest_version():
         return  # without writing, so that the server starts even if the disk is full
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version(connection)
-        steps = [TABLES, *MIGRATIONS] if version == 0 else MIGRATIONS[version - FIRST_VERSION :]
+        before = version(connection)
+        steps = [TABLES, *MIGRATIONS] if before == 0 else MIGRATIONS[before - FIRST_VERSION :]
         for step in steps:
             if callable(step):
                 step(connection)
             else:
                 _execute(connection, step)
+        checksums.seal(connection)
         connection.execute(f"PRAGMA user_version = {newest_version()}")
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
         connection.execute("COMMIT")
@@ -91,7 +129,8 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version(connection: sqlite3.Connection) -> int:
+    """Return the schema version of a database; 0 if it is empty."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

@@ -1,4 +1,4 @@
-"""The operator's settings: limits, retention, trusted names and webhooks, from a TOML file or the defaults."""
+"""The operator's settings: limits, retention, trusted names, receivers of alerts; from a TOML file or the defaults."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from exchangeable.service.alerts.apprise_target import AppriseTarget, Receiver
 from exchangeable.service.alerts.webhook import SECRET, SECRET_RULE, Webhook
 from exchangeable.validation import check_integer, printable
 
@@ -21,6 +22,7 @@ __all__ = ["Limits", "Retention", "Settings"]
 MAX_FILE_BYTES = 1 << 20  # of a file of settings or of a token: a longer one is a mistake
 HOST_NAME = re.compile(r"(?!.{254})[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*")
 WEBHOOK_KEYS = ("name", "url", "allow_private", "token_file", "token_env", "timeout")
+APPRISE_KEYS = ("name", "url_file", "url_env", "allow_private", "timeout")
 Table = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -56,13 +58,23 @@ class Limits:
     width: int = _integer(4_096, 1, 1_000_000)  # numbers in an observation
     string: int = _integer(256, 1, 65_536)  # characters of an id or a label
     json_depth: int = _integer(8, 2, 64)
-    streams: int = _integer(10_000, 1, 1_000_000)
+    streams: int = _integer(100_000, 1, 1_000_000)
     waiting: int = _integer(100_000, 0, 10_000_000)  # observations of a stream that may wait for their labels
-    reference: int = _integer(100_000, 1, 10_000_000)  # reference scores of a stream
+    reference: int = _integer(100_000, 1, 10_000_000)  # reference scores or rows of a stream
+    reference_cells: int = _integer(5_000_000, 1, 1_000_000_000)  # rows times columns of the reference of a table
     nearest: int = _integer(50_000, 2, 10_000_000)  # examples in the pool of a nearest-neighbour stream
     queue_rows: int = _integer(200_000, 1, 100_000_000)  # accepted, not yet committed
     queue_requests: int = _integer(1_000, 1, 1_000_000)
     events_readers: int = _integer(500, 0, 100_000)  # open event streams
+    database_bytes: int = _integer(0, 0, 1 << 50)  # of all that is stored; 0 is no limit
+    reserve_bytes: int = _integer(16 << 20, 0, 1 << 40)  # kept free for deletions on a full disk
+    connections: int = _integer(1_000, 1, 1_000_000)  # open at once
+    head_seconds: int = _integer(10, 1, 3_600)  # for the head of a request
+    bodies_bytes: int = _integer(128 << 20, 1 << 10, 1 << 40)  # of all bodies in progress
+    client_bodies_bytes: int = _integer(64 << 20, 1 << 10, 1 << 40)  # of one token; at least one body is allowed
+    wrong_tokens: int = _integer(30, 1, 1_000_000)  # requests a minute of one address
+    requests_per_second: int = _integer(0, 0, 1_000_000)  # of one token; 0 is no limit
+    observations_per_second: int = _integer(0, 0, 1_000_000_000)  # of one token; 0 is no limit
 
     def __post_init__(self) -> None:
         _check_integers(self)
@@ -94,23 +106,36 @@ class Settings:
     limits: Limits = Limits()
     retention: Retention = Retention()
     snapshot_every: int = _integer(8_192, 1, 10_000_000)  # steps between two snapshots of a stream
-    live_streams: int = _integer(4_096, 1, 1_000_000)  # monitors in memory
+    live_streams: int = _integer(100_000, 1, 1_000_000)  # streams in memory
+    live_bytes: int = _integer(1 << 30, 1, 1 << 50)  # of the streams in memory
+    metrics_streams: int = _integer(2_000, 0, 1_000_000)  # streams that have their own metrics
     fleet_size: int | None = None  # how many names there will ever be, with deleted ones; fixed when the first joins
     hosts: tuple[str, ...] = ()  # names of the server, besides localhost
+    metrics_hosts: tuple[str, ...] = ()  # what the Host header may also hold for /metrics
     external_url: str | None = None  # of the page, for links in alerts
     webhooks: tuple[Webhook, ...] = ()
+    apprise: tuple[AppriseTarget, ...] = ()  # e-mail, Slack and Teams
+    access_log: bool = False  # one line for every request
 
     def __post_init__(self) -> None:
         _check_integers(self)
         if self.fleet_size is not None:
             check_integer("fleet_size", self.fleet_size, 1, 10**9)
         object.__setattr__(self, "hosts", tuple(_host(host) for host in self.hosts))
+        object.__setattr__(self, "metrics_hosts", tuple(map(_host_or_network, self.metrics_hosts)))
+        if not isinstance(self.access_log, bool):
+            raise ValueError(f"access_log must be true or false, got {_toml_type(self.access_log)}")
         if self.external_url is not None:
             _check_url(self.external_url)
-        names = [webhook.name for webhook in self.webhooks]
+        names = [receiver.name for receiver in self.receivers]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"webhooks must have different names, got {name!r} twice")
+
+    @property
+    def receivers(self) -> tuple[Receiver, ...]:
+        """All receivers of alerts."""
+        return (*self.webhooks, *self.apprise)
 
     @property
     def trusted(self) -> frozenset[str]:
@@ -122,8 +147,8 @@ class Settings:
     def read(cls, path: str | os.PathLike[str], *, environment: Mapping[str, str] = os.environ) -> Settings:
         """Read settings from a TOML file; missing settings keep their defaults.
 
-        The file holds no secrets: ``token_file`` or ``token_env`` of a webhook says where its token is. Every error
-        message names the file, the key and the rule.
+        The file holds no secrets: ``token_file`` or ``token_env`` of a webhook says where its token is, ``url_file`` or
+        ``url_env`` where a URL for apprise is. Every error message names the file, the key and the rule.
 
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "settings.toml")
@@ -143,12 +168,14 @@ def _settings(table: Table, environment: Mapping[str, str]) -> Settings:
     for name, make in (("limits", Limits), ("retention", Retention)):
         if name in parts:
             parts[name] = _build(name, make, **_check_keys(name, parts[name], _keys(make)))
-    if "hosts" in parts:
-        parts["hosts"] = tuple(_check_list("hosts", parts["hosts"], "names"))
-    if "webhooks" in parts:
-        rows = enumerate(_check_list("webhooks", parts["webhooks"], "tables: [[webhooks]]"), 1)
-        named = [(name := f"webhooks[{number}]", _check_keys(name, row, WEBHOOK_KEYS)) for number, row in rows]
-        parts["webhooks"] = tuple(_build(name, _webhook, row, environment) for name, row in named)
+    for name in ("hosts", "metrics_hosts"):
+        if name in parts:
+            parts[name] = tuple(_check_list(name, parts[name], "names"))
+    for key, keys, build in (("webhooks", WEBHOOK_KEYS, _webhook), ("apprise", APPRISE_KEYS, _apprise_target)):
+        if key in parts:
+            rows = enumerate(_check_list(key, parts[key], f"tables: [[{key}]]"), 1)
+            named = [(name := f"{key}[{number}]", _check_keys(name, row, keys)) for number, row in rows]
+            parts[key] = tuple(_build(name, build, row, environment) for name, row in named)
     return Settings(**parts)
 
 
@@ -185,36 +212,43 @@ def _webhook(table: Table, environment: Mapping[str, str]) -> Webhook:
         if key not in table:
             raise ValueError(f"{key} must be given")
     plain = {key: value for key, value in table.items() if not key.startswith("token_")}
-    return Webhook(token=_token(table, environment), **plain)
+    token = _secret("token", table, environment)
+    if token is not None and not SECRET.fullmatch(token):
+        key = "token_file" if "token_file" in table else "token_env"
+        raise ValueError(f"{key} must contain one line of {SECRET_RULE}")
+    return Webhook(token=token, **plain)
 
 
-def _token(table: Table, environment: Mapping[str, str]) -> str | None:
-    """Read the secret of a webhook from a file or the environment; no message contains it."""
-    if "token_file" in table and "token_env" in table:
-        raise ValueError("token_file and token_env must not both be given")
-    for key in ("token_file", "token_env"):
+def _apprise_target(table: Table, environment: Mapping[str, str]) -> AppriseTarget:
+    url = _secret("url", table, environment)
+    if "name" not in table or url is None:
+        raise ValueError(f"{'name' if 'name' not in table else 'url_file or url_env'} must be given")
+    plain = {key: value for key, value in table.items() if not key.startswith("url_")}
+    return AppriseTarget(url=url, **plain)
+
+
+def _secret(what: str, table: Table, environment: Mapping[str, str]) -> str | None:
+    """Read a secret of a receiver from a file or the environment; no message contains it."""
+    file, variable = f"{what}_file", f"{what}_env"
+    if file in table and variable in table:
+        raise ValueError(f"{file} and {variable} must not both be given")
+    for key in (file, variable):
         if key in table and (not isinstance(table[key], str) or not table[key]):
             raise ValueError(f"{key} must be a non-empty string, got {_toml_type(table[key])}")
-    if "token_file" in table:
-        return _check_secret("token_file", _read_secret(table["token_file"]))
-    if "token_env" in table:
-        if table["token_env"] not in environment:
-            raise ValueError(f"token_env must name an environment variable that is set, got {table['token_env']!r}")
-        return _check_secret("token_env", environment[table["token_env"]])
+    if file in table:
+        return _read_secret(file, table[file])
+    if variable in table:
+        if table[variable] not in environment:
+            raise ValueError(f"{variable} must name an environment variable that is set, got {table[variable]!r}")
+        return environment[table[variable]]
     return None
 
 
-def _read_secret(path: str) -> str:
+def _read_secret(key: str, path: str) -> str:
     try:
         return _read_text(Path(path)).rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise ValueError(f"token_file must be readable, got {printable(path)}: {_describe(error)}") from None
-
-
-def _check_secret(key: str, secret: str) -> str:
-    if not SECRET.fullmatch(secret):
-        raise ValueError(f"{key} must contain one line of {SECRET_RULE}")
-    return secret
+        raise ValueError(f"{key} must be readable, got {printable(path)}: {_describe(error)}") from None
 
 
 def _host(host: object) -> str:
@@ -226,6 +260,15 @@ def _host(host: object) -> str:
         if address.scope_id is None:
             return address.compressed
     raise ValueError(f"hosts must hold names or addresses without scheme, port or path, got {host!r}")
+
+
+def _host_or_network(host: object) -> str:
+    """Return a network such as 10.0.0.0/8, or a name or an address as it appears in a Host header."""
+    try:
+        return str(ipaddress.ip_network(str(host))) if "/" in str(host) else _host(host)
+    except ValueError:
+        rule = "metrics_hosts must hold names, addresses or networks such as 10.0.0.0/8"
+        raise ValueError(f"{rule}, got {host!r}") from None
 
 
 def _check_url(url: object) -> None:

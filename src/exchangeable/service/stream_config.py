@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from exchangeable import alarms
 from exchangeable.catalogue import BETS, MEASURES, default_bet
+from exchangeable.evidence import EvidenceMonitor
 from exchangeable.measures import Frozen
 from exchangeable.monitor import BetWarning, Monitor, bet_advice
 from exchangeable.protocols import Alarm, Measure
 from exchangeable.pvalues import Precomputed
 from exchangeable.rate import MAX_VALUES, RateMonitor
-from exchangeable.service.problems import Problem
+from exchangeable.risk import UNIT, Risk
+from exchangeable.service.problems import Problem, invalid
+from exchangeable.service.table_test import TableTest
+from exchangeable.table_monitor import TableMonitor
 from exchangeable.validation import format_value
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
@@ -89,6 +93,37 @@ class RateMeasure(_ConfigModel):
     direction: Literal["up", "down", "both"] = "both"
 
 
+class RiskMeasure(_ConfigModel):
+    """Losses between ``bounds``: is their mean above the limit? They need not be exchangeable, and there is no bet."""
+
+    kind: Literal["risk"]
+    limit: float
+    bounds: Annotated[list[float], Field(min_length=2, max_length=2)] = [*UNIT]
+
+
+Names = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=4096)]
+
+
+class TableMeasure(_ConfigModel):
+    """Rows with named columns, compared with a reference that is sent once: which column has changed?
+
+    ``label`` is the column that a model predicts. ``bins`` is how many bins values are ranked in, in constant memory;
+    null ranks them exactly, and compares full rows with at most ``max_rows`` others.
+    """
+
+    kind: Literal["table"]
+    label: str | None = None
+    bins: Annotated[int | None, Field(ge=2, le=2**20)] = 256
+    columns: Literal["each", "none"] = "each"
+    invalid: Literal["error", "missing"] = "error"
+    max_rows: Annotated[int, Field(ge=4, le=1_000_000)] = 10_000
+    categorical: Names = []
+    keep: Names = []
+
+
+BETLESS = ("rate", "risk", "table")  # measures without a bet to choose
+
+
 class BetConfig(_ConfigModel):
     """A bet, by its name on the command line."""
 
@@ -138,13 +173,18 @@ class Labels(_ConfigModel):
 
 
 Measures = Annotated[
-    ValueMeasure | NeighbourMeasure | FrozenMeasure | PrecomputedMeasure | RateMeasure, Field(discriminator="kind")
+    ValueMeasure | NeighbourMeasure | FrozenMeasure | PrecomputedMeasure | RateMeasure | RiskMeasure | TableMeasure,
+    Field(discriminator="kind"),
 ]
 Alarms = Annotated[VilleAlarm | RepeatedAlarm, Field(discriminator="kind")]
 
 
+def _default_labels(earlier: dict[str, Any]) -> Labels | None:
+    return None if isinstance(earlier.get("measure"), TableMeasure) else Labels()
+
+
 def _default_bet(earlier: dict[str, Any]) -> BetConfig | None:
-    if isinstance(earlier.get("measure"), RateMeasure):
+    if isinstance(earlier.get("measure"), (RateMeasure, RiskMeasure, TableMeasure)):
         return None
     return BetConfig(kind=default_bet(earlier["alarm"].kind))
 
@@ -152,8 +192,8 @@ def _default_bet(earlier: dict[str, Any]) -> BetConfig | None:
 class Configuration(_ConfigModel):
     """How a stream is monitored. Every part is optional; the canonical form contains all of them.
 
-    The default bet is the one that suits the alarm, and null for a rate, which needs none; the default seed is drawn
-    when the stream is created.
+    The default bet is the one that suits the alarm, and null for a rate, a risk or a table. The default
+    seed is drawn when the stream is created. ``labels`` of a table are null unless its labels come later than its rows.
     """
 
     measure: Measures = ValueMeasure()
@@ -161,12 +201,22 @@ class Configuration(_ConfigModel):
     bet: Annotated[BetConfig | None, Field(default_factory=_default_bet)]
     seed: Annotated[int | None, Field(ge=0, le=MAX_SEED)] = None
     on_alarm: Literal["latch", "restart"] = "latch"
-    labels: Labels = Labels()
+    labels: Annotated[Labels | None, Field(default_factory=_default_labels)]
 
     @property
     def needs_labels(self) -> bool:
         """Whether an observation cannot be ranked without its label."""
         return self.measure.kind in LABELLED
+
+    @property
+    def late_rows(self) -> bool:
+        """Whether rows of a table are tested at once, and their labels may come later."""
+        return isinstance(self.measure, TableMeasure) and self.labels is not None
+
+    @property
+    def takes_labels(self) -> bool:
+        """Whether observations wait for labels."""
+        return self.needs_labels or self.late_rows
 
     @property
     def cap(self) -> int | None:
@@ -176,7 +226,7 @@ class Configuration(_ConfigModel):
     @property
     def scalar(self) -> bool:
         """Whether an observation is a single number."""
-        return not isinstance(self.measure, NeighbourMeasure)
+        return not isinstance(self.measure, (NeighbourMeasure, TableMeasure))
 
     @property
     def notes(self) -> list[str]:
@@ -195,16 +245,40 @@ class Configuration(_ConfigModel):
 
     def canonical(self) -> str:
         """Return the canonical JSON: equal configurations have equal texts."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return msgspec.json.encode(self.model_dump(mode="json"), order="sorted").decode()
 
-    def monitor(self, start: int = 0) -> Monitor | RateMonitor:
-        """Return a new monitor, for the examples after the first ``start``."""
-        if isinstance(self.measure, RateMeasure):
-            level = {"alpha": self.alarm.alpha} if isinstance(self.alarm, VilleAlarm) else {"period": self.alarm.period}
-            events = {"values": self.measure.values, "direction": self.measure.direction}
-            return RateMonitor(**level, **events, on_alarm=self.on_alarm, start=start)  # type: ignore[arg-type]
+    def monitor(self, start: int = 0) -> Monitor | EvidenceMonitor | TableTest:
+        """Return a new monitor, for the examples after the first ``start``; that of a table needs its reference."""
+        if isinstance(self.measure, TableMeasure):
+            return TableTest(None, self.on_alarm, start)
+        if isinstance(self.measure, (RateMeasure, RiskMeasure)):
+            return self._evidence_monitor(self.measure, start)
         parts = self._measure(), None if self.bet is None else BETS[self.bet.kind](), self._alarm()
         return Monitor(*parts, seed=self.seed, on_alarm=self.on_alarm, start=start)
+
+    @property
+    def monitor_type(self) -> type[Monitor] | type[EvidenceMonitor] | type[TableTest]:
+        """The class of the monitor."""
+        kinds = {"rate": RateMonitor, "risk": Risk, "table": TableTest}
+        return kinds.get(self.measure.kind, Monitor)
+
+    def table_test(self, reference: Any, start: int = 0) -> TableTest:
+        """Return a new test of rows against a reference, for the rows after the first ``start``."""
+        settings = self.measure.model_dump(exclude={"kind"})
+        if self.labels is not None:
+            settings |= {"wait": self.labels.wait, "most": self.labels.most}
+        monitor = TableMonitor(reference, seed=self.seed, on_alarm=self.on_alarm, **settings, **self._level())
+        return TableTest(monitor, self.on_alarm, start)
+
+    def _level(self) -> dict[str, Any]:
+        return {"alpha": self.alarm.alpha} if isinstance(self.alarm, VilleAlarm) else {"period": self.alarm.period}
+
+    def _evidence_monitor(self, measure: RateMeasure | RiskMeasure, start: int) -> EvidenceMonitor:
+        more: dict[str, Any] = {**self._level(), "on_alarm": self.on_alarm, "start": start}
+        if isinstance(measure, RateMeasure):
+            return RateMonitor(values=measure.values, direction=measure.direction, **more)
+        lower, upper = measure.bounds
+        return Risk(measure.limit, bounds=(lower, upper), **more)
 
     def _alarm(self) -> Alarm:
         if isinstance(self.alarm, VilleAlarm):
@@ -247,7 +321,7 @@ def parse_configuration(
     try:
         configuration.monitor()
     except ValueError as error:
-        raise Problem(422, "bad-configuration", f"configuration must describe a monitor: {error}") from error
+        raise invalid(error, "bad-configuration", f"configuration must describe a monitor: {error}") from error
     return configuration
 
 
@@ -256,19 +330,27 @@ def _check_limits(configuration: Configuration, cap: int, waiting: int, referenc
     _check_bet(configuration)
     if configuration.cap is not None and configuration.cap > cap:
         raise _invalid("measure.cap", f"be at most {cap}", configuration.cap)
-    if configuration.needs_labels and labels.most > waiting:
+    if labels is None and not isinstance(measure, TableMeasure):
+        raise _invalid("labels", "be an object", None)
+    if labels is not None and isinstance(measure, TableMeasure) and measure.label is None:
+        raise _invalid("labels", "be left out for a table without measure.label", labels.model_dump())
+    if labels is not None and isinstance(measure, TableMeasure) and not labels.most:
+        raise _invalid("labels.most", "be at least 1 for a table", labels.most)
+    if labels is not None and configuration.takes_labels and labels.most > waiting:
         raise _invalid("labels.most", f"be at most {waiting}", labels.most)
+    if isinstance(measure, TableMeasure) and measure.bins is None and measure.max_rows > cap:
+        raise _invalid("measure.max_rows", f"be at most {cap}", measure.max_rows)
     if isinstance(measure, FrozenMeasure) and len(measure.reference) > reference:
         raise _invalid("measure.reference", f"hold at most {reference} numbers", len(measure.reference))
 
 
 def _check_bet(configuration: Configuration) -> None:
-    bet = configuration.bet
-    if configuration.measure.kind == "rate":
+    bet, kind = configuration.bet, configuration.measure.kind
+    if kind in BETLESS:
         if bet is not None:
-            raise _invalid("bet", "be left out for the measure rate", bet.kind)
+            raise _invalid("bet", f"be left out for the measure {kind}", bet.kind)
         if configuration.alarm.kind == "cusum":
-            raise _invalid("alarm.kind", "be ville or shiryaev-roberts for the measure rate", "cusum")
+            raise _invalid("alarm.kind", f"be ville or shiryaev-roberts for the measure {kind}", "cusum")
     elif bet is None or bet.kind not in BETS:
         raise _invalid("bet.kind", f"be one of {', '.join(BETS)}", None if bet is None else bet.kind)
 
@@ -310,6 +392,8 @@ KINDS = {
     "frozen",
     "p-values",
     "rate",
+    "risk",
+    "table",
     "ville",
     *REPEATED_ALARMS,
     *MEASURES,

@@ -14,8 +14,9 @@ from exchangeable.service.stream_config import Configuration, VilleAlarm, load_c
 
 COLUMNS = (
     "name", "kinds", "created", "state", "observed_at", "next_seq", "since", "resets", "waiting", "expired", "alarms",
-    "left_out",
+    "left_out", "carried",
 )  # fmt: skip
+RETENTION = ("observations", "rollups")
 JSON_COLUMNS = ("kinds", "state", "left_out")
 SUMMARY_COLUMNS = ", ".join(COLUMNS)  # for a query whose rows `summarize_row` reads
 
@@ -25,18 +26,29 @@ def unknown_stream(name: str) -> Problem:
     return Problem(404, "not-found", f"there is no stream {name!r}")
 
 
+def read_summary(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
+    """Read the summary of a stream."""
+    row = connection.execute(f"SELECT {SUMMARY_COLUMNS} FROM streams WHERE name = ?", (name,)).fetchone()  # noqa: S608
+    if row is None:
+        raise unknown_stream(name)
+    return summarize_row(row)
+
+
 def describe_stream(connection: sqlite3.Connection, name: str) -> dict[str, Any]:
     """Read a stream: its summary, its configuration and remarks on it."""
-    query = f"SELECT configuration, {SUMMARY_COLUMNS} FROM streams WHERE name = ?"  # noqa: S608
+    query = f"SELECT configuration, retention, {SUMMARY_COLUMNS} FROM streams WHERE name = ?"  # noqa: S608
     row = connection.execute(query, (name,)).fetchone()
     if row is None:
         raise unknown_stream(name)
-    return with_configuration(summarize_row(row[1:]), load_configuration(row[0]))
+    return with_configuration(summarize_row(row[2:]), load_configuration(row[0]), load_json(row[1] or "{}"))
 
 
-def with_configuration(summary: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
-    """Add the configuration of a stream and remarks on it to its summary."""
-    return {**summary, "configuration": configuration.model_dump(mode="json"), "notes": configuration.notes}
+def with_configuration(
+    summary: dict[str, Any], configuration: Configuration, retention: dict[str, int]
+) -> dict[str, Any]:
+    """Add the configuration of a stream, remarks on it, and its own retention to its summary."""
+    described = {"configuration": configuration.model_dump(mode="json"), "notes": configuration.notes}
+    return {**summary, **described, "retention": {key: retention.get(key) for key in RETENTION}}
 
 
 def summarize_row(values: Sequence[Any]) -> dict[str, Any]:
@@ -51,6 +63,7 @@ def summarize(row: Mapping[str, Any]) -> dict[str, Any]:
         "name": row["name"],
         "state": row["state"],
         **{key: row[key] for key in ("next_seq", "since", "resets", "waiting", "expired", "alarms")},
+        "restarted": row["carried"] != 0.0,
         "left_out": row["left_out"],
         "created": format_time(row["created"]),
         "observed_at": None if row["observed_at"] is None else format_time(row["observed_at"]),

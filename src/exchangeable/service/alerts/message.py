@@ -15,6 +15,21 @@ Status = Literal["firing", "resolved"]
 STATUSES: tuple[Status, ...] = ("firing", "resolved")
 
 
+class RiskDetails(NamedTuple):
+    """The limit, and the mean loss of the test up to the alarm."""
+
+    limit: float
+    mean: float
+
+
+class TableDetails(NamedTuple):
+    """The columns and views of a table that have rejected: the strongest, and how many there are."""
+
+    rejected_by: tuple[str, ...]
+    rejected: int
+    keep_from: int | None  # the first row after the latest change of any of them
+
+
 class Details(NamedTuple):
     """The details of an alarm that an alert reports."""
 
@@ -26,6 +41,8 @@ class Details(NamedTuple):
     started: float | None = None  # unix time; None: now if firing, else the start of the newest firing alert
     reason: str = ""  # of the end: "reset", "restart", "deleted"
     change: RateChange | None = None  # if the rate is monitored
+    risk: RiskDetails | None = None  # if the risk is monitored
+    table: TableDetails | None = None  # if the stream is a table
 
 
 def fingerprint(labels: Mapping[str, str]) -> str:
@@ -45,7 +62,12 @@ def fingerprint(labels: Mapping[str, str]) -> str:
 
 
 def build_alert(stream: str, status: Status, details: Details, started: float, now: float) -> dict[str, Any]:
-    """Return an alert as it is stored in the outbox."""
+    """Return an alert as it is stored in the outbox.
+
+    To the fields of Alertmanager it adds ``keep_from``, the first example after the estimated change (None if it is
+    not known; for a table, after the latest change of its columns and views). For a table, ``rejected_by`` has at most
+    20 of these, and ``rejected`` is how many there are.
+    """
     labels = {"alertname": ALERT_NAME, "stream": stream, "alarm": details.alarm, "severity": SEVERITY}
     return {
         "status": status,
@@ -54,6 +76,8 @@ def build_alert(stream: str, status: Status, details: Details, started: float, n
         "startsAt": format_time(started),
         "endsAt": format_time(now) if status == "resolved" else NOT_ENDED,
         "fingerprint": fingerprint(labels),
+        "keep_from": None if details.changepoint is None else details.changepoint + 1,
+        **({} if details.table is None else details.table._asdict()),
     }
 
 
@@ -92,7 +116,16 @@ def _annotations(stream: str, status: Status, details: Details) -> dict[str, str
             text = (
                 f"The alarm was raised at example {details.alarm_at}; the rate is the share of values from {value} on."
             )
-        text += f" The change seems to have started after example {changepoint}." * bool(changepoint)
+        if details.risk is not None:
+            limit, mean = details.risk
+            summary = f"The mean loss of stream {stream} has exceeded the limit of {limit:g}."
+            text = (
+                f"The alarm was raised at example {details.alarm_at}; the mean loss of the test so far is {mean:.3g}."
+            )
+        if details.table is not None:
+            summary = f"The rows of stream {stream} differ from its reference{_names(details.table)}."
+        noun = "change" if details.risk is None else "rise"
+        text += f" The {noun} seems to have started after example {changepoint}." * bool(changepoint)
     else:
         summary = text = f"Stream {stream}: the alarm is over" + f" ({details.reason})" * bool(details.reason) + "."
     return {
@@ -102,3 +135,9 @@ def _annotations(stream: str, status: Status, details: Details) -> dict[str, str
         "alarm_at": str(details.alarm_at),
         "changepoint": changepoint,
     }
+
+
+def _names(table: TableDetails) -> str:
+    more = table.rejected - len(table.rejected_by)
+    names = ", ".join(table.rejected_by) + f" and {more} more" * (more > 0)
+    return f": {names}" if names else ""

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from exchangeable.service.alerts.apprise_target import Receiver
 from exchangeable.service.alerts.message import STATUSES, Details, Status, build_alert
-from exchangeable.service.alerts.webhook import Webhook
 from exchangeable.service.clock import format_time
 from exchangeable.service.problems import Problem
 from exchangeable.service.schema import dump_json, load_json
@@ -24,11 +24,12 @@ class DueAlert(NamedTuple):
     id: int
     receiver: str
     attempts: int
+    stream: str
 
 
 def enqueue(
     connection: sqlite3.Connection,
-    webhooks: Iterable[Webhook],
+    webhooks: Iterable[Receiver],
     stream: str,
     status: Status,
     details: Details,
@@ -52,7 +53,7 @@ def enqueue(
         alert["startsAt"] = _start_time(connection, alert["fingerprint"]) or alert["startsAt"]
     text = dump_json(alert)
     connection.executemany(
-        "INSERT INTO outbox (created, receiver, stream, status, fingerprint, alert, attempts, state, error)"
+        "INSERT INTO main.outbox (created, receiver, stream, status, fingerprint, alert, attempts, state, error)"
         " VALUES (?, ?, ?, ?, ?, ?, 0, 'pending', '')",
         [(now, webhook.name, stream, status, alert["fingerprint"], text) for webhook in webhooks],
     )
@@ -64,7 +65,7 @@ def enqueue(
 def _limit_pending(connection: sqlite3.Connection, receiver: str, stream: str) -> None:
     pending = "state = 'pending' AND receiver = ? AND stream = ?"
     changed = connection.execute(
-        "UPDATE outbox SET state = 'dead', error = 'too many alerts were waiting'"  # noqa: S608 - no input
+        "UPDATE main.outbox SET state = 'dead', error = 'too many alerts were waiting'"  # noqa: S608 - no input
         f" WHERE {pending} AND id <= (SELECT id FROM outbox WHERE {pending} ORDER BY id DESC LIMIT 1 OFFSET ?)",
         (receiver, stream, receiver, stream, MAX_PENDING),
     ).rowcount
@@ -75,7 +76,7 @@ def _limit_pending(connection: sqlite3.Connection, receiver: str, stream: str) -
 def _limit_dead(connection: sqlite3.Connection) -> None:
     """Delete the oldest dead letters if there are too many."""
     connection.execute(
-        "DELETE FROM outbox WHERE id IN"
+        "DELETE FROM main.outbox WHERE id IN"
         " (SELECT id FROM outbox WHERE state = 'dead' ORDER BY id DESC LIMIT -1 OFFSET ?)",
         (MAX_DEAD,),
     )
@@ -96,7 +97,7 @@ def due_alerts(connection: sqlite3.Connection) -> list[DueAlert]:
     A dead letter does not block the alerts after it.
     """
     rows = connection.execute(
-        "SELECT id, receiver, attempts FROM outbox WHERE id IN"
+        "SELECT id, receiver, attempts, stream FROM outbox WHERE id IN"
         " (SELECT min(id) FROM outbox WHERE state = 'pending' GROUP BY receiver, stream) ORDER BY id"
     )
     return [DueAlert(*row) for row in rows]
@@ -118,12 +119,12 @@ def mark_sent(connection: sqlite3.Connection, id: int) -> None:  # noqa: A002
         " AND older.id < outbox.id AND older.state"
     )
     connection.execute(
-        "UPDATE outbox SET state = 'sent', error = '', attempts = attempts + 1"  # noqa: S608 - no input
+        "UPDATE main.outbox SET state = 'sent', error = '', attempts = attempts + 1"  # noqa: S608 - no input
         f" WHERE id = ? AND state = 'pending' AND NOT EXISTS ({older} = 'pending')",
         (id,),
     )
     connection.execute(  # alerts after a dead letter stay as long as it does: `retry` needs them
-        f"DELETE FROM outbox WHERE id <= ? AND state = 'sent' AND NOT EXISTS ({older} = 'dead')",  # noqa: S608
+        f"DELETE FROM main.outbox WHERE id <= ? AND state = 'sent' AND NOT EXISTS ({older} = 'dead')",  # noqa: S608
         (id - MAX_SENT,),
     )
 
@@ -131,7 +132,7 @@ def mark_sent(connection: sqlite3.Connection, id: int) -> None:  # noqa: A002
 def mark_failed(connection: sqlite3.Connection, id: int, error: str, *, dead: bool) -> None:  # noqa: A002
     """Record a failed delivery: the alert stays pending, or becomes a dead letter that only `retry` sends again."""
     connection.execute(
-        "UPDATE outbox SET state = ?, error = ?, attempts = attempts + 1 WHERE id = ? AND state = 'pending'",
+        "UPDATE main.outbox SET state = ?, error = ?, attempts = attempts + 1 WHERE id = ? AND state = 'pending'",
         ("dead" if dead else "pending", error[:MAX_ERROR_LENGTH], id),
     )
     if dead:
@@ -152,7 +153,7 @@ def retry(connection: sqlite3.Connection, id: int) -> int:  # noqa: A002
         raise Problem(409, "conflict", f"alert {id} must be a dead letter to be sent again, but it is {state}")
     later = "SELECT max(id) FROM outbox WHERE receiver = ? AND stream = ? AND id > ?"
     return connection.execute(
-        "UPDATE outbox SET state = 'pending', attempts = 0 WHERE state != 'pending'"  # noqa: S608 - no input
+        "UPDATE main.outbox SET state = 'pending', attempts = 0 WHERE state != 'pending'"  # noqa: S608 - no input
         f" AND id IN (?, ({later}), ({later} AND state = 'sent'))",
         (id, *(receiver, stream, id) * 2),
     ).rowcount

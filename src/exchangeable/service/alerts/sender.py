@@ -17,6 +17,7 @@ import httpcore2
 
 from exchangeable.service.addresses import Resolve, resolve
 from exchangeable.service.alerts import delivery, outbox
+from exchangeable.service.alerts.apprise_target import AppriseTarget, Receiver, notify
 from exchangeable.service.alerts.delivery import Result
 from exchangeable.service.alerts.message import payload
 from exchangeable.service.alerts.outbox import DueAlert
@@ -65,7 +66,7 @@ class Sender:
 
     def __init__(
         self,
-        webhooks: Iterable[Webhook],
+        webhooks: Iterable[Receiver],
         write: Transact,
         *,
         read: Transact | None = None,
@@ -77,8 +78,8 @@ class Sender:
         resolve: Resolve = resolve,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        self.webhooks: dict[str, Webhook] = {webhook.name: webhook for webhook in webhooks}
-        self.external_url = external_url
+        self._context = context
+        self.configure(webhooks, external_url)
         self.attempts = attempts
         self.first = first
         self.longest = longest
@@ -86,7 +87,6 @@ class Sender:
         self._write = write
         self._read = read or write
         self._resolve = resolve
-        self._context = context or self._default_context()
         self._backoffs: dict[int, Backoff] = {}
         self._unwritten: dict[int, Result] = {}  # results that could not be stored
         self._requests: dict[int, tuple[str, asyncio.Task[None]]] = {}  # the receiver and the task of each alert
@@ -95,9 +95,17 @@ class Sender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
+    def configure(self, webhooks: Iterable[Receiver], external_url: str) -> None:
+        """Take over new receivers, for the requests that start from now on."""
+        self.webhooks: dict[str, Receiver] = {webhook.name: webhook for webhook in webhooks}
+        self.external_url = external_url
+        self._context = self._context or self._default_context()
+
     def _default_context(self) -> ssl.SSLContext | None:
         """Load the system's certificate authorities, which takes a while, only if a webhook needs them."""
-        secure = any(webhook.target.scheme == b"https" for webhook in self.webhooks.values())
+        secure = any(
+            isinstance(webhook, Webhook) and webhook.target.scheme == b"https" for webhook in self.webhooks.values()
+        )
         return httpcore2.default_ssl_context() if secure else None
 
     def wake(self) -> None:
@@ -182,7 +190,7 @@ class Sender:
             await self._write(lambda connection: self._store(connection, alert, result))
             del self._unwritten[alert.id]
         except Exception:  # whatever the database raises, the alert is still pending
-            log.exception("the result of alert %d cannot be stored", alert.id)
+            log.exception("the result of alert %d cannot be stored", alert.id, extra={"stream": alert.stream})
         finally:
             self._backoffs[alert.id] = Backoff(time.monotonic() + delay, attempts + 1)
             del self._requests[alert.id]
@@ -192,7 +200,9 @@ class Sender:
         if not result.error:
             return outbox.mark_sent(connection, alert.id)
         dead = result.permanent or alert.attempts + 1 >= self.attempts
-        log.log(logging.ERROR if dead else logging.INFO, "alert %d to %s: %s", alert.id, alert.receiver, result.error)
+        level = logging.ERROR if dead else logging.WARNING
+        extra = {"stream": alert.stream}
+        log.log(level, "alert %d to %s: %s", alert.id, alert.receiver, result.error, extra=extra)
         return outbox.mark_failed(connection, alert.id, result.error, dead=dead)
 
     def _delay(self, attempts: int) -> float:
@@ -204,5 +214,8 @@ class Sender:
         if webhook is None:
             return Result("the receiver is not in the settings", permanent=True)
         alert = await self._read(lambda connection: outbox.read_alert(connection, due.id))
-        body = json.dumps(payload(alert, due.receiver, self.external_url)).encode()
+        message = payload(alert, due.receiver, self.external_url)
+        if isinstance(webhook, AppriseTarget):
+            return await notify(webhook, alert, message["alerts"][0]["generatorURL"])
+        body = json.dumps(message).encode()
         return await delivery.post(webhook, body, self._resolve, self._context)

@@ -10,10 +10,10 @@ from contextlib import closing
 from typing import NamedTuple, TypeVar
 
 from exchangeable.service.addresses import Resolve, resolve
+from exchangeable.service.alerts.apprise_target import Receiver
 from exchangeable.service.alerts.message import STATUSES, Details
 from exchangeable.service.alerts.outbox import enqueue
 from exchangeable.service.alerts.sender import Sender, Transact
-from exchangeable.service.alerts.webhook import Webhook
 from exchangeable.service.store import open_database
 
 TEST_STREAM = "TEST"  # no real stream can have this name, so the test alert resolves no real alert
@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 async def test_alert(
-    webhooks: Sequence[Webhook],
+    webhooks: Sequence[Receiver],
     external_url: str = "",  # noqa: PT028 - this is not a pytest function
     *,
     resolve: Resolve = resolve,  # noqa: PT028

@@ -33,13 +33,9 @@ class Webhook:
     timeout: float = 10.0  # seconds for the complete request
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
-            raise ValueError(f"name must match ^{NAME.pattern}$, got {self.name!r}")
-        if not isinstance(self.allow_private, bool):
-            raise ValueError(f"allow_private must be true or false, got {self.allow_private!r}")
+        check_receiver(self.name, self.allow_private, self.timeout)
         if self.token is not None and not (isinstance(self.token, str) and SECRET.fullmatch(self.token)):
             raise ValueError(f"token must be {SECRET_RULE}")
-        check_interval("timeout", self.timeout, 0.0, 300.0, "(0, 300] seconds")
         if not isinstance(self.url, str) or set(self.url) & set("#\\ ") or not _is_valid_url(self.url):
             raise ValueError(URL_RULE)
 
@@ -48,6 +44,15 @@ class Webhook:
         """The URL in the form that httpcore sends."""
         url = httpx2.URL(self.url)
         return httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+
+
+def check_receiver(name: object, allow_private: object, timeout: float) -> None:
+    """Check what all kinds of receivers have in common."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ValueError(f"name must match ^{NAME.pattern}$, got {name!r}")
+    if not isinstance(allow_private, bool):
+        raise ValueError(f"allow_private must be true or false, got {allow_private!r}")
+    check_interval("timeout", timeout, 0.0, 300.0, "(0, 300] seconds")
 
 
 def _is_valid_url(text: str) -> bool:

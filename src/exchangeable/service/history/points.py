@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from exchangeable.protocols import Floats, Integers
+from exchangeable.service.checksums import damaged
 from exchangeable.service.history import rollups
-from exchangeable.service.history.rows import last_step
+from exchangeable.service.history.rows import Extent, extent
 
 MIN_POINTS = 4  # the first and the last step, a low and a high
 
@@ -55,13 +57,14 @@ def read(connection: sqlite3.Connection, stream: int, start: int, stop: int, max
     """
     if max_points < MIN_POINTS:
         raise ValueError(f"max_points must be at least {MIN_POINTS}, got {max_points}")
-    start, stop = max(start, 1), min(stop, last_step(connection, stream))
+    known = extent(connection, stream)
+    start, stop = max(start, 1), min(stop, known.n)
     steps = stop - start + 1
     if steps <= 0:
         return Points(np.empty(0, np.int64), np.empty(0), np.empty(0), True, 1)
     width = 1 if steps <= max_points else bucket_width(start, stop, (max_points - 2) // 2)
-    ends = [stored_points(connection, stream, n, n) for n in (start, stop)] if width > 1 else []
-    parts = ends + _collect(connection, stream, start, stop, width)
+    ends = [stored_points(connection, stream, n, n, known) for n in (start, stop)] if width > 1 else []
+    parts = ends + _collect(connection, stream, start, stop, width, known)
     n, log10, p = (np.concatenate([getattr(part, name) for part in parts]) for name in ("n", "log10", "p"))
     order = n.argsort(kind="stable")
     points = _thin(n[order], log10[order], p[order], width)
@@ -89,14 +92,16 @@ def bucket_width(start: int, stop: int, buckets: int) -> int:
 # ------------------------------------------------------------------ sources
 
 
-def _collect(connection: sqlite3.Connection, stream: int, start: int, stop: int, width: int) -> list[Part]:
+def _collect(
+    connection: sqlite3.Connection, stream: int, start: int, stop: int, width: int, known: Extent
+) -> list[Part]:
     """Return points that describe a range at a resolution of ``width`` steps, from the coarsest suitable sources."""
     levels = range(len(rollups.SIZES))
     inside = [level for level in reversed(levels) if rollups.SIZES[level] <= width]
     sources = [
-        *(partial(_rolled_up, connection, stream, level, overlapping=False) for level in inside),
-        partial(stored_points, connection, stream),
-        *(partial(_rolled_up, connection, stream, level, overlapping=True) for level in levels),  # for pruned steps
+        *(partial(_rolled_up, connection, stream, level, known=known, overlapping=False) for level in inside),
+        partial(stored_points, connection, stream, known=known),
+        *(partial(_rolled_up, connection, stream, level, known=known, overlapping=True) for level in levels),  # pruned
     ]
     parts: list[Part] = []
     gaps = [(start, stop)]
@@ -116,30 +121,46 @@ def _uncovered(gap: Range, part: Part) -> list[Range]:
 
 
 def _rolled_up(
-    connection: sqlite3.Connection, stream: int, level: int, start: int, stop: int, *, overlapping: bool
+    connection: sqlite3.Connection, stream: int, level: int, start: int, stop: int, *, known: Extent, overlapping: bool
 ) -> Part:
     """Return the lows, highs and ends of the roll-ups of one level that lie inside a range, or that overlap it."""
-    extent = rollups.SIZES[level] - 1
-    firsts = (start - extent, stop) if overlapping else (start, stop - extent)
+    length = rollups.SIZES[level] - 1
+    low, high = (start - length, stop) if overlapping else (start, stop - length)
     rows = connection.execute(
         "SELECT low_at, low, high_at, high, first, last FROM rollups"
         " WHERE stream = ? AND level = ? AND first >= ? AND first <= ? ORDER BY first",
-        (stream, level, *firsts),
+        (stream, level, low, high),
     ).fetchall()
+    if not _complete([row[4] for row in rows], low, high, level, known):
+        raise damaged(connection, "rollups", stream)
     if not rows:
         return Part(np.empty(0, np.int64), np.empty(0), np.empty(0), 1, 0)
     table = np.array(rows, np.float64)  # exact, since no stream has 2**53 steps
-    table[:, 4] += extent
+    table[:, 4] += length
     pairs = table.reshape(-1, 2)
     pairs = pairs[(pairs[:, 0] >= start) & (pairs[:, 0] <= stop)]
     n, log10, p = pairs[:, 0].astype(np.int64), pairs[:, 1], np.full(len(pairs), np.nan)
-    return Part(n, log10, p, max(rows[0][4], start), min(rows[-1][4] + extent, stop))
+    return Part(n, log10, p, max(rows[0][4], start), min(rows[-1][4] + length, stop))
 
 
-def stored_points(connection: sqlite3.Connection, stream: int, start: int, stop: int) -> Part:
-    """Return the steps of a range that are stored one by one."""
+def _complete(found: list[int], start: int, stop: int, level: int, known: Extent) -> bool:
+    """Return whether these are all roll-ups of a level that start in a range; the first of level 0 may be pruned."""
+    size = rollups.SIZES[level]
+    first, last = (max(start, 1) + size - 2) // size, min((stop - 1) // size, known.n // size - 1)
+    expected = [1 + size * k for k in range(first, last + 1)]
+    pruned = len(expected) - len(found)
+    if pruned <= 0 or level > 0:
+        return found == expected
+    covered = (expected[pruned] if found else expected[-1] + size) - 1
+    return found == expected[pruned:] and covered < known.kept and (not found or covered % rollups.SIZES[1] == 0)
+
+
+def stored_points(
+    connection: sqlite3.Connection, stream: int, start: int, stop: int, known: Extent | None = None
+) -> Part:
+    """Return the steps of a range that are stored one by one; raise if one is missing of those that must be."""
     rows = connection.execute(
-        "SELECT first, p, log10 FROM steps WHERE stream = ? AND first <= ? AND first >="
+        "SELECT first, p, log10, count FROM steps WHERE stream = ? AND first <= ? AND first >="
         " coalesce((SELECT max(first) FROM steps WHERE stream = ? AND first <= ?), ?) ORDER BY first",
         (stream, stop, stream, start, start),
     ).fetchall()
@@ -147,6 +168,12 @@ def stored_points(connection: sqlite3.Connection, stream: int, start: int, stop:
     p, log10 = (np.frombuffer(b"".join(row[column] for row in rows), "<f8") for column in (1, 2))
     part = slice(max(start - first, 0), max(stop - first + 1, 0))
     n = np.arange(first, first + len(p))[part]
+    missing = any(row[0] + row[3] != later[0] for row, later in pairwise(rows))
+    if known is not None:
+        wanted = min(stop, known.n) - max(start, known.kept) + 1
+        missing |= wanted > 0 and len(n) < wanted
+    if missing:
+        raise damaged(connection, "steps", stream)
     return Part(n, log10[part], p[part], *((int(n[0]), int(n[-1])) if len(n) else (1, 0)))
 
 

@@ -74,3 +74,33 @@ def replay(connection: sqlite3.Connection, stream: int, after: int) -> Iterator[
         later = row.part(slice(max(after + 1 - row.first, 0), None))
         if len(later.p):
             yield later
+
+
+MAX_BYTES = 16 << 20  # of stored observations that ``read_column`` reads, so that a request takes less than a second
+
+
+def read_column(
+    connection: sqlite3.Connection, stream: int, column: int, start: int, stop: int
+) -> tuple[Integers, Floats, int]:
+    """Return steps between two of them, a number of each of their observations, and how many numbers the newest has.
+
+    Only the newest ``MAX_BYTES`` of observations are read. Steps whose observations have no such number are left out.
+    """
+    rows = connection.execute(
+        "SELECT first, count, x FROM steps WHERE stream = ? AND first <= ? ORDER BY first DESC", (stream, stop)
+    )
+    parts: list[tuple[Integers, Floats]] = []
+    width, size = 0, 0
+    for first, count, x in rows:
+        table = np.frombuffer(x, "<f8").reshape(count, -1)
+        width, size = width or table.shape[1], size + len(x)
+        if table.shape[1] > column:
+            parts.append((np.arange(first, first + count), table[:, column]))
+        if size > MAX_BYTES or first <= start:
+            break
+    n, values = (np.concatenate(columns) for columns in zip(*reversed(parts), strict=True)) if parts else _NOTHING
+    inside = (n >= start) & (n <= stop)
+    return n[inside], values[inside], width
+
+
+_NOTHING = (np.empty(0, np.int64), np.empty(0))

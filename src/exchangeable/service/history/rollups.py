@@ -29,7 +29,8 @@ def add_blocks(connection: sqlite3.Connection, stream: int, first: int, blocks: 
 def _insert(connection: sqlite3.Connection, stream: int, level: int, rows: list[tuple[Any, ...]]) -> None:
     """Store roll-ups of one level, and those of the levels above that they complete."""
     connection.executemany(
-        "INSERT INTO rollups (stream, level, first, low, low_at, high, high_at, last) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO main.rollups (stream, level, first, low, low_at, high, high_at, last)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [(stream, level, *row) for row in rows],
     )
     if level + 1 < len(SIZES):
@@ -48,5 +49,16 @@ def _combined(connection: sqlite3.Connection, stream: int, level: int, first: in
     ).fetchall()
     if len(parts) != FACTOR:
         raise ValueError(f"stream {stream} must have {FACTOR} roll-ups of level {level} from {first}, got {len(parts)}")
+    return combine(first, parts)
+
+
+def of_block(first: int, log10: Floats) -> tuple[Any, ...]:
+    """Return the roll-up of one block of steps."""
+    low, high = int(log10.argmin()), int(log10.argmax())
+    return first, float(log10[low]), first + low, float(log10[high]), first + high, float(log10[-1])
+
+
+def combine(first: int, parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the roll-up of consecutive ones: their low, where it is, high, where it is, and last."""
     low, high = min(parts, key=lambda part: part[0]), max(parts, key=lambda part: part[2])
     return first, low[0], low[1], high[2], high[3], parts[-1][4]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exchangeable.protocols import Floats, Integers
+from exchangeable.service.checksums import damaged
 from exchangeable.service.schema import dump_json, load_json
 
 SMALL = 256  # a row of fewer steps is small; this many small rows in a sequence are merged into one
@@ -31,8 +32,11 @@ class Steps(NamedTuple):
         return Steps(first + selected.start, seq[selected], x[selected], extra, p[selected], log10[selected])
 
 
-def insert(connection: sqlite3.Connection, stream: int, steps: Steps) -> None:
-    """Store steps as one row. The seqs are left out if each equals the number of its step."""
+def insert(connection: sqlite3.Connection, stream: int, steps: Steps, encoded: str | None = None) -> None:
+    """Store steps as one row. The seqs are left out if each equals the number of its step.
+
+    ``encoded`` is what is stored of ``extra``, if it was encoded already.
+    """
     first, seq, x, extra, p, log10 = steps
     numbered = np.array_equal(seq, np.arange(first, first + len(seq)))
     values = (
@@ -41,13 +45,31 @@ def insert(connection: sqlite3.Connection, stream: int, steps: Steps) -> None:
         len(p),
         None if numbered else np.asarray(seq, "<i8").tobytes(),
         np.ascontiguousarray(x, "<f8").tobytes(),
-        dump_json(extra) if extra else None,
+        encoded or (dump_json(extra) if extra else None),
         np.asarray(p, "<f8").tobytes(),
         np.asarray(log10, "<f8").tobytes(),
     )
     connection.execute(
-        "INSERT INTO steps (stream, first, count, seq, x, extra, p, log10) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values
+        "INSERT INTO main.steps (stream, first, count, seq, x, extra, p, log10) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values
     )
+
+
+class Extent(NamedTuple):
+    """The steps of a stream that are stored one by one: from ``kept`` to ``n``."""
+
+    kept: int
+    n: int
+
+
+def extent(connection: sqlite3.Connection, stream: int) -> Extent:
+    """Return which steps of a stream must be stored one by one, according to its row; raise if the last is missing."""
+    row = connection.execute("SELECT kept, n FROM streams WHERE id = ?", (stream,)).fetchone()
+    last = last_step(connection, stream)
+    if row is None:
+        return Extent(max(last, 1), last)
+    if last != row[1]:
+        raise damaged(connection, "steps", stream)
+    return Extent(*row)
 
 
 def last_step(connection: sqlite3.Connection, stream: int) -> int:
@@ -59,12 +81,16 @@ def last_step(connection: sqlite3.Connection, stream: int) -> int:
 
 
 def read_rows(connection: sqlite3.Connection, stream: int, n: int) -> Iterator[Steps]:
-    """Yield the rows in order, from the one that contains step n on."""
+    """Yield the rows in order, from the one that contains step n on; raise if one is missing between them."""
+    expected = None
     for first, count, seq, x, extra, p, log10 in connection.execute(
         "SELECT first, count, seq, x, extra, p, log10 FROM steps WHERE stream = ? AND first >="
         " coalesce((SELECT max(first) FROM steps WHERE stream = ? AND first <= ?), 0) ORDER BY first",
         (stream, stream, n),
     ):
+        if expected not in (None, first):
+            raise damaged(connection, "steps", stream)
+        expected = first + count
         table = np.frombuffer(x, "<f8").reshape(count, -1) if x else np.empty((count, 0))
         extras = {} if extra is None else load_json(extra)
         yield Steps(
@@ -95,7 +121,7 @@ def small_rows(connection: sqlite3.Connection, stream: int) -> tuple[int, int, i
 def merge(connection: sqlite3.Connection, stream: int, first: int) -> None:
     """Merge all rows from step ``first`` on, which are of equal width, into one."""
     parts = list(read_rows(connection, stream, first))
-    connection.execute("DELETE FROM steps WHERE stream = ? AND first >= ?", (stream, first))
+    connection.execute("DELETE FROM main.steps WHERE stream = ? AND first >= ?", (stream, first))
     seq, x, p, log10 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("seq", "x", "p", "log10"))
     insert(connection, stream, Steps(first, seq, x, _concatenated(parts), p, log10))
 

@@ -48,11 +48,13 @@ def append(
     x: Floats,
     seq: ArrayLike | None = None,
     extra: dict[str, list[Any]] | None = None,
+    encoded: str | None = None,
 ) -> Tail:
     """Store the next steps and return the new tail, which is valid once the transaction is committed.
 
     ``x`` holds one observation per row. ``seq`` defaults to the numbers of the steps. ``extra`` holds further columns
-    (``y``, ``id``, ``time``, ``late``). O(steps), and a merge of small rows after every ``SMALL`` of them.
+    (``y``, ``id``, ``time``, ``late``), and ``encoded`` their JSON, if it is known already. O(steps), and a merge of
+    small rows after every ``SMALL`` of them.
     """
     values = np.asarray(log10, np.float64)
     count = len(values)
@@ -60,7 +62,7 @@ def append(
         return tail
     first = tail.n + 1
     seqs = np.arange(first, first + count) if seq is None else np.asarray(seq, np.int64)
-    rows.insert(connection, stream, rows.Steps(first, seqs, x, extra or {}, np.asarray(p, np.float64), values))
+    rows.insert(connection, stream, rows.Steps(first, seqs, x, extra or {}, np.asarray(p, np.float64), values), encoded)
     block = _add_to_block(connection, stream, tail, values)
     return Tail(tail.n + count, block, *_merge_small(connection, stream, tail, count, x.shape[1]))
 
@@ -106,10 +108,11 @@ def prune(connection: sqlite3.Connection, stream: int, keep_from: int, level0_fr
         return 1
     keep_from = min(keep_from, last - last % rollups.BLOCK + 1)
     connection.execute(
-        "DELETE FROM steps WHERE stream = ?1 AND first < ?2 AND first + count <= min(?2, ?3)", (stream, keep_from, last)
+        "DELETE FROM main.steps WHERE stream = ?1 AND first < ?2 AND first + count <= min(?2, ?3)",
+        (stream, keep_from, last),
     )
     (first,) = connection.execute("SELECT min(first) FROM steps WHERE stream = ?", (stream,)).fetchone()
     covered = min(level0_from, first) - 1
     covered -= covered % rollups.SIZES[1]
-    connection.execute("DELETE FROM rollups WHERE stream = ? AND level = 0 AND first <= ?", (stream, covered))
+    connection.execute("DELETE FROM main.rollups WHERE stream = ? AND level = 0 AND first <= ?", (stream, covered))
     return int(first)

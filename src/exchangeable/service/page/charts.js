@@ -1,8 +1,8 @@
 // The charts of a stream: capital over time (uPlot), the histogram of p-values and the bet (SVG).
 
 import uPlot from "./vendor/uPlot.esm.js";
-import { el, svg, write } from "./dom.js";
-import { capital, compact, count, plain, power, probability } from "./format.js";
+import { el, svg } from "./dom.js";
+import { capital, compact, count, plain, power, signed } from "./format.js";
 import { colours } from "./spark.js";
 
 const FONT = "13px system-ui, -apple-system, sans-serif";
@@ -31,22 +31,32 @@ export function tickLabel(log10) {
   return capital(log10);
 }
 
-/** The capital over the examples, with the threshold, alarms, changes and resets. */
-export class CapitalChart {
-  constructor(container, readout, onZoom, onAll) {
-    Object.assign(this, { container, readout, onZoom, onAll, n: [], log10: [], p: [], threshold: null, lines: [], zoomed: false });
+const SCALES = {
+  capital: { anchors: (chart) => [0, ...(chart.threshold === null ? [] : [chart.threshold])], least: 0.2, splits: (u, i, low, high) => ticks(low, high, Math.max(2, Math.floor(u.height / 45))), values: (u, splits) => splits.map(tickLabel), size: 64 },
+  value: { anchors: () => [], least: 0, values: (u, splits) => splits.map(signed), size: 64 },
+};
+
+/** A line over the examples or over time, of the capital or of values, with the threshold, alarms, changes and resets. */
+export class LineChart {
+  constructor(container, { scale, read, onZoom, onAll }) {
+    Object.assign(this, { container, scale: SCALES[scale], read, onZoom, onAll, x: [], y: [], threshold: null, lines: [], zoomed: false, dates: false });
     this.plot = new uPlot(this.#options(), [[], []], container);
     new ResizeObserver(() => this.#resize()).observe(container);
     document.addEventListener("colours", () => this.plot.redraw(false));
   }
 
-  /** Replace the data: columns n, log10, p; `lines` are {n, kind, text}; `span` is the range of the x axis. */
-  set({ n, log10, p, threshold, lines, span, zoomed }) {
-    Object.assign(this, { n, log10, p, threshold, lines, span, zoomed });
-    this.plot.setData([n, log10], true);
+  /** Replace the data: columns x and y; `lines` are {x, kind}; `span` is the range of the x axis, and `dates` its kind. */
+  set({ x, y, threshold = null, lines, span, zoomed, dates }) {
+    const rebuild = dates !== this.dates; // uPlot fixes the kind of an axis when it is made
+    Object.assign(this, { x, y, threshold, lines, span, zoomed, dates });
+    if (rebuild) {
+      this.plot.destroy();
+      this.plot = new uPlot(this.#options(), [x, y], this.container);
+    } else this.plot.setData([x, y], true);
   }
 
   #options() {
+    const across = this.dates ? { space: 90, values: DATES } : { values: (u, splits) => splits.map((n) => (Number.isInteger(n) ? compact(n) : "")), space: 70, incrs: INCREMENTS };
     return {
       ...this.#size(),
       legend: { show: false },
@@ -55,12 +65,9 @@ export class CapitalChart {
         points: { size: 7, stroke: () => colours.accent, fill: () => colours.accent },
         bind: { dblclick: () => () => this.onAll() },
       },
-      scales: { x: { time: false, range: () => this.#xRange() }, y: { range: () => this.#yRange() } },
-      axes: [
-        this.#axis({ values: (u, splits) => splits.map((n) => (Number.isInteger(n) ? compact(n) : "")), space: 70, size: 34, incrs: INCREMENTS }),
-        this.#axis({ size: 64, splits: (u, i, low, high) => ticks(low, high, Math.max(2, Math.floor(u.height / 45))), values: (u, splits) => splits.map(tickLabel) }),
-      ],
-      series: [{}, { stroke: () => colours.accent, width: 2, points: { show: (u) => this.n.length < 2, fill: () => colours.accent } }],
+      scales: { x: { time: this.dates, range: () => this.#xRange() }, y: { range: () => this.#yRange() } },
+      axes: [this.#axis({ ...across, size: this.dates ? 48 : 34 }), this.#axis({ size: this.scale.size, values: this.scale.values, ...(this.scale.splits ? { splits: this.scale.splits } : {}) })],
+      series: [{}, { stroke: () => colours.accent, width: this.scale === SCALES.capital ? 2 : 1, points: { show: (u) => this.x.length < 2, fill: () => colours.accent } }],
       hooks: {
         draw: [(u) => this.#marks(u)],
         setCursor: [(u) => this.#read(u)],
@@ -87,12 +94,14 @@ export class CapitalChart {
     return from === to ? [from - 1, to + 1] : [from, to];
   }
 
-  /** Return the range of the visible values, with the start at 1 and the threshold unless the chart is zoomed. */
+  /** Return the range of the visible values; of the capital, with the start at 1 and the threshold unless it is zoomed. */
   #yRange() {
-    const values = this.log10.filter((value) => value !== null);
-    const anchors = this.zoomed && values.length ? [] : [0, ...(this.threshold === null ? [] : [this.threshold])];
+    const values = this.y.filter((value) => value !== null);
+    const anchors = this.zoomed && values.length ? [] : this.scale.anchors(this);
     let [low, high] = extent([...anchors, ...extent(values)]);
-    if (high - low < 0.2) [low, high] = [low - 0.1, high + 0.1];
+    if (low === undefined) [low, high] = [0, 1];
+    const room = (this.scale.least || (high === low && (Math.abs(high) || 1))) - (high - low);
+    if (room > 0) [low, high] = [low - room / 2, high + room / 2];
     const margin = 0.08 * (high - low);
     return [low - margin, high + margin];
   }
@@ -113,8 +122,8 @@ export class CapitalChart {
     stroke(u, colours.threshold, [6, 4], [u.bbox.left, y], [u.bbox.left + u.bbox.width, y]);
   }
 
-  #down(u, { n, kind }) {
-    const x = Math.round(u.valToPos(n, "x", true));
+  #down(u, { x: place, kind }) {
+    const x = Math.round(u.valToPos(place, "x", true));
     if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
     const [colour, dashes] = { alarm: [colours.alarm, []], change: [colours.notable, [6, 4]] }[kind] ?? [colours.muted, [2, 3]];
     stroke(u, colour, dashes, [x, u.bbox.top], [x, u.bbox.top + u.bbox.height]);
@@ -122,8 +131,8 @@ export class CapitalChart {
 
   #read(u) {
     const i = u.cursor.idx;
-    const visible = u.cursor.left >= 0 && i !== null && i !== undefined && i < this.n.length;
-    write(this.readout, visible ? `Example ${count(this.n[i])}: capital ${capital(this.log10[i])}, p = ${probability(this.p[i])}` : "");
+    const visible = u.cursor.left >= 0 && i !== null && i !== undefined && i < this.x.length;
+    this.read(visible ? i : null);
   }
 
   #selected(u) {
@@ -131,10 +140,20 @@ export class CapitalChart {
     if (width < 4) return;
     const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
     u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-    this.onZoom(Math.round(from), Math.round(to));
+    this.onZoom(from, to);
   }
 }
 
+const [YEAR, DAY, HOUR, MINUTE] = [31_536_000, 86_400, 3600, 60];
+const DATES = [ // increment, label, and what is added where the year or the day begins; as uPlot wants it
+  [YEAR, "{YYYY}", null, null, null, null, null, null, 1],
+  [28 * DAY, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+  [DAY, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+  [HOUR, "{HH}:{mm}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+  [MINUTE, "{HH}:{mm}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+  [0.001, ":{ss}.{fff}", "\n{D} {MMM} {YYYY} {HH}:{mm}", null, "\n{D} {MMM} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+];
 const INCREMENTS = between(0, 15, (k) => [1, 2, 5].map((by) => by * 10 ** k)).flat();
 
 /** Return the minimum and maximum; `Math.min(...values)` fails on long lists. */
@@ -159,7 +178,7 @@ function stroke(u, colour, dashes, [x0, y0], [x1, y1]) {
   context.setLineDash([]);
 }
 
-/** The layout of a plot over p from 0 to 1, in pixels, so that text keeps its size. */
+/** The layout of a plot in pixels, so that text keeps its size; shares of its axes are from 0 to 1. */
 class Box {
   constructor(container) {
     this.width = Math.max(200, container.clientWidth);
@@ -174,18 +193,20 @@ class Box {
     return this.height - 26 - share * (this.height - 26 - 12);
   }
 
-  /** Draw the marks, the axes, and the dashed line of no evidence. */
-  svg(title, marks, { labels, even }) {
+  /** Draw the marks, the axes, and a dashed line: of no evidence, or a limit. The horizontal axis is p by default. */
+  svg(title, marks, { labels, even, across = P_LABELS }) {
     const [left, right] = [this.across(0), this.across(1)];
     const level = (kind, share) => svg("line", { class: kind, x1: left, x2: right, y1: this.up(share), y2: this.up(share) });
     return svg("svg", { viewBox: `0 0 ${this.width} ${this.height}`, role: "img", "aria-label": title },
       labels.flatMap(([share, text]) => [level("grid", share), svg("text", { x: left - 8, y: this.up(share) + 4, "text-anchor": "end", text })]),
       marks,
       level("axis", 0),
-      [0, 0.25, 0.5, 0.75, 1].map((p) => svg("text", { x: this.across(p), y: this.height - 6, "text-anchor": p === 1 ? "end" : "middle", text: String(p) })),
+      across.map(([share, text]) => svg("text", { x: this.across(share), y: this.height - 6, "text-anchor": share === 1 ? "end" : "middle", text })),
       level("even", even));
   }
 }
+
+const P_LABELS = [0, 0.25, 0.5, 0.75, 1].map((p) => [p, String(p)]);
 
 /** Draw the histogram of p-values. */
 export function histogram(container, counts) {
@@ -216,6 +237,29 @@ export function bet(container, p, density) {
   const [lowestAt, highestAt] = [values.indexOf(Math.min(...values)), values.indexOf(highest)].map((i) => points[i][0]);
   const title = `The bet pays most, ${plain(highest)} times, at p = ${plain(highestAt)}, and least, ${plain(Math.min(...values))} times, at p = ${plain(lowestAt)}.`;
   container.replaceChildren(box.svg(title, svg("path", { class: "curve", d: path }), { labels: scale.labels, even: scale.share(1) }));
+}
+
+/** Draw the mean loss with its interval as a band, and the limit as a dashed line; `ends` are the last examples of tests. */
+export function lossBand(container, { n, mean, low, high }, limit, ends = []) {
+  if (n.length < 2) return showEmpty(container, "No losses yet.");
+  const box = new Box(container);
+  const [first, last] = [n[0], n.at(-1)];
+  const later = Math.ceil(n.length / 20); // the first intervals are wide, and would flatten the rest
+  const [bottom, top] = extent([limit, ...extent(mean.slice(later)), ...extent(low.slice(later)), ...extent(high.slice(later))]);
+  const up = (y) => box.up(Math.min(1, Math.max(0, (y - bottom) / (top - bottom))));
+  const x = (step) => box.across((step - first) / (last - first));
+  const line = (column, order) => order.map((i) => `${x(n[i]).toFixed(1)} ${up(column[i]).toFixed(1)}`).join("L");
+  const indices = n.map((_, i) => i);
+  const tests = [0, ...ends].map((start, k) => indices.filter((i) => n[i] > start && n[i] <= (ends[k] ?? Infinity)));
+  const marks = tests.filter((order) => order.length).flatMap((order) => [ // a line across two tests would mean nothing
+    svg("path", { class: "band", d: `M${line(high, order)}L${line(low, order.toReversed())}Z` }),
+    svg("path", { class: "curve", d: `M${line(mean, order)}` }),
+  ]);
+  const step = roundNumbers(top - bottom)[1];
+  const labels = between(Math.ceil(bottom / step), Math.floor(top / step), (k) => [(k * step - bottom) / (top - bottom), signed(k * step)]);
+  const across = [0, 0.5, 1].map((share) => [share, compact(Math.round(first + share * (last - first)))]);
+  const title = `The mean loss after example ${count(last)} is ${signed(mean.at(-1))}, its interval from ${signed(low.at(-1))} to ${signed(high.at(-1))}; the limit is ${signed(limit)}.`;
+  container.replaceChildren(box.svg(title, marks, { labels, even: (limit - bottom) / (top - bottom), across }));
 }
 
 function linear(highest) {

@@ -56,8 +56,15 @@ export function condition({ state }) {
   return state.log10_martingale >= NOTABLE ? "notable" : "quiet";
 }
 
+/** Classify a stream for its mark: like its condition, but an alarm that has started a new test stays visible. */
+export function markOf(stream) {
+  const now = condition(stream);
+  return stream.restarted && now !== "alarm" && now !== "bankrupt" ? "restarted" : now;
+}
+
 export const PILLS = {
   alarm: "Alarm",
+  restarted: "Restarted",
   empty: "No data yet",
   bankrupt: "Bankrupt",
   notable: "Some evidence",
@@ -70,8 +77,8 @@ export function verdict(stream) {
 }
 
 const VERDICTS = {
-  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${changeStart(state)}${rateChange(state)}`,
-  empty: (state, { next_seq: next }) => (next > 1 ? "Observations have arrived, but the first one is still waiting for its label." : "No observations yet."),
+  alarm: (state, stream) => `Alarm: ${reached(stream)} at example ${count(state.alarm_at)}; ${changeStart(state)}${rateChange(state)}${riskSoFar(state)}${movedColumns(state)}`,
+  empty: ({ table }, { next_seq: next }) => table?.reference === false ? "The stream has no reference yet: send it first." : (next > 1 ? "Observations have arrived, but the first one is still waiting for its label." : "No observations yet."),
   bankrupt: () =>
     "The capital is 0: the bet has lost everything, so this test cannot detect a change any more. Reset the stream to start a new test.",
   notable: (state, stream) =>
@@ -79,17 +86,23 @@ const VERDICTS = {
   quiet: (state, stream) => `No evidence ${claim(stream)} so far.`,
 };
 
-const claim = ({ measure }) => (measure === "rate" ? "of a change of the rate" : "against exchangeability");
+const CLAIMS = { rate: "of a change of the rate", risk: "that the mean loss is above the limit", table: "that the rows differ from the reference" };
+const claim = ({ measure }) => CLAIMS[measure] ?? "against exchangeability";
 const reached = ({ threshold_log10: log10 }) =>
   log10 === null || log10 === undefined ? "the evidence was sufficient" : `capital reached ${capital(log10)}`;
 const needed = ({ threshold_log10: log10 }) =>
   log10 === null || log10 === undefined ? "" : `, the alarm is raised at ${capital(log10)}`;
-const changeStart = ({ changepoint }) =>
-  changepoint === null || changepoint === undefined
-    ? "it is unknown when the change started."
-    : changepoint === 0
-      ? "the change probably started with the first example."
-      : `the change probably started around example ${count(changepoint)}.`;
+/** Describe where the change started, or the rise of a risk. */
+function changeStart({ changepoint, risk }) {
+  const what = risk ? "rise" : "change";
+  if (changepoint === null || changepoint === undefined) return `it is unknown when the ${what} started.`;
+  return changepoint === 0 ? `the ${what} probably started with the first example.` : `the ${what} probably started around example ${count(changepoint)}.`;
+}
+
+/** Compare the mean loss with the limit, if the risk is monitored. */
+function riskSoFar({ risk }) {
+  return risk ? ` The mean loss of this test is ${signed(risk.mean)}, the limit is ${signed(risk.limit)}.` : "";
+}
 
 /** Describe how the rate changed, if it is monitored. */
 function rateChange({ rate }) {
@@ -98,6 +111,16 @@ function rateChange({ rate }) {
   const what = rate.shares.length > 2 ? `The share of values from ${value} on` : "The rate";
   return ` ${what} changed from ${percent(before)} to ${percent(after)}.`;
 }
+
+/** Name the columns and views that have changed, if the stream is a table. */
+function movedColumns({ table }) {
+  if (!table?.rejected) return "";
+  const more = table.rejected - Math.min(3, table.rejected_by.length);
+  return ` Changed: ${table.rejected_by.slice(0, 3).join(", ")}${more > 0 ? ` and ${count(more)} more` : ""}.`;
+}
+
+/** Format a number of any sign with three significant digits. */
+export const signed = (value) => (value < 0 ? `−${plain(-value)}` : plain(value));
 
 /** 0.0123 -> 1.23 % */
 export const percent = (share) => `${plain(100 * share)} %`;

@@ -1,7 +1,7 @@
 // A new stream: its configuration, and a trial with a file.
 
 import { Problem, curl, pagePath, query, request, streamPath } from "./api.js";
-import { BadFile, columns, hasHeader, observations, readFile } from "./csv.js";
+import { BadFile, columns, firstNumbers, hasHeader, observations, readFile } from "./csv.js";
 import { $, copy, el, settled, show, write } from "./dom.js";
 import { count, verdict } from "./format.js";
 import { startPage } from "./shell.js";
@@ -21,7 +21,8 @@ const MEASURES = {
   "conditional-nearest-neighbour": ["Like nearest-neighbour, within each class", "Ignores changes in the frequencies of the classes; finds changes within a class.", { cap: true, label: true }],
   "conditional-nearest-distance": ["Like nearest-distance, within each class", "Ignores changes in the frequencies of the classes; finds changes within a class.", { cap: true, label: true }],
   frozen: ["Scores of a fixed model, with reference scores", "Scores are ranked in bins between quantiles of reference scores that you upload. Constant time and memory.", { scalar: true, reference: true }],
-  rate: ["Events: 0 or 1", "Is the rate of events still the same: errors, clicks, defects? Finds a change in a rate much sooner than ranks of numbers.", { scalar: true, event: true }],
+  rate: ["Events: 0 or 1", "Is the rate of events still the same: errors, clicks, defects? Finds a change in a rate much sooner than ranks of numbers.", { scalar: true, event: true, betless: true }],
+  risk: ["Losses of a model, with a limit", "Is the mean loss above what you accept: errors, misses, scores of a judge? Losses must lie between two known bounds; nothing else is assumed.", { scalar: true, loss: true, betless: true }],
   "p-values": ["p-values computed elsewhere", "You send p-values in (0, 1]; the server only bets on them.", { scalar: true, unit: true }],
 };
 const BETS = ["adaptive", "sentinel", "plugin", "simple-mixture", "gamma-mixture", "power", "simple-jumper", "composite-jumper",
@@ -49,8 +50,9 @@ function readForm() {
     alarm: alarm === "ville" ? { kind: alarm, alpha: valueOf("alpha") } : { kind: alarm, period: valueOf("period") },
     on_alarm: $("input[name=on_alarm]:checked").value,
   };
-  if ($("#bet").value && !needs().event) config.bet = { kind: $("#bet").value };
+  if ($("#bet").value && !needs().betless) config.bet = { kind: $("#bet").value };
   if (needs().event) config.measure.direction = $("#direction").value;
+  if (needs().loss) Object.assign(config.measure, { limit: valueOf("limit"), bounds: bounds() });
   if (valueOf("seed") !== null) config.seed = valueOf("seed");
   if (needs().cap) config.measure.cap = valueOf("cap");
   if (needs().reference) config.measure.reference = reference ?? [];
@@ -58,6 +60,7 @@ function readForm() {
   return config;
 }
 
+const bounds = () => [valueOf("lower"), valueOf("upper")];
 const valueOf = (id) => ($(`#${id}`).value.trim() === "" ? null : Number($(`#${id}`).value));
 
 /** Return the first error in the form as [field, message], or null. The server checks again. */
@@ -65,6 +68,8 @@ function firstError(config) {
   const name = $("#name").value;
   if (!NAME.test(name)) return ["name", nameError(name) || "Enter a name."];
   if (needs().reference && (reference?.length ?? 0) < 2) return ["reference", "Choose a file with at least two reference scores."];
+  if (needs().loss && !(bounds().every((bound) => bound !== null) && bounds()[0] < bounds()[1])) return ["lower", "The bounds must be the smallest and the largest possible loss."];
+  if (needs().loss && (valueOf("limit") === null || !(bounds()[0] < valueOf("limit") && valueOf("limit") < bounds()[1]))) return ["limit", "The limit must lie between the bounds."];
   if (config.alarm.kind === "ville" && !(config.alarm.alpha > 0 && config.alarm.alpha < 1)) return ["alpha", "Alpha must be between 0 and 1."];
   if (config.alarm.kind !== "ville" && !(config.alarm.period > 1)) return ["period", "The period must be greater than 1."];
   if (needs().label && valueOf("wait") !== null && !(valueOf("wait") > 0)) return ["wait", "The maximum wait must be greater than 0, or empty."];
@@ -94,22 +99,28 @@ function checkName() {
 const NAME_HINT = "Lowercase letters, digits and . _ -, at most 64 characters; starts with a letter or digit.";
 
 const lookUp = settled(async (name) => {
+  if ((await exists(name)) && name === $("#name").value) write($("#name-hint"), "A stream with this name exists. If the configuration is the same, it will be used.");
+}, 300);
+
+/** Return whether there is a stream of this name; if that is not known, the server decides when it is created. */
+async function exists(name) {
+  if (!NAME.test(name)) return false;
   try {
     const { streams } = await request(query("/v1/streams", { q: name, order: "name", limit: 500 }));
-    if (name !== $("#name").value || !streams.some((stream) => stream.name === name)) return;
-    write($("#name-hint"), "A stream with this name exists. If the configuration is the same, it will be used.");
+    return streams.some((stream) => stream.name === name);
   } catch (problem) {
-    if (!(problem instanceof Problem)) throw problem; // the server checks the name when the stream is created
+    if (!(problem instanceof Problem)) throw problem;
+    return false;
   }
-}, 300);
+}
 
 function redraw() {
   const [, hint, needed] = MEASURES[kind()];
   write($("#measure-hint"), hint);
-  $("#alarm option[value=cusum]").disabled = Boolean(needed.event); // rates have no such alarm
-  if (needed.event && $("#alarm").value === "cusum") $("#alarm").value = "shiryaev-roberts";
+  $("#alarm option[value=cusum]").disabled = Boolean(needed.betless); // rates and risks have no such alarm
+  if (needed.betless && $("#alarm").value === "cusum") $("#alarm").value = "shiryaev-roberts";
   write($("#alarm-hint"), ALARMS[$("#alarm").value][1]);
-  const shown = { bet: !needed.event, direction: needed.event, cap: needed.cap, reference: needed.reference, wait: needed.label, clock: needed.label && valueOf("wait") !== null, most: needed.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
+  const shown = { bet: !needed.betless, direction: needed.event, loss: needed.loss, cap: needed.cap, reference: needed.reference, wait: needed.label, clock: needed.label && valueOf("wait") !== null, most: needed.label, alpha: $("#alarm").value === "ville", period: $("#alarm").value !== "ville" };
   for (const field of document.querySelectorAll("[data-for]")) show(field, Boolean(shown[field.dataset.for]));
   preview();
 }
@@ -182,8 +193,9 @@ async function onReference() {
 
 function scores(read) {
   const header = hasHeader(read);
-  const column = columns(read, header).findIndex(({ numeric }) => numeric);
-  if (column < 0) throw new BadFile("No column of the file starts with a number.");
+  const named = columns(read, header);
+  const column = named.length === 1 ? 0 : firstNumbers(named); // a single column may be sorted
+  if (column < 0 || !named[column].numeric) throw new BadFile("No column of the file holds numbers that do not only rise: keep the column of scores only.");
   return [...observations(read, { header, x: [column], y: null, scalar: true })].map(({ x }) => x);
 }
 
@@ -223,8 +235,10 @@ function drawFile() {
   const label = needs().label ? guessLabel(named) : -1;
   const length = rows.length - (header ? 1 : 0);
   write($("#csv-line"), `${file}: ${count(length)} ${length === 1 ? "row" : "rows"}, ${count(named.length)} ${named.length === 1 ? "column" : "columns"}.`);
-  const first = named.findIndex(({ numeric }) => numeric);
-  const used = (i) => (needs().scalar ? i === first : named[i].numeric && i !== label);
+  const first = firstNumbers(named);
+  const used = (i) => (needs().scalar ? i === first : named[i].numeric && !named[i].rising && i !== label);
+  const rising = named.filter((one) => one.rising).map(({ name }) => `“${name}”`);
+  write($("#csv-rising"), rising.length ? `Not chosen, because the numbers only rise, as an index or a time does: ${rising.join(", ")}.` : "");
   $("#csv-x").replaceChildren(...named.map(({ name }, i) => el("label", {},
     el("input", { type: needs().scalar ? "radio" : "checkbox", name: "x", value: i, checked: used(i), onchange: drawRows }), el("span", { text: name }))));
   $("#csv-y").replaceChildren(...named.map(({ name }, i) => el("option", { value: i, text: name, selected: i === label })));
@@ -266,7 +280,7 @@ function* batches() {
   if (needs().cap && length > valueOf("cap")) throw new BadFile(`The file has ${count(length)} rows, but the stream accepts at most ${count(valueOf("cap"))}: increase the cap above, or choose another measure.`);
   let batch = [];
   let characters = 0;
-  for (const observation of observations(table, { header, x, y, ...needs() })) {
+  for (const observation of observations(table, { header, x, y, ...needs(), bounds: needs().loss ? bounds() : null })) {
     const text = JSON.stringify(observation).slice(1);
     batch.push(text);
     characters += text.length;
@@ -278,8 +292,9 @@ function* batches() {
   if (batch.length) yield batch;
 }
 
-async function send() {
+async function send({ append = false } = {}) {
   write($("#send-problem"), "");
+  show($("#taken"), false);
   let all;
   try {
     all = await collect(batches());
@@ -287,9 +302,25 @@ async function send() {
     if (!(error instanceof BadFile)) throw error;
     return write($("#send-problem"), error.message);
   }
+  if (!append && (await exists($("#name").value))) return askWhetherToAppend();
   const stream = await create();
   if (stream === null) return write($("#send-problem"), $("#form-problem").textContent || $("#name-problem").textContent);
+  if (!append && stream.next_seq > 1) return askWhetherToAppend(); // it was not in the list, or is brand new
   await sendAll(stream, all);
+}
+
+/** Let the person choose: the rows would join the test of an existing stream. */
+function askWhetherToAppend() {
+  const choose = () => {
+    show($("#taken"), false);
+    $("#name").focus();
+    $("#name").select();
+  };
+  $("#taken").replaceChildren(
+    el("p", {}, `A stream named ${$("#name").value} exists. Append these rows to it, or choose another name?`),
+    el("div", { class: "buttons" }, el("button", { id: "append", text: "Append the rows", onclick: () => send({ append: true }) }), el("button", { text: "Choose another name", onclick: choose })));
+  show($("#taken"), true);
+  $("#append").focus();
 }
 
 /** Collect all batches, with pauses in which the page can respond. */
@@ -305,18 +336,19 @@ async function collect(parts) {
 async function sendAll(stream, all) {
   stopping = new AbortController();
   const total = all.reduce((sum, batch) => sum + batch.length, 0);
-  let [seq, sent, state] = [stream.next_seq, 0, stream.state];
+  let [seq, sent] = [stream.next_seq, 0];
   setSending(true);
   progress(0, total, `Sending ${count(total)} rows…`);
   try {
     for (const batch of all) {
       const body = batch.map((text, i) => `{"seq":${seq + i},${text}`).join("\n");
-      ({ state } = await withRetries(() => post(stream.name, body)));
+      await withRetries(() => post(stream.name, body));
       seq += batch.length;
       sent += batch.length;
       progress(sent, total, `${count(sent)} of ${count(total)} rows sent.`);
     }
-    progress(sent, total, `All ${count(total)} rows sent. ${verdict({ ...stream, state })}`, stream.name);
+    const after = await request(streamPath(stream.name));
+    progress(sent, total, `All ${count(total)} rows sent. ${outcome(stream, after)}`, stream.name);
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     const stopped = problem.code === "aborted";
@@ -325,6 +357,14 @@ async function sendAll(stream, all) {
   } finally {
     setSending(false);
   }
+}
+
+/** Describe what the rows that were sent have changed, not what was there before. */
+function outcome(before, after) {
+  const alarms = after.alarms - before.alarms;
+  if (alarms && !after.state.alarm) return `${alarms === 1 ? "One alarm was" : `${count(alarms)} alarms were`} raised by these rows; a new test runs. ${verdict(after)}`;
+  if (!alarms && before.state.alarm && after.state.alarm) return `They raised no alarm: that at example ${count(after.state.alarm_at)} is older, and stays on until a reset.`;
+  return verdict(after);
 }
 
 const post = (name, body) =>
@@ -391,7 +431,7 @@ startPage(() => {
   $("#csv").addEventListener("change", (event) => onFile(event.target.files[0]));
   $("#csv-header").addEventListener("change", drawFile);
   $("#csv-y").addEventListener("change", drawRows);
-  $("#send").addEventListener("click", send);
+  $("#send").addEventListener("click", () => send());
   $("#stop").addEventListener("click", () => stopping?.abort());
   droppable($("#drop"));
   redraw();

@@ -2,18 +2,19 @@
 
 import { curl, pagePath, query, request } from "./api.js";
 import { $, el, perFrame, settled, show, throttled, write } from "./dom.js";
-import { PILLS, ago, capital, condition, count, moment, verdict } from "./format.js";
+import { PILLS, ago, capital, count, markOf, moment, verdict } from "./format.js";
 import { announce, attempt, startPage, connection, quietly, troublePanel } from "./shell.js";
 import { Spark } from "./spark.js";
 import { Listener } from "./sse.js";
+import { explained } from "./words.js";
 
 const POINTS = 120; // of a sparkline
 const FLEET = { alpha: 0.05, method: "adjusted" };
 
 const list = $("#list");
-const view = { q: "", page: 0, per: 50, total: 0 };
+const view = { q: "", page: 0, per: 50, total: 0, alarms: 0, restarted: 0 };
 const rows = new Map(); // by name: the streams of this page
-const elsewhere = new Map(); // by name: whether there is an alarm, for streams on other pages
+const elsewhere = new Map(); // by name: the `standing` of streams on other pages
 const dirty = new Set();
 let table = null;
 let loading = null;
@@ -49,13 +50,13 @@ class Row {
     mark(this);
   }
 
-  get alarm() {
-    return this.summary.state.alarm;
+  get standing() {
+    return standing(this.summary);
   }
 
   paint() {
     const { state, measure, bet, alarm_kind: alarm } = this.summary;
-    const now = condition(this.summary);
+    const now = markOf(this.summary);
     if (this.node.dataset.condition !== now) {
       this.node.dataset.condition = this.pill.dataset.condition = now;
       write(this.pill, PILLS[now]);
@@ -75,8 +76,14 @@ class Row {
   }
 }
 
+/** What decides the place of a stream in the list: whether there is an alarm, and how many there were. */
+const standing = ({ state, alarms, restarted }) => `${state.alarm} ${restarted} ${alarms}`;
+
 /** Describe the number of alarms of earlier tests, which a restart or a reset has ended. */
-const earlierAlarms = ({ state, alarms }) => (state.alarm || !alarms ? [] : [alarms === 1 ? "one earlier alarm" : `${count(alarms)} earlier alarms`]);
+function earlierAlarms({ state, alarms }) {
+  const earlier = alarms - (state.alarm ? 1 : 0);
+  return earlier > 0 ? [earlier === 1 ? "one earlier alarm" : `${count(earlier)} earlier alarms`] : [];
+}
 
 const paint = perFrame(() => {
   for (const row of dirty) row.paint();
@@ -100,7 +107,7 @@ async function load() {
     const reply = await request(path, { signal: controller.signal });
     if (controller !== loading) return;
     if (!reply.streams.length && reply.total && page) return turn(Math.ceil(reply.total / per) - 1 - page);
-    view.total = reply.total;
+    Object.assign(view, { total: reply.total, alarms: reply.alarms, restarted: reply.restarted });
     showStreams(reply.streams, began);
   } catch (problem) {
     if (problem.code === "aborted") return;
@@ -136,7 +143,7 @@ function drop(name, row) {
   row.node.remove();
   rows.delete(name);
   dirty.delete(row);
-  elsewhere.set(name, row.alarm);
+  elsewhere.set(name, row.standing);
 }
 
 function tableNode() {
@@ -191,17 +198,11 @@ function showTrouble(problem) {
 }
 
 function showCounts() {
-  const { q, page, per, total } = view;
-  const alarms = [...rows.values()].filter((row) => row.alarm).length;
-  const more = alarms === per && total > per ? "+" : "";
+  const { q, page, per, total, alarms, restarted } = view;
   const streams = `${count(total)} ${total === 1 ? "stream" : "streams"}${q ? " found" : ""}`;
-  const alarmText = `${count(alarms)}${more} ${alarms === 1 && !more ? "alarm" : "alarms"}`;
-  if (page === 0) {
-    write($("#summary"), total ? `${streams}, ${alarms ? alarmText : "no alarms"}` : "");
-    document.title = `${alarms ? `(${alarms}${more}) ` : ""}Streams · exchangeable`;
-  } else {
-    write($("#summary"), streams);
-  }
+  const alarmText = alarms ? `${count(alarms)} ${alarms === 1 ? "alarm" : "alarms"}` : "no alarms";
+  write($("#summary"), total ? [streams, alarmText, ...(restarted ? [`${count(restarted)} restarted after an alarm`] : [])].join(", ") : "");
+  document.title = `${alarms ? `(${count(alarms)}) ` : ""}Streams · exchangeable`;
   show($("#search"), total > 0 || q !== "");
   show($("#pages"), total > per);
   write($("#where"), `${count(page * per + 1)} to ${count(Math.min(total, (page + 1) * per))} of ${count(total)}`);
@@ -217,15 +218,17 @@ function changed({ streams = [], removed = [] }) {
   let moved = removed.some((name) => rows.has(name) || elsewhere.delete(name));
   for (const summary of streams) {
     const row = rows.get(summary.name);
-    const before = row ? row.alarm : elsewhere.get(summary.name);
-    if (before !== summary.state.alarm) {
+    const before = row ? row.standing : elsewhere.get(summary.name);
+    const now = standing(summary);
+    if (before !== now) {
       moved = true;
-      if (summary.state.alarm && before === false) announce(`Alarm in stream ${summary.name}.`);
+      if (summary.state.alarm && before?.startsWith("false")) announce(`Alarm in stream ${summary.name}.`);
+      else if (summary.restarted && before !== undefined) announce(`Alarm in stream ${summary.name}; a new test has started.`);
     }
     if (row) {
       row.update(summary);
       row.changedAt = eventCount;
-    } else elsewhere.set(summary.name, summary.state.alarm);
+    } else elsewhere.set(summary.name, now);
   }
   if (moved) reload();
   if (moved || streams.length) refreshFleet();
@@ -236,15 +239,29 @@ const refreshFleet = throttled(() => quietly(loadFleet), 10_000);
 async function loadFleet() {
   if (document.hidden) return;
   const fleet = await request(query("/v1/fleet", FLEET));
-  const { found, streams, deleted } = fleet;
+  const { found, missed, missed_count: more, streams, deleted } = fleet;
   show($("#fleet"), streams > 1);
   const which = found.length === streams ? `All ${count(streams)}` : `${found.length ? count(found.length) : "None"} of ${count(streams)}`;
-  write($("#fleet-line"), `${which} streams ${found.length > 1 ? "have" : "has"} changed (false discovery rate ${100 * fleet.alpha} %)`);
+  const unnamed = more ? `; ${more === 1 ? "one other has" : `${count(more)} others have`} raised an alarm` : "";
+  write($("#fleet-line"), `${which} streams ${found.length > 1 ? "have" : "has"} changed (false discovery rate ${100 * fleet.alpha} %)${unnamed}`);
   $("#fleet-found").replaceChildren(
     el("ul", {}, found.slice(0, 100).map(({ name, log10_e: e }) => el("li", {}, el("a", { href: pagePath(name), text: name }), ` e = ${capital(e)}`))),
     found.length > 100 ? el("p", { text: `and ${count(found.length - 100)} more` }) : "",
+    ...missedAlarms(missed, more),
     deleted ? el("p", { class: "hint", text: deleted === 1 ? "One deleted stream still counts." : `${count(deleted)} deleted streams still count.` }) : "",
     el("p", { class: "hint", text: fleet.promise }));
+}
+
+/** Say why some alarms are not among the changed streams. */
+function missedAlarms(missed, total) {
+  if (!total) return [];
+  const line = ({ name, joined, test, log10_e: e, log10_needed: level }) =>
+    el("li", {}, el("a", { href: pagePath(name), text: name }), `: e = ${capital(e)} is below ${capital(level)}, the level for the weight of stream ${count(joined)}${test > 1 ? `, test ${count(test)}` : ""}`);
+  return [
+    el("p", { text: "These have an alarm, or were restarted after one. An alarm bounds the error of one stream; to be named among all streams, more evidence is needed:" }),
+    el("ul", {}, missed.map(line)),
+    total > missed.length ? el("p", { text: `and ${count(total - missed.length)} more` }) : "",
+  ];
 }
 
 /** Show alerts that could not be delivered. */
@@ -323,6 +340,7 @@ function wire() {
 startPage(async () => {
   recall();
   wire();
+  $("#words").append(explained("capital", "evidence", "alarm", "fleet"));
   skeleton();
   await load();
   let listener = null;

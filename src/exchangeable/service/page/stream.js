@@ -1,11 +1,14 @@
 // One stream: its capital (live), its p-values, its bet, and the actions on it.
 
 import { bytes, curl, query, request, streamPath } from "./api.js";
-import { CapitalChart, bet, histogram, showEmpty } from "./charts.js";
+import { areDates, axisLine, chooseClock, placeOf, placed, stepsBetween } from "./axis.js";
+import { LineChart, bet, histogram, lossBand, showEmpty } from "./charts.js";
+import { loadColumns } from "./columns.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
-import { PILLS, ago, capital, condition, count, moment, percent, plain, probability, verdict } from "./format.js";
+import { PILLS, ago, capital, count, markOf, moment, percent, plain, probability, signed, verdict } from "./format.js";
 import { announce, attempt, startPage, connection, quietly, toast, troublePanel } from "./shell.js";
 import { Listener } from "./sse.js";
+import { explained } from "./words.js";
 
 const POINTS = 1500; // in the chart
 const RECENT = 1000;
@@ -17,13 +20,16 @@ const path = (rest) => streamPath(name, rest);
 
 const page = {
   stream: null, // as last received
-  points: { n: [], log10: [], p: [] },
+  points: { n: [], x: [], log10: [], p: [] },
+  values: { n: [], x: [], value: [], width: 1 },
+  clock: "count", // what the charts show across: "count", "time" or "arrived"
   marks: [],
   view: { kind: "all" }, // or {kind: "last", size} or {kind: "range", from, to}
   paused: false,
   shape: null, // the histogram and the bet
 };
 let chart = null;
+let valueChart = null;
 let listener = null;
 let status = null;
 
@@ -45,15 +51,50 @@ let historyRequests = 0;
 async function loadHistory() {
   const number = ++historyRequests;
   const [from, to] = span();
-  const reply = await request(query(path("/history"), { from, to: following() ? null : to, max_points: POINTS }));
+  const timed = byTime() || null;
+  const [reply, values] = await Promise.all([
+    request(query(path("/history"), { from, to: following() ? null : to, max_points: POINTS, times: timed })),
+    requestValues(),
+  ]);
   if (number !== historyRequests) return;
-  page.points = { n: reply.n, log10: reply.log10, p: reply.p };
+  page.clock = timed ? chooseClock(reply) ?? "count" : "count";
+  page.points = placed(columnsOf(reply, ["n", "log10", "p"]), page.clock);
+  write($("#axis-line"), timed ? axisLine(page.clock, page.points.x) : "");
+  takeValues(values);
   page.marks = reply.marks ?? [];
   if (following() && reply.stop < n() && !page.paused) refreshHistory(); // newer events arrived meanwhile
   draw();
 }
 
+async function requestValues() {
+  if (!hasValues()) return null;
+  const [from, to] = span();
+  const column = Number($("#values-column").value) - 1;
+  return request(query(path("/values"), { from, to: following() ? null : to, max_points: POINTS, column, times: byTime() || null }));
+}
+
+function takeValues(reply) {
+  if (reply) page.values = { ...placed(columnsOf(reply, ["n", "value"]), page.clock), width: reply.width };
+}
+
+const byTime = () => $("input[name=axis]:checked").value === "time";
+const hasValues = () => page.stream.measure !== "table";
+
+/** Return the columns of these names, and the times that a reply has. */
+const columnsOf = (reply, names) => Object.fromEntries([...names, ...(page.clock === "count" ? [] : [page.clock])].map((key) => [key, reply[key]]));
+
 const refreshHistory = throttled(() => quietly(loadHistory), 1000);
+const refreshValues = throttled(() => document.hidden || page.paused || quietly(loadValues), 2000);
+
+/** Fetch the newest values; with times, the whole history is fetched again. */
+async function loadValues() {
+  if (!hasValues() || page.clock !== "count") return;
+  const number = historyRequests;
+  const reply = await requestValues();
+  if (number !== historyRequests || byTime()) return;
+  takeValues(reply);
+  draw();
+}
 
 function zoom(view) {
   page.view = view;
@@ -66,6 +107,13 @@ function zoomTo(from, to) {
   const start = Math.round(Math.min(Math.max(1, from), Math.max(1, last - width + 1)));
   if (width >= last) return zoom({ kind: "all" });
   zoom({ kind: "range", from: start, to: Math.min(last, Math.round(start + width - 1)) });
+}
+
+/** Zoom to a range of the axis of a chart. */
+function zoomAcross(from, to, columns) {
+  const steps = stepsBetween(from, to, columns);
+  if (page.clock === "count") zoomTo(Math.round(from), Math.round(to));
+  else if (steps) zoomTo(...steps);
 }
 
 function zoomBy(factor) {
@@ -91,7 +139,7 @@ const draw = perFrame(() => {
 });
 
 function drawText() {
-  const now = condition(page.stream);
+  const now = markOf(page.stream);
   const { state } = page.stream;
   const pill = $("#pill");
   show(pill, true);
@@ -109,7 +157,7 @@ function figures({ state, next_seq: next, observed_at: seen, threshold_log10: th
     ["Capital", has ? capital(state.log10_martingale) : "1", threshold === null || threshold === undefined ? "" : `alarm at ${capital(threshold)}`],
     ["Highest", has ? capital(state.log10_max) : "1", ""],
     ["Examples", count(state.n), next - 1 > state.n ? `of ${count(next - 1)} sent` : ""],
-    state.rate ? rateFigure(state.rate) : ["Last p-value", probability(state.p), ""],
+    state.rate ? rateFigure(state.rate) : state.risk ? riskFigure(state.risk) : state.table ? tableFigure(state.table) : ["Last p-value", probability(state.p), ""],
     ["Change point", state.changepoint === null || state.changepoint === undefined ? "–" : count(state.changepoint), ""],
     ["Last seen", ago(seen), ""],
   ];
@@ -119,6 +167,18 @@ function figures({ state, next_seq: next, observed_at: seen, threshold_log10: th
 function rateFigure({ shares }) {
   if (shares.length < 3) return ["Rate so far", shares.length ? percent(shares[1]) : "–", ""];
   return ["Rate so far", `${shares.length} values`, `${shares.map((share) => Math.round(100 * share)).join(", ")} %`];
+}
+
+/** Return the mean loss, its interval and the limit. */
+function riskFigure({ mean, low, high, limit }) {
+  if (mean === null) return ["Mean loss", "–", `limit ${signed(limit)}`];
+  return ["Mean loss", signed(mean), `${signed(low)} to ${signed(high)}, limit ${signed(limit)}`];
+}
+
+/** Return how many columns and views have changed. */
+function tableFigure({ reference, columns, rejected, rejected_by: names }) {
+  if (!reference) return ["Columns changed", "–", "no reference yet"];
+  return ["Columns changed", count(rejected), names.length ? names.slice(0, 2).join(", ") : `of ${count(columns)} columns, and views`];
 }
 
 const figureNodes = new Map();
@@ -138,12 +198,41 @@ function drawChart() {
   $("#zoom-last").disabled = page.view.size === RECENT || n() <= RECENT;
   const threshold = page.stream.threshold_log10 ?? null;
   const lines = chartMarks();
-  chart.set({ ...page.points, threshold, lines, span: span(), zoomed: !following() });
+  const { x, log10 } = page.points;
+  const across = { lines: lines.map(({ n: step, kind }) => ({ kind, x: page.clock === "count" ? step : placeOf(step, page.points) })), zoomed: !following(), dates: page.clock !== "count" && areDates(x), span: page.clock === "count" ? span() : [x[0] ?? 0, x.at(-1) ?? 1] };
+  chart.set({ ...across, x, y: log10, threshold });
+  drawValues(across);
   const [from, to] = span();
   show($("#capital-empty"), n() === 0);
   $("#capital").setAttribute("aria-label", `Capital from example ${count(from)} to ${count(to)}: now ${capital(page.stream.state.log10_martingale)}, at most ${capital(page.stream.state.log10_max)}.`);
   drawLegend(threshold, lines);
 }
+
+/** Draw the observations below the capital, over the same range. */
+function drawValues(across) {
+  const { n: steps, x, value, width } = page.values;
+  show($("#values"), hasValues() && n() > 0);
+  show($("#values-choice"), width > 1);
+  $("#values-column").max = width;
+  valueChart.set({ ...across, x, y: value });
+  const start = steps[0];
+  const from = Math.max(span()[0], page.points.n[0] ?? 1);
+  write($("#values-line"), start === undefined ? "No observation of this range is retained, or none has such a number." : start > from ? `The observations from example ${count(start)} on: of earlier ones the numbers are no longer retained, or too many for one chart.` : "");
+  $("#values-chart").setAttribute("aria-label", start === undefined ? "No values." : `Values of examples ${count(start)} to ${count(steps.at(-1))}: from ${signed(value.reduce((a, b) => Math.min(a, b)))} to ${signed(value.reduce((a, b) => Math.max(a, b)))}.`);
+}
+
+function readCapital(i) {
+  const { n: steps, log10, p } = page.points;
+  write($("#readout"), i === null ? "" : `Example ${count(steps[i])}: capital ${capital(log10[i])}, p = ${probability(p[i])}${at(page.points, i)}`);
+}
+
+function readValue(i) {
+  const { n: steps, value } = page.values;
+  write($("#values-readout"), i === null ? "" : `Example ${count(steps[i])}: ${value[i]}${at(page.values, i)}`);
+}
+
+/** Return the time of a point, if the charts show times. */
+const at = ({ x }, i) => (page.clock === "count" ? "" : `, ${areDates(x) ? moment(x[i] * 1000) : `time ${plain(x[i])}`}`);
 
 /** Return the marks on the chart: alarms, resets, and where changes probably started. */
 function chartMarks() {
@@ -170,15 +259,35 @@ function drawLegend(threshold, lines) {
 
 /* The p-values and the bet. */
 
-const betting = () => page.stream.measure !== "rate"; // a rate is monitored without p-values
+const betting = () => !["rate", "risk", "table"].includes(page.stream.measure); // these are monitored without p-values
 
 async function loadShape() {
+  if (page.stream.measure === "risk") return loadBand();
+  if (page.stream.measure === "table") return loadColumns(name);
   if (!betting()) return;
   page.shape = await request(path("/bet"));
   drawShape();
 }
 
+/* The mean loss of a risk, over the whole test. */
+
+async function loadBand() {
+  const { risk, marks = [] } = await request(query(path("/history"), { max_points: 4 }));
+  const restarts = page.stream.configuration.on_alarm === "restart";
+  page.shape = { ...risk, ends: restarts ? marks.filter(({ kind }) => kind === "alarm").map(({ n: at }) => at) : [] };
+  drawShape();
+}
+
+function drawBand() {
+  const { state } = page.stream;
+  const { mean, low, high, limit } = state.risk;
+  const now = mean === null || page.shape.n.at(-1) === state.n ? [] : [state.n, mean, low, high];
+  const columns = ["n", "mean", "low", "high"].map((key, k) => [key, [...page.shape[key], ...now.slice(k, k + 1)]]);
+  lossBand($("#loss"), Object.fromEntries(columns), limit, page.shape.ends);
+}
+
 function drawShape() {
+  if (page.stream.measure === "risk") return drawBand();
   const which = $("input[name=span]:checked").value;
   histogram($("#histogram"), page.shape[which] ?? []);
   bet($("#bet"), page.shape.p, page.shape.density);
@@ -239,10 +348,13 @@ function onEvent(type, data) {
 function extend({ first, n: steps, log10, p }) {
   const { points } = page;
   const last = points.n.at(-1) ?? 0;
+  refreshValues();
   if (!following()) return;
+  if (page.clock !== "count") return refreshHistory(); // events have no times
   if (first > last + 1 && points.n.length) return refreshHistory();
   for (let i = 0; i < steps.length; i++) {
     if (steps[i] <= last) continue;
+    if (points.x !== points.n) points.x.push(steps[i]);
     points.n.push(steps[i]);
     points.log10.push(log10[i]);
     points.p.push(p[i]);
@@ -253,7 +365,7 @@ function extend({ first, n: steps, log10, p }) {
 
 function forget(points, from) {
   const keep = points.n.findIndex((step) => step >= from);
-  if (keep > 0) for (const column of Object.values(points)) column.splice(0, keep);
+  if (keep > 0) for (const column of new Set(Object.values(points))) column.splice(0, keep);
 }
 
 function postpone(stream) {
@@ -296,31 +408,46 @@ function drawConfiguration() {
     ["Bet", stake && described(stake)],
     ["Alarm", described(alarm)],
     ["After an alarm", after === "restart" ? "a new test starts" : "stays on until a reset"],
-    ["Seed", stake && String(seed)],
-    ["Labels", labels && LABELLED.has(measure.kind) ? waits(labels) : null],
+    ["Seed", (stake || measure.kind === "table") && String(seed)],
+    ["Labels", labels && (LABELLED.has(measure.kind) || measure.kind === "table") ? waits(labels) : null],
     ["Created", moment(created)],
     ["Resets", resets ? count(resets) : null],
     ["Note", page.stream.notes?.join(" ")],
   ];
   $("#configuration").replaceChildren(...facts.filter(([, text]) => text).flatMap(([key, text]) => [el("dt", { text: key }), el("dd", { text })]));
+  write($("#capital-hint"), `The capital starts at 1, and each bet multiplies it by what it pays. ${HINTS[measure.kind] ?? HINTS.value}`);
   write($("#json"), JSON.stringify(shortened(configuration), null, 2));
-  write($("#send"), curl(path("/observations"), example(measure.kind, page.stream.next_seq)));
+  write($("#send"), sendCommand(measure));
+}
+
+/** Return the command that sends an observation, or the reference that a table needs first. */
+function sendCommand({ kind }) {
+  const command = curl(path("/observations"), example(kind, page.stream.next_seq));
+  if (page.stream.state.table?.reference !== false) return command;
+  return `curl -X PUT ${location.origin}${path("/reference")} \\\n  -H 'Content-Type: application/x-ndjson' --data-binary @reference.ndjson\n\n${command}`;
 }
 
 const waits = ({ wait, clock, most }) =>
   `${wait === "forever" ? "observations wait without limit" : `observations wait ${plain(wait)} s by the ${clock}'s clock`}, at most ${count(most)} at once`;
 
+const HINTS = {
+  value: "On exchangeable data it rarely grows; growth is evidence of a change.",
+  rate: "While the rate stays the same it rarely grows; growth is evidence of a change of the rate.",
+  risk: "While the risk stays at or below the limit it rarely grows; growth is evidence that it has exceeded the limit.",
+  table: "While rows are like those of the reference it rarely grows; growth is evidence of a change.",
+};
 const LABELLED = new Set(["nearest-neighbour", "nearest-residual", "conditional-nearest-neighbour", "conditional-nearest-distance"]);
 
 /** Return an example observation for this measure. */
 function example(kind, seq) {
-  const x = /nearest/.test(kind) ? "[0.5, 2.1]" : kind === "rate" ? "1" : "0.5";
+  if (kind === "table") return `{"seq": ${seq}, "row": {"size": 0.5, "colour": "red"}}`;
+  const x = /nearest/.test(kind) ? "[0.5, 2.1]" : ["rate", "risk"].includes(kind) ? "1" : "0.5";
   const y = kind === "nearest-residual" ? "1.5" : '"a"';
   return `{"seq": ${seq}, "x": ${x}${LABELLED.has(kind) ? `, "y": ${y}` : ""}}`;
 }
 
 const described = ({ kind, ...rest }) =>
-  [kind, ...Object.entries(rest).map(([key, value]) => (key === "reference" ? `${count(value.length)} ${key} scores` : `${key} ${typeof value === "number" && value >= 1000 ? count(value) : value}`))].join(", ");
+  [kind, ...Object.entries(rest).filter(([, value]) => value !== null && value.length !== 0).map(([key, value]) => (key === "reference" ? `${count(value.length)} ${key} scores` : `${key} ${typeof value === "number" && value >= 1000 ? count(value) : value}`))].join(", ");
 
 /** Shorten a long list of reference scores. */
 function shortened(configuration) {
@@ -401,8 +528,9 @@ function wire() {
   $("#delete-name").addEventListener("input", (event) => ($("#delete-yes").disabled = event.target.value !== name));
   $("#copy-send").addEventListener("click", (event) => copy(event.target, $("#send").textContent));
   for (const input of document.querySelectorAll("input[name=span]")) input.addEventListener("change", () => page.shape && drawShape());
-  $("#capital").addEventListener("keydown", onKey);
-  new ResizeObserver(settled(() => page.shape && drawShape(), 100)).observe($("#bet"));
+  for (const input of document.querySelectorAll("input[name=axis], #values-column")) input.addEventListener("change", () => attempt(loadHistory));
+  for (const id of ["#capital", "#values-chart"]) $(id).addEventListener("keydown", onKey);
+  new ResizeObserver(settled(() => page.shape && drawShape(), 100)).observe($("#figures"));
   setInterval(() => page.stream && !page.paused && !document.hidden && drawText(), 5000);
 }
 
@@ -466,10 +594,15 @@ startPage(async () => {
   }
   show($("#body"), true);
   show($("#betting"), betting());
-  chart = new CapitalChart($("#capital"), $("#readout"), zoomTo, () => zoom({ kind: "all" }));
+  show($("#columns"), page.stream.measure === "table");
+  show($("#risk"), page.stream.measure === "risk");
+  const onAll = () => zoom({ kind: "all" });
+  chart = new LineChart($("#capital"), { scale: "capital", read: readCapital, onAll, onZoom: (from, to) => zoomAcross(from, to, page.points) });
+  valueChart = new LineChart($("#values-chart"), { scale: "value", read: readValue, onAll, onZoom: (from, to) => zoomAcross(from, to, page.values) });
   wire();
   if (n() === 0) $("#send-part").open = true;
-  for (const selector of ["#histogram", "#bet"]) showEmpty($(selector), "Loading…");
+  for (const selector of ["#histogram", "#bet", "#loss"]) showEmpty($(selector), "Loading…");
+  $("#words").append(explained("capital", "alarm", "changepoint", ...(betting() ? ["pvalue", "bet"] : [])));
   listen();
   await attempt(refreshAll);
 });

@@ -5,10 +5,10 @@ Each route states the scope that its token must have.
 
 from fastapi import APIRouter
 
-from exchangeable.service.routes import ingest, monitoring, operations, streams
+from exchangeable.service.routes import ingest, monitoring, operations, streams, tables
 
 router: APIRouter = APIRouter()
-for part in (streams, ingest, monitoring, operations):
+for part in (streams, tables, ingest, monitoring, operations):
     router.include_router(part.router)
 
 __all__ = ["router"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from exchangeable.data.events.schema import LateLabel, Observation, json_schema
-from exchangeable.service import parsing, schemas
+from exchangeable.data.events.schema import LateLabel, Observation, TableRow, json_schema
+from exchangeable.service import csv_body, parsing, schemas
+from exchangeable.service.logs import REQUEST
 from exchangeable.service.problems import Problem
 from exchangeable.service.routes.replies import (
     INGEST,
@@ -24,56 +26,93 @@ from exchangeable.service.routes.replies import (
     read_stream,
     result_of,
 )
+from exchangeable.service.row_fields import RowFields
 from exchangeable.service.schema import load_json
+from exchangeable.service.stream_config import LABELLED
 
 router: APIRouter = APIRouter(tags=["observations"])
 NDJSON_TYPES = frozenset({parsing.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
 LONG_BODY = 256 * 1024  # bytes: parsing more than this in the event loop would delay other requests
 
 
-def _body_of(kind: type[Observation] | type[LateLabel]) -> dict[str, Any]:
-    lines = {"type": "string", "description": "one JSON object in each line"}
-    content = {parsing.JSON: {"schema": json_schema(kind)}, parsing.NDJSON: {"schema": lines}}
+def _body_of(*kinds: type[Observation] | type[TableRow] | type[LateLabel], csv: bool = False) -> dict[str, Any]:
+    one = [json_schema(kind) for kind in kinds]
+    if csv:
+        one.append({"type": "object", "description": "a row of a table: a value for each column"})
+    item = one[0] if len(one) == 1 else {"anyOf": one}
+    content = {
+        parsing.JSON: {"schema": {"anyOf": [*one, {"type": "array", "items": item, "minItems": 1}]}},
+        parsing.NDJSON: {"schema": {"type": "string", "description": "one JSON object in each line"}},
+    }
+    if csv:
+        text = "a header, and one observation in each line; columns seq, id, time and y are not part of x"
+        content[parsing.CSV] = {"schema": {"type": "string", "description": text}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _is_ndjson(request: Request) -> bool:
-    """Return whether the body has one object in each line, by its media type."""
+def _media(request: Request, *more: str) -> str:
+    """Return the media type of the body, one of JSON, NDJSON and ``more``."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != parsing.JSON and media not in NDJSON_TYPES:
-        message = f"Content-Type must be {parsing.JSON} or {parsing.NDJSON}, got {media[:80]!r}"
+    if media in NDJSON_TYPES:
+        return parsing.NDJSON
+    allowed = (parsing.JSON, parsing.NDJSON, *more)
+    if media not in allowed:
+        message = f"Content-Type must be {', '.join(allowed[:-1])} or {allowed[-1]}, got {media[:80]!r}"
         raise Problem(415, "unsupported-media-type", message)
-    return media in NDJSON_TYPES
+    return media
+
+
+def _form(media: str) -> parsing.Form:
+    return "ndjson" if media == parsing.NDJSON else "json"
+
+
+async def _kind(request: Request, name: str) -> tuple[str, RowFields | None]:
+    """Return the measure of a stream, and the columns of a stream of rows."""
+    engine = request.app.state.engine
+    stream = engine.streams.peek(name)
+    if stream is None:
+        kind = (await query(request, lambda connection: read_stream(connection, name)))[2]["measure"]
+    else:
+        kind = stream.configuration.measure.kind
+    return kind, (await result_of(engine.schema(name)) if kind == "table" else None)
 
 
 @router.post(
     "/v1/streams/{name}/observations",
+    summary="Send observations",
     dependencies=INGEST,
     responses=documented(schemas.IngestReply),
-    openapi_extra=_body_of(Observation),
+    openapi_extra=_body_of(Observation, TableRow, csv=True),
 )
 async def send_observations(request: Request, name: Name) -> Response:
-    """Accept one observation, or many as NDJSON: all of them or none. The reply is sent after the commit.
+    """Accept observations, all or none, as a JSON object, a JSON array, NDJSON or CSV; reply after the commit.
 
     ``seq`` counts from 1 and defines the order. An observation that was sent before is counted as a duplicate; a gap is
-    409 with ``expected_seq``; a different observation under a used ``seq`` is 422.
+    409 with ``expected_seq``; a different observation under a used ``seq`` is 422. Without ``seq``, observations are
+    appended in the order of their arrival, and the reply has their numbers: sent again, they count again.
     """
     state = request.app.state
     with state.metrics.ingest_seconds.time():
+        media = _media(request, parsing.CSV)
         body, limits = await request.body(), state.settings.limits
-        parse = partial(
-            parsing.observations,
-            many=_is_ndjson(request),
-            batch=limits.batch,
-            width=limits.width,
-            text=limits.string,
-        )
-        batch = parse(body) if len(body) < LONG_BODY else await run_in_threadpool(parse, body)
+        kind, fields = await _kind(request, name)
+        more: dict[str, Any] = {"batch": limits.batch, "width": limits.width, "text": limits.string}
+
+        def parse() -> parsing.Batch:
+            if media == parsing.CSV:
+                return csv_body.observations(body, fields=fields, labels=kind in LABELLED, **more)
+            return parsing.observations(body, _form(media), fields=fields, **more)
+
+        batch = parse() if len(body) < LONG_BODY else await run_in_threadpool(parse)
+        batch = batch if fields is None else replace(batch, created=fields.created)
+        address = "?" if request.client is None else request.client.host
+        state.access.count_observations((REQUEST.get() or {}).get("token"), address, len(batch))
         return json_response(await result_of(state.engine.observe(name, batch)))
 
 
 @router.post(
     "/v1/streams/{name}/labels",
+    summary="Send labels that come late",
     dependencies=INGEST,
     responses=documented(schemas.LabelReply),
     openapi_extra=_body_of(LateLabel),
@@ -86,12 +125,18 @@ async def send_labels(request: Request, name: Name) -> Response:
     """
     state = request.app.state
     with state.metrics.ingest_seconds.time():
-        body, limits = await request.body(), state.settings.limits
-        labels = parsing.labels(body, many=_is_ndjson(request), batch=limits.batch, text=limits.string)
+        form, body, limits = _form(_media(request)), await request.body(), state.settings.limits
+        parse = partial(parsing.labels, form=form, batch=limits.batch, text=limits.string)
+        labels = parse(body) if len(body) < LONG_BODY else await run_in_threadpool(parse, body)
         return json_response(await result_of(state.engine.label(name, labels)))
 
 
-@router.get("/v1/streams/{name}/waiting", dependencies=READ, responses=documented(schemas.WaitingList))
+@router.get(
+    "/v1/streams/{name}/waiting",
+    summary="List the observations that wait for labels",
+    dependencies=READ,
+    responses=documented(schemas.WaitingList),
+)
 async def list_waiting(request: Request, name: Name, offset: Offset = 0, limit: Limit = 50) -> Response:
     """List the observations that wait for their labels, in order."""
 
@@ -104,7 +149,7 @@ async def list_waiting(request: Request, name: Name, offset: Offset = 0, limit: 
         return {
             "waiting": [{"seq": seq, "id": name_, "labelled": bool(labelled)} for seq, name_, labelled in rows],
             "total": stream["waiting"],
-            "limit": load_json(configuration)["labels"]["most"],
+            "limit": (load_json(configuration)["labels"] or {"most": 0})["most"],
             "expired": stream["expired"],
             "left_out": stream["left_out"],
         }

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from exchangeable.service import events, parsing, schemas
-from exchangeable.service.access import allow
+from exchangeable.service.access import Grant, allow
 from exchangeable.service.store import Store
 from exchangeable.service.stream_config import NAME
 from exchangeable.service.stream_summary import SUMMARY_COLUMNS, summarize_row, unknown_stream
@@ -22,6 +22,8 @@ Name = Annotated[str, Path(pattern=NAME, description="1 to 64 of a-z, 0-9, '.', 
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 Limit = Annotated[int, Query(ge=1, le=500)]
 READ, INGEST, ADMIN = ([Depends(allow(scope))] for scope in ("read", "ingest", "admin"))
+FILTERED = Depends(allow("read", filtered=True))  # of routes that show a token only its own streams
+Filtered = Annotated[Grant, FILTERED]
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Error} for status in (400, 401, 403, 404, 409, 413, 415, 421, 422, 429, 500, 503, 507)
 }

@@ -6,13 +6,17 @@ import sqlite3
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from exchangeable.service import events, history, parsing, schemas
+from exchangeable.service import bulk, events, history, parsing, schemas
+from exchangeable.service.problems import Problem
 from exchangeable.service.routes.replies import (
     ADMIN,
     ERRORS,
     READ,
+    Filtered,
     Limit,
     Name,
     Offset,
@@ -21,23 +25,25 @@ from exchangeable.service.routes.replies import (
     query,
     result_of,
 )
+from exchangeable.service.server_config import Limits
 from exchangeable.service.stream_config import Configuration, parse_configuration
 from exchangeable.service.stream_summary import SUMMARY_COLUMNS, describe_stream, summarize_row
 
 router: APIRouter = APIRouter(tags=["streams"])
 
 
-def _configuration_body() -> dict[str, Any]:
-    schema = Configuration.model_json_schema(ref_template="#/components/schemas/{model}")
+def _body(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
     return {"requestBody": {"required": True, "content": {parsing.JSON: {"schema": schema}}}}
 
 
 @router.put(
     "/v1/streams/{name}",
+    summary="Create a stream",
     dependencies=ADMIN,
     responses={**documented(schemas.Stream, 201), 200: {"model": schemas.Stream}},
-    openapi_extra=_configuration_body(),
+    openapi_extra=_body(Configuration),
     status_code=201,
 )
 async def create_stream(request: Request, name: Name) -> Response:
@@ -47,48 +53,115 @@ async def create_stream(request: Request, name: Name) -> Response:
     """
     limits = request.app.state.settings.limits
     body = await request.body()
-    values = parsing.json_object(body, limits.json_depth) if body.strip() else {}
-    configuration = await run_in_threadpool(
-        parse_configuration, values, cap=limits.nearest, waiting=limits.waiting, reference=limits.reference
-    )
+    configuration = await run_in_threadpool(_parse_configuration, body, limits)
     new, stream = await result_of(request.app.state.engine.create(name, configuration))
-    return json_response(stream, 201 if new else 200)
+    return await run_in_threadpool(json_response, stream, 201 if new else 200)
 
 
-@router.get("/v1/streams/{name}", dependencies=READ, responses=documented(schemas.Stream))
+def _parse_configuration(body: bytes, limits: Limits) -> Configuration:
+    values = parsing.json_object(body, limits.json_depth) if body.strip() else {}
+    return parse_configuration(values, cap=limits.nearest, waiting=limits.waiting, reference=limits.reference)
+
+
+@router.post(
+    "/v1/streams",
+    summary="Create many streams",
+    dependencies=ADMIN,
+    responses=documented(schemas.CreatedStreams),
+    openapi_extra={"requestBody": {"required": True, "content": {parsing.NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def create_streams(request: Request) -> Response:
+    """Create many streams: each line has the name of a stream, and the parts of its configuration.
+
+    If a line is invalid, nothing is created (422). Then they are created in groups; those that exist with the same
+    configuration are counted as such, and lines that must be rejected (409, with all others created) are reported. It
+    is safe to send a request again.
+    """
+    state, body = request.app.state, await request.body()
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != parsing.NDJSON:
+        raise Problem(415, "unsupported-media-type", f"Content-Type must be {parsing.NDJSON}, got {media[:80]!r}")
+    streams = await run_in_threadpool(bulk.parse_streams, body, state.settings.limits)
+    outcomes: list[bool | Problem] = []
+    for start in range(0, len(streams), bulk.GROUP):
+        outcomes += await result_of(state.engine.create_many(streams[start : start + bulk.GROUP]))
+    counts = {"created": outcomes.count(True), "existing": outcomes.count(False)}
+    errors = [
+        {"line": stream.line, "name": stream.name, **outcome.body}
+        for stream, outcome in zip(streams, outcomes, strict=True)
+        if isinstance(outcome, Problem)
+    ]
+    if errors:
+        raise bulk.rejected(409, "all others exist now", errors, **counts)
+    return json_response(counts)
+
+
+@router.put(
+    "/v1/streams/{name}/retention",
+    summary="Change how much history of a stream is kept",
+    dependencies=ADMIN,
+    responses=documented(schemas.Stream),
+    openapi_extra=_body(schemas.StreamRetention),
+)
+async def set_retention(request: Request, name: Name) -> Response:
+    """Change how much history of a stream is kept, in place of the retention in the settings of the server.
+
+    What is left out, or null, is as in the settings. It applies from the next observation on: steps above it are
+    deleted, and those that were deleted before do not come back. No result depends on it.
+    """
+    values = parsing.json_object(await request.body(), request.app.state.settings.limits.json_depth)
+    try:
+        retention = schemas.StreamRetention.model_validate(values).model_dump(exclude_none=True)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+    return json_response(await result_of(request.app.state.engine.set_retention(name, retention)))
+
+
+@router.get("/v1/streams/{name}", summary="Show a stream", dependencies=READ, responses=documented(schemas.Stream))
 async def get_stream(request: Request, name: Name) -> Response:
     """Return a stream: its configuration and its state."""
-    return json_response(await query(request, lambda connection: describe_stream(connection, name)))
+    return await query(request, lambda connection: json_response(describe_stream(connection, name)))
 
 
-@router.delete("/v1/streams/{name}", dependencies=ADMIN, status_code=204, responses=ERRORS)
+@router.delete("/v1/streams/{name}", summary="Delete a stream", dependencies=ADMIN, status_code=204, responses=ERRORS)
 async def delete_stream(request: Request, name: Name) -> Response:
     """Delete a stream and its history. Its position in the fleet and its number of tests are kept (see /v1/fleet)."""
     await result_of(request.app.state.engine.delete(name))
     return Response(status_code=204)
 
 
-@router.get("/v1/streams", dependencies=READ, responses=documented(schemas.Streams))
+@router.get("/v1/streams", summary="List streams", responses=documented(schemas.Streams))
 async def list_streams(
     request: Request,
+    grant: Filtered,
     q: Annotated[str, Query(max_length=64)] = "",
     offset: Offset = 0,
     limit: Limit = 50,
     order: Literal["alarm", "name"] = "alarm",
     spark: Annotated[int, Query(ge=0, le=200)] = 0,
 ) -> Response:
-    """List the streams whose name contains ``q``. Streams with an alarm and those with the most evidence come first."""
+    """List the streams whose name contains ``q``: alarms first, then those restarted after one, then by evidence.
+
+    A token for some streams gets only these.
+    """
+    patterns = () if grant.names is None else grant.names.patterns
+    where = "instr(name, ?) > 0" + ("" if grant.names is None else f" AND {grant.names.condition}")
 
     def page(connection: sqlite3.Connection) -> dict[str, Any]:
-        by = "alarm DESC, log10 DESC, name" if order == "alarm" else "name"
+        by = "alarm DESC, carried != 0.0 DESC, log10 DESC, name" if order == "alarm" else "name"
         rows = connection.execute(
-            f"SELECT id, {SUMMARY_COLUMNS} FROM streams WHERE instr(name, ?) > 0"  # noqa: S608
+            f"SELECT id, {SUMMARY_COLUMNS} FROM streams WHERE {where}"  # noqa: S608
             f" ORDER BY {by} LIMIT ? OFFSET ?",
-            (q, limit, offset),
+            (q, *patterns, limit, offset),
         ).fetchall()
-        total = connection.execute("SELECT count(*) FROM streams WHERE instr(name, ?) > 0", (q,)).fetchone()[0]
+        counted = "count(*), total(alarm), total(carried != 0.0 AND NOT alarm)"
+        total, alarms, restarted = connection.execute(
+            f"SELECT {counted} FROM main.streams WHERE {where}",  # noqa: S608
+            (q, *patterns),
+        ).fetchone()
         streams = [_summary(connection, row, spark) for row in rows]
-        return {"streams": streams, "total": total, "offset": offset, "limit": limit}
+        counts = {"total": total, "alarms": int(alarms), "restarted": int(restarted)}
+        return {"streams": streams, **counts, "offset": offset, "limit": limit}
 
     return json_response(await query(request, page))
 
@@ -103,7 +176,9 @@ def _summary(connection: sqlite3.Connection, row: tuple[Any, ...], spark: int) -
     return stream
 
 
-@router.post("/v1/streams/{name}/reset", dependencies=ADMIN, responses=documented(schemas.Stream))
+@router.post(
+    "/v1/streams/{name}/reset", summary="Start a new test", dependencies=ADMIN, responses=documented(schemas.Stream)
+)
 async def reset_stream(request: Request, name: Name) -> Response:
     """Start a new test with the next observation: capital 1, no alarm, an empty pool. ``seq`` and ``n`` continue.
 
@@ -114,6 +189,7 @@ async def reset_stream(request: Request, name: Name) -> Response:
 
 @router.get(
     "/v1/streams/{name}/export",
+    summary="Download the monitor of a stream",
     dependencies=READ,
     responses={**ERRORS, 200: {"content": {"application/octet-stream": {}}, "description": "the monitor"}},
 )
