@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from exchangeable import snapshot
 from exchangeable._extras import needed
 from exchangeable.adapters.dict_rows import Features, measure_of_dicts
 from exchangeable.alarms import ShiryaevRoberts, Ville
@@ -33,6 +34,7 @@ from exchangeable.measures import NearestDistance, NearestNeighbour, NearestResi
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Measure, Rank, Ranks
 from exchangeable.rate import RateMonitor, check_direction
+from exchangeable.table_monitor import TableMonitor
 from exchangeable.validation import check_interval, check_labels, format_value
 
 with needed("river", "the adapters of River"):
@@ -68,7 +70,7 @@ class _Detector:
         drift, self._warning_alarm = _alarms(alpha, period, warning)
         self._trend = _Trend()
         monitored = self._prepare_measure(copy.deepcopy(measure))
-        self.monitor: Monitor | RateMonitor = Monitor(
+        self.monitor: Monitor | RateMonitor | TableMonitor = Monitor(
             monitored, copy.deepcopy(bet), drift, seed=seed, on_alarm="restart"
         )
         self._drift_detected = False
@@ -127,9 +129,10 @@ class _Detector:
         return self.monitor.guarantee
 
     def __repr__(self) -> str:
-        """Return the parameters; a measure or a bet is shown by its class, which is the same for a clone."""
+        """Return the parameters; measures, bets and references are shown by their class, the same for a clone."""
         values = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        shown = (f"{n}={type(v).__name__ if hasattr(v, 'update') else repr(v)}" for n, v in values.items())
+        plain = (type(None), float, int, str, bool)
+        shown = (f"{n}={v!r}" if isinstance(v, plain) else f"{n}={type(v).__name__}" for n, v in values.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
     @classmethod
@@ -264,6 +267,12 @@ class MultivariateDetector(_Detector, base.Transformer):  # type: ignore[misc]
 
     Anything else, including NaN and infinity, raises a ValueError, and nothing is changed.
 
+    ``reference`` is earlier data, such as the training data: a frame, a list of dicts or a file. Then the examples are
+    compared with it, by `exchangeable.TableMonitor`: each feature is tested on its own too, features are scaled by
+    constants from the reference, and ``bins`` keeps memory constant. ``measure`` and ``bet`` must not be given,
+    ``direction`` must be "both", there is no ``p``, and with a period there are no warnings. An example must have the
+    features of the reference; None is a missing value. After a drift the test restarts without the reference.
+
     >>> import random
     >>> rng, detector = random.Random(1), MultivariateDetector(seed=1)
     >>> for i in range(400):
@@ -275,12 +284,68 @@ class MultivariateDetector(_Detector, base.Transformer):  # type: ignore[misc]
     Reference: Fedorova et al. (2012), Algorithm 1; Laxhammar and Falkman (2010).
     """
 
+    def __init__(
+        self,
+        alpha: float | None = None,
+        period: float | None = None,
+        warning: float | None = None,
+        measure: Measure | None = None,
+        bet: Bet | None = None,
+        seed: int | None = None,
+        direction: str = "both",
+        reference: Any = None,
+        bins: int | None = None,
+    ) -> None:
+        super().__init__(alpha, period, warning, measure, bet, seed, direction)
+        self.reference = reference
+        self.bins = bins
+        if reference is not None:
+            self.monitor = self._compare()
+        elif bins is not None:
+            raise ValueError(f"bins must be None without a reference, got {bins!r:.80}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copies and pickles; a monitor with a reference is saved as ``ex.save`` does."""
+        stored = {"monitor": snapshot.encode(self.monitor)} if isinstance(self.monitor, TableMonitor) else {}
+        return {**vars(self), **stored}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
+        self.__dict__.update(state)
+        if isinstance(state["monitor"], bytes):
+            self.monitor = snapshot.decode(state["monitor"])
+
+    def _compare(self) -> TableMonitor:
+        """Return the monitor that compares examples with the reference."""
+        for name, given in (("measure", self.measure), ("bet", self.bet)):
+            if given is not None:
+                raise ValueError(f"{name} must be None if there is a reference, got {given!r:.80}")
+        if self.direction != "both":
+            raise ValueError(f"direction must be 'both' if there is a reference, got {self.direction!r}")
+        period = None
+        if self.alpha is None:
+            period = ShiryaevRoberts().period if self.period is None else self.period
+            if self.warning is not None:
+                raise ValueError(f"warning must be None if there is a reference and no alpha, got {self.warning!r}")
+        level = Ville().alpha if self.alpha is None else self.alpha
+        return TableMonitor(
+            self.reference, alpha=level, period=period, bins=self.bins, seed=self.seed, on_alarm="restart"
+        )
+
     def _prepare_measure(self, measure: Measure | None) -> Measure:
         return measure_of_dicts(NearestDistance() if measure is None else measure)
 
     def learn_one(self, x: Features) -> None:
         """Test one example."""
-        self._update(x)
+        if not isinstance(self.monitor, TableMonitor):
+            self._update(x)
+            return
+        step = self.monitor.update(x)
+        self._drift_detected = step.alarm
+        warns = self.alpha is not None and self._warning_alarm.update(step.log_value)
+        self._warning_detected = warns and not step.alarm
+        if step.alarm:
+            self._changepoint = self.monitor.changepoint
 
     def transform_one(self, x: Features) -> Features:
         """Return the example unchanged."""

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable import snapshot
 from exchangeable._extras import needed
 from exchangeable.alarms import Ville
 from exchangeable.martingale import LN10, amount
@@ -23,6 +24,8 @@ from exchangeable.measures.rounding import round_outputs
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Bet, Floats, Measure, Path
 from exchangeable.pvalues import Precomputed
+from exchangeable.table_monitor import TableMonitor, TablePath
+from exchangeable.table_monitor.cells import open_cells
 from exchangeable.validation import check_labels, encode_labels, format_value
 
 with needed("sklearn", "the adapter of scikit-learn"):
@@ -51,6 +54,11 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     tie-breaking: an integer makes a run reproducible; None draws a seed from the operating system at each fit
     (``monitor_.seed``).
 
+    ``reference=X`` or ``reference=(X, y)``, such as the training data, compares the samples with these: it is
+    `exchangeable.TableMonitor`, which also tests each column on its own, scales them by constants from the reference,
+    and reads text and missing values. There is no measure, no bet and no ``p_values_`` then, and ``rejected_by_`` names
+    the columns and views that have rejected. ``fit`` starts with the reference again; labels are needed if it has them.
+
     Attributes after a fit: ``rejected_``; ``rejected_at_`` and ``changepoint_`` (numbers of samples, or None:
     ``X[changepoint_:]`` came after the change); ``log10_martingale_`` and ``log10_max_``; ``e_value_`` (the final
     capital) and ``anytime_p_`` (1 / the highest capital), floats, or `Decimal` where float64 cannot hold them;
@@ -70,17 +78,33 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
     Reference: Fedorova et al. (2012), sections 2 and 3.
     """
 
+    monitor_: Monitor | TableMonitor
+
     def __init__(
         self,
         measure: Measure | Precomputed | None = None,
         bet: Bet | None = None,
         alpha: float = 0.01,
         seed: int | None = None,
+        reference: Any = None,
     ) -> None:
         self.measure = measure
         self.bet = bet
         self.alpha = alpha
         self.seed = seed
+        self.reference = reference
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for copies and pickles; a monitor with a reference is saved as ``ex.save`` does."""
+        state: dict[str, Any] = super().__getstate__()
+        monitor = state.get("monitor_")
+        return {**state, "monitor_": snapshot.encode(monitor)} if isinstance(monitor, TableMonitor) else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
+        super().__setstate__(state)
+        if isinstance(state.get("monitor_"), bytes):
+            self.monitor_ = snapshot.decode(state["monitor_"])
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Test these samples, and discard earlier ones."""
@@ -92,8 +116,10 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
 
     @property
     def p_values_(self) -> Floats:
-        """The p-value of each sample."""
+        """The p-value of each sample; with a reference there is none."""
         check_is_fitted(self, "monitor_")
+        if isinstance(self.monitor_, TableMonitor):
+            raise AttributeError("p_values_ is not defined with a reference, where each column has its own p-values")
         return np.array(self._p)
 
     @property
@@ -114,26 +140,51 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
         self._store(path)
         return self
 
-    def _extend(self, X: Any, y: Any, reset: bool) -> Path:
-        input_kind = _input_kind(self.measure if reset else self.monitor_.measure)
+    def _extend(self, X: Any, y: Any, reset: bool) -> Path | TablePath:
+        monitor = None if reset else self.monitor_
+        if isinstance(monitor, TableMonitor) or (monitor is None and self.reference is not None):
+            return self._extend_table(X, y, monitor)
+        input_kind = _input_kind(self.measure if monitor is None else monitor.measure)
         X = _validate(self, X, reset, as_given=input_kind == "anything")
         labels = None if y is None else column_or_1d(y, warn=True)
         check_consistent_length(X, labels)
-        if reset:
-            self._start(labels)
+        if monitor is None:
+            monitor = self._start(labels)
         else:
             self._check_kind(labels)
-        if _input_kind(self.monitor_.measure) == "column":
-            X = _column(X, self.monitor_.measure)
-        return self.monitor_.extend(X, labels)
+        if _input_kind(monitor.measure) == "column":
+            X = _column(X, monitor.measure)
+        return monitor.extend(X, labels)
 
-    def _start(self, labels: NDArray[Any] | None) -> None:
+    def _extend_table(self, X: Any, y: Any, monitor: TableMonitor | None) -> TablePath:
+        """Compare samples with the reference; without a monitor, start with the reference."""
+        X = _validate(self, X, monitor is None, as_given=True)
+        cells, label = _table(X, y)
+        if monitor is None:
+            monitor = self._start_table()
+        if (label is None) != (monitor.schema.label is None):
+            given = "no y" if label is None else "y"
+            raise ValueError(f"y must be given if and only if the reference is a pair (X, y), got {given}")
+        return monitor.extend(cells)
+
+    def _start_table(self) -> TableMonitor:
+        for name, given in (("measure", self.measure), ("bet", self.bet)):
+            if given is not None:
+                raise ValueError(f"{name} must be None if there is a reference, got {given!r:.80}")
+        pair = self.reference if isinstance(self.reference, tuple) else (self.reference, None)
+        cells, label = _table(*pair)
+        self.monitor_ = monitor = TableMonitor(cells, label, alpha=self.alpha, seed=self.seed)
+        self._p, self._log_values = array("d"), array("d")
+        return monitor
+
+    def _start(self, labels: NDArray[Any] | None) -> Monitor:
         measure, bet = copy.deepcopy((self.measure, self.bet))
         self._kind = None if measure is not None else _label_kind(labels)
         if self._kind is not None:
             measure = _default_measure(self._kind, self.n_features_in_)
-        self.monitor_: Monitor = Monitor(measure, bet, Ville(self.alpha), seed=self.seed)
+        self.monitor_ = monitor = Monitor(measure, bet, Ville(self.alpha), seed=self.seed)
         self._p, self._log_values = array("d"), array("d")
+        return monitor
 
     def _check_kind(self, labels: NDArray[Any] | None) -> None:
         """Reject labels of another kind, which would have led to another measure for the entire table."""
@@ -146,18 +197,21 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
                 "allow others"
             )
 
-    def _store(self, path: Path) -> None:
+    def _store(self, path: Path | TablePath) -> None:
         monitor = self.monitor_
-        self._p.frombytes(path.p.tobytes())
+        if isinstance(path, Path):
+            self._p.frombytes(path.p.tobytes())
         self._log_values.frombytes(path.log_value.tobytes())
-        self.n_samples_seen_: int = len(self._p)
+        self.n_samples_seen_: int = monitor.n
         self.rejected_: bool = monitor.alarm_at is not None
         self.rejected_at_: int | None = monitor.alarm_at
         self.changepoint_: int | None = monitor.changepoint
-        self.log10_martingale_: float = monitor.martingale.log_value / LN10
+        self.log10_martingale_: float = monitor.log_value / LN10
         self.log10_max_: float = monitor.log_max / LN10
-        self.e_value_: float | Decimal = amount(monitor.martingale.log_value)
+        self.e_value_: float | Decimal = amount(monitor.log_value)
         self.anytime_p_: float | Decimal = monitor.anytime_p
+        if isinstance(monitor, TableMonitor):
+            self.rejected_by_: list[str] = monitor.rejected_by
 
 
 def frozen(
@@ -288,6 +342,18 @@ def _validate(estimator: Any, X: Any, reset: bool, *, as_given: bool) -> Any:
         return X
     checks = {"skip_check_array": True} if as_given else {"dtype": np.float64}
     return validate_data(estimator, X, reset=reset, **checks)
+
+
+def _table(X: Any, y: Any) -> tuple[dict[str, Any], str | None]:
+    """Return samples as columns of cells, and the name of the column of labels, if there are labels."""
+    cells = dict(open_cells(X).columns)
+    if y is None:
+        return cells, None
+    check_consistent_length(X, y)
+    name = "y"
+    while name in cells:
+        name += "_"
+    return {**cells, name: column_or_1d(y, warn=True).tolist()}, name
 
 
 def _label_kind(labels: NDArray[Any] | None) -> str:

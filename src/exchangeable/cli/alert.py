@@ -15,7 +15,7 @@ from exchangeable.cli.service import read_config, service_imports
 from exchangeable.validation import printable
 
 if TYPE_CHECKING:
-    from exchangeable.service.alerts import Webhook
+    from exchangeable.service.alerts import Receiver
 
 commands: typer.Typer = typer.Typer(no_args_is_help=True, help="Test the delivery of alerts.")
 
@@ -27,7 +27,7 @@ def _commands() -> None:
 
 @commands.command()
 def test(
-    config: Annotated[Path, typer.Option(help="Configuration file (TOML) with the webhooks.")],
+    config: Annotated[Path, typer.Option(help="Configuration file (TOML) with the receivers of alerts.")],
     receiver: Annotated[str | None, typer.Option(help="Name of the only receiver to test; default: all.")] = None,
     format: FormatOption = Format.text,  # noqa: A002
 ) -> None:
@@ -40,8 +40,8 @@ def test(
     with service_imports():
         from exchangeable.service import alerts
     settings = read_config(config)
-    webhooks = _select(settings.webhooks, receiver, config)
-    outcomes = asyncio.run(alerts.test_alert(webhooks, settings.external_url or ""))
+    receivers = _select(settings.receivers, receiver, config)
+    outcomes = asyncio.run(alerts.test_alert(receivers, settings.external_url or ""))
     if format is Format.json:
         write(json.dumps([outcome._asdict() for outcome in outcomes]))
     else:
@@ -52,10 +52,11 @@ def test(
         raise CommandError(f"the test alert was not delivered to {', '.join(failed)}", UNDECIDED)
 
 
-def _select(webhooks: tuple[Webhook, ...], receiver: str | None, config: Path) -> list[Webhook]:
-    names = [webhook.name for webhook in webhooks]
+def _select(receivers: tuple[Receiver, ...], receiver: str | None, config: Path) -> list[Receiver]:
+    names = [one.name for one in receivers]
     if receiver is not None and receiver not in names:
         raise CommandError(f"--receiver must be one of {', '.join(names) or 'none'}, got {receiver!r}", USAGE)
     if not names:
-        raise CommandError(f"{printable(config)} has no receivers: it has no [[webhooks]] section", USAGE)
-    return [webhook for webhook in webhooks if receiver in (None, webhook.name)]
+        sections = "no [[webhooks]] or [[apprise]] section"
+        raise CommandError(f"{printable(config)} has no receivers: it has {sections}", USAGE)
+    return [one for one in receivers if receiver in (None, one.name)]

@@ -12,7 +12,7 @@ INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + signal number, as shells report SIG
 
 
 class RejectedError(Exception):
-    """The test rejected, so the exit code is 1. Nothing else exits with 1."""
+    """The test rejected, or a database is damaged, so the exit code is 1. Nothing else exits with 1."""
 
 
 class CommandError(Exception):

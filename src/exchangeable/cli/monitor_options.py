@@ -13,13 +13,14 @@ from exchangeable.cli.errors import USAGE, CommandError, usage_errors
 from exchangeable.cli.options import DEFAULT_ALARM
 from exchangeable.cli.output import print_notes
 from exchangeable.monitor import BetWarning
-from exchangeable.rate import EVENTS
+from exchangeable.rate import EVENTS, PERIOD
+from exchangeable.risk import UNIT
 
 if TYPE_CHECKING:
     from exchangeable.protocols import Alarm, Bet, Measure
     from exchangeable.pvalues import Precomputed
 
-RATE_ALARMS = ("ville", "shiryaev-roberts")  # the alarms of ``--rate``
+EVIDENCE_ALARMS = ("ville", "shiryaev-roberts")  # the alarms of ``--rate`` and ``--risk``
 
 
 class MonitorOptions(NamedTuple):
@@ -84,33 +85,48 @@ class MonitorOptions(NamedTuple):
             return make() if value is None else make(value)
 
 
-def rate_monitor(
-    options: MonitorOptions, alarm: str | None, values: str | None, direction: str, unused: Mapping[str, object]
-) -> ex.RateMonitor:
-    """Build the monitor of ``--rate``; ``alarm`` is that of the command line. Other options are a usage error."""
-    given = {"neighbours": options.neighbours, "bet": options.bet, "epsilon": options.epsilon, **unused}
-    given |= {"measure": None if options.measure == "value" else options.measure}
-    for name, value in given.items():
-        if value is not None:
-            raise CommandError(f"--{name} does not apply to --rate, got {value}", USAGE)
-    if alarm not in (None, *RATE_ALARMS):
-        raise CommandError(f"--alarm must be {' or '.join(RATE_ALARMS)} with --rate, got {alarm}", USAGE)
-    if alarm is not None:
-        options._alarm()  # checks that alpha and period suit it
+def rate_monitor(options: MonitorOptions, alarm: str | None, values: str | None, direction: str) -> ex.RateMonitor:
+    """Build the monitor of ``--rate``; ``alarm`` is that of the command line."""
     if options.alpha is not None and options.period is not None:
         raise CommandError("--rate needs --alpha or --period, got both", USAGE)
     alpha = Ville().alpha if alarm == "ville" and options.alpha is None else options.alpha
-    numbers = EVENTS if values is None else tuple(map(_number, values.split(",")))
+    numbers = EVENTS if values is None else _numbers("values", values)
     with usage_errors():
         return ex.RateMonitor(
             options.period, alpha=alpha, values=numbers, direction=direction, on_alarm=str(options.on_alarm)
         )
 
 
-def _number(text: str) -> float | int:
-    """Read one of the numbers of ``--values``."""
+def risk_monitor(options: MonitorOptions, alarm: str | None, limit: float, bounds: str | None) -> ex.Risk:
+    """Build the monitor of ``--risk``; ``alarm`` is that of the command line. Alpha is also that of the interval."""
+    alpha = Ville().alpha if options.alpha is None else options.alpha
+    period = PERIOD if alarm == "shiryaev-roberts" and options.period is None else options.period
+    ends: Any = UNIT if bounds is None else _numbers("bounds", bounds)
+    with usage_errors():
+        return ex.Risk(limit, alpha=alpha, period=period, bounds=ends, on_alarm=str(options.on_alarm))
+
+
+def check_unused(name: str, options: MonitorOptions, alarm: str | None, unused: Mapping[str, object]) -> None:
+    """Check that no option is given that does not apply to ``--rate`` or ``--risk``, which ``name`` names."""
+    given = {"neighbours": options.neighbours, "bet": options.bet, "epsilon": options.epsilon, **unused}
+    given |= {"measure": None if options.measure == "value" else options.measure}
+    for option, value in given.items():
+        if value is not None:
+            raise CommandError(f"--{option} does not apply to --{name}, got {value}", USAGE)
+    if alarm not in (None, *EVIDENCE_ALARMS):
+        raise CommandError(f"--alarm must be {' or '.join(EVIDENCE_ALARMS)} with --{name}, got {alarm}", USAGE)
+    if alarm is not None:
+        options._alarm()  # checks that alpha and period suit it
+
+
+def _numbers(option: str, text: str) -> tuple[float | int, ...]:
+    """Read the numbers of ``--values`` or ``--bounds``."""
+    return tuple(_number(option, part) for part in text.split(","))
+
+
+def _number(option: str, text: str) -> float | int:
     try:
         value = float(text)
     except ValueError:
-        raise CommandError(f"--values must be numbers separated by commas, got {text!r}", USAGE) from None
+        raise CommandError(f"--{option} must be numbers separated by commas, got {text!r}", USAGE) from None
     return int(value) if value.is_integer() else value

@@ -46,7 +46,10 @@ def print_notes(notes: Iterable[str]) -> None:
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function ``(name, done, total)`` that updates progress bars on stderr if that is a terminal."""
+    """Yield a function ``(name, done, total)`` that updates progress bars on stderr if that is a terminal.
+
+    A total of 0 is unknown.
+    """
     if not sys.stderr.isatty():
         yield lambda name, done, total: None
         return
@@ -59,8 +62,8 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
         def update(name: str, done: int, total: int) -> None:
             if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
-            bars.update(tasks[name], completed=done)
+                tasks[name] = bars.add_task(name, total=None)
+            bars.update(tasks[name], completed=done, total=total or None)
 
         yield update
 

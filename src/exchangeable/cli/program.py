@@ -18,7 +18,10 @@ from exchangeable.cli.errors import INTERRUPTED, REJECTED, UNDECIDED, USAGE, Com
 from exchangeable.cli.output import write
 from exchangeable.data.errors import ColumnError, DataError
 
-COMMANDS = ("demo", "test", "compare", "shift", "watch", "serve", "fleet", "certify", "fetch", "reproduce")
+COMMANDS = (
+    "demo", "test", "compare", "shift", "streams", "watch", "serve", "fleet", "certify", "fetch", "reproduce",
+    "verify", "backup", "restore",
+)  # fmt: skip
 GROUPS = ("token", "alert", "spark")  # the module of a group defines its Typer app as `commands`
 
 

@@ -25,7 +25,7 @@ def serve(
 
     The address is printed on stderr when the server is ready. The web page is at /, the API documentation at /docs.
     Until a token exists (`exchangeable token create`), every local user has full access. SIGINT and SIGTERM stop the
-    server gracefully.
+    server gracefully; SIGHUP reads the configuration file again.
 
     Exit codes: 0 stopped, 2 usage error, 3 the server could not start.
     """
@@ -34,8 +34,9 @@ def serve(
     settings = read_config(config)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn stops gracefully, and then raises the signal again
         signal.signal(number, _exit)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server can reload its settings
     try:
-        code = run.serve(db, host, port, settings, page=not no_page)
+        code = run.serve(db, host, port, settings, page=not no_page, config=config)
     except run.ServeError as error:
         raise CommandError(str(error), UNDECIDED) from error
     if code:

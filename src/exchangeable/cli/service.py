@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from exchangeable._extras import check, needed
-from exchangeable.cli.errors import UNDECIDED, CommandError
+from exchangeable.cli.errors import REJECTED, UNDECIDED, CommandError
 from exchangeable.validation import printable
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from exchangeable.service.server_config import Settings
 
 DEFAULT_DATABASE = Path("exchangeable.db")
+LOCK_TIMEOUT = 60.0  # seconds that a command waits for a server that writes
 Database = Annotated[Path, typer.Option("--db", help="Database file of the server.")]
 Config = Annotated[Path | None, typer.Option(help="Configuration file (TOML); see docs/operations.md.")]
 
@@ -52,7 +53,23 @@ def database(path: Path, *, create: bool = False) -> Iterator[sqlite3.Connection
         message = f"{printable(path)} does not exist; --db names the database file of the server"
         raise CommandError(message, UNDECIDED)
     try:
-        with closing(open_database(path)) as connection:
+        with closing(open_database(path, LOCK_TIMEOUT)) as connection:
             yield connection
+    except (StoreError, sqlite3.Error) as error:
+        raise CommandError(str(error), UNDECIDED) from error
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Turn errors of `verify`, `backup` and `restore` into messages: damage exits with 1, all else with 3."""
+    import sqlite3
+
+    from exchangeable.service.backup import DamagedError
+    from exchangeable.service.store import StoreError
+
+    try:
+        yield
+    except DamagedError as error:
+        raise CommandError(str(error), REJECTED) from error
     except (StoreError, sqlite3.Error) as error:
         raise CommandError(str(error), UNDECIDED) from error

@@ -5,11 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +14,8 @@ import typer
 
 from exchangeable import catalogue
 from exchangeable.analysis.verdict import Method
-from exchangeable.cli.errors import BROKEN_PIPE, UNDECIDED, USAGE, CommandError, RejectedError
-from exchangeable.cli.monitor_options import MonitorOptions, rate_monitor
+from exchangeable.cli.errors import USAGE, CommandError
+from exchangeable.cli.monitor_options import MonitorOptions, check_unused, rate_monitor, risk_monitor
 from exchangeable.cli.options import (
     DEFAULT_ALARM,
     TEST_PANEL,
@@ -26,6 +23,7 @@ from exchangeable.cli.options import (
     Alpha,
     Bet,
     Epsilon,
+    Invalid,
     Neighbours,
     OnAlarm,
     OnAlarmOption,
@@ -33,19 +31,22 @@ from exchangeable.cli.options import (
     Seed,
     join_names,
 )
-from exchangeable.cli.output import print_notes, silence_stdout
+from exchangeable.cli.output import print_notes
 from exchangeable.cli.scores import ONE_NUMBER, read_reference, score_measure
+from exchangeable.cli.table_options import split_names
+from exchangeable.cli.watch_run import run_watch
+from exchangeable.cli.watch_table import TableOptions, watch_table
+from exchangeable.evidence import EvidenceMonitor
 from exchangeable.monitor import Monitor
 from exchangeable.rate import DIRECTIONS, RateMonitor
 
 if TYPE_CHECKING:
     from exchangeable.data.events.delimited import Labels
-    from exchangeable.watch import OutputOptions, Reader, StateFile
+    from exchangeable.watch import StateFile
 
 INPUT_PANEL, OUTPUT_PANEL, STATE_PANEL = "Input", "Output", "State"
 ROW_MEASURES = [name for name in catalogue.MEASURES if name not in ONE_NUMBER]
 WatchMeasure = StrEnum("WatchMeasure", {name: name for name in (*ONE_NUMBER, *ROW_MEASURES)})  # type: ignore[misc]
-DEFAULT_MEASURE = WatchMeasure("value")
 BINS = 1024
 LABELS: dict[str, Labels] = {  # the kind of labels that a measure needs, if any
     "nearest-neighbour": "classes",
@@ -84,7 +85,10 @@ Features = Annotated[
         rich_help_panel=INPUT_PANEL,
     ),
 ]
-Label = Annotated[str | None, typer.Option(help="CSV, TSV: column of labels.", rich_help_panel=INPUT_PANEL)]
+Label = Annotated[
+    str | None,
+    typer.Option(help="CSV, TSV, and with a reference table: column of labels.", rich_help_panel=INPUT_PANEL),
+]
 NoHeader = Annotated[
     bool,
     typer.Option(
@@ -94,22 +98,88 @@ NoHeader = Annotated[
     ),
 ]
 Measure = Annotated[
-    WatchMeasure,
+    WatchMeasure | None,
     typer.Option(
         metavar="NAME",
         help="Measure that scores how strange an example is: value, frozen (scores binned by the quantiles of "
         f"--reference), p-values (computed elsewhere), {join_names(ROW_MEASURES)}. The first three "
-        "use one number. The others use rows and store all of them, so the time per row grows with the stream.",
+        "use one number. The others use rows and store all of them, so the time per row grows with the stream. "
+        "Default: value.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
 Reference = Annotated[
     Path | None,
-    typer.Option(help="Measure frozen: file of reference scores, one per line.", rich_help_panel=TEST_PANEL),
+    typer.Option(
+        metavar="FILE",
+        help="Without --measure: a table, such as training data, with which each row that arrives is compared. With "
+        "--measure frozen: reference scores, one per line.",
+        rich_help_panel=TEST_PANEL,
+    ),
 ]
 Bins = Annotated[
     int | None,
-    typer.Option(min=2, help=f"Measure frozen: number of bins; default {BINS}.", rich_help_panel=TEST_PANEL),
+    typer.Option(
+        min=2,
+        help="Reference table: rank values in this many bins, in constant memory; default: exactly, and memory grows. "
+        f"Measure frozen: number of bins; default {BINS}.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+InvalidRows = Annotated[
+    Invalid | None,
+    typer.Option(
+        metavar="HOW",
+        help="Reference table: what to do with a row that has a missing or unknown column, or an invalid value. "
+        "error (default): end the watch. missing: treat the value as missing, and count it.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+KeepColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Reference table: columns to test even if they would be set aside, such as identifiers.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+CategoricalColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Reference table: numeric columns to treat as categories.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+Wait = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Reference table with --label, JSONL: labels come later, as lines with an id and the label. A row whose "
+        "label takes longer is left out; forever waits for all.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+Delay = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="--wait: column of the reference with the seconds until its label came. New labels are then compared with "
+        "those of the reference that came in time, even after a row has been left out.",
+        rich_help_panel=INPUT_PANEL,
+    ),
+]
+Id = Annotated[
+    str | None, typer.Option(metavar="KEY", help="--wait: key of the id; default id.", rich_help_panel=INPUT_PANEL)
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="--wait: key of the time of a row or label, in seconds or as ISO 8601 text with a UTC offset; default "
+        "time.",
+        rich_help_panel=INPUT_PANEL,
+    ),
 ]
 Rate = Annotated[
     bool,
@@ -134,19 +204,40 @@ Direction = Annotated[
         help="--rate: detect a rate that rises (up), one that falls (down), or both.", rich_help_panel=TEST_PANEL
     ),
 ]
+RiskLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--risk",
+        metavar="LIMIT",
+        help="Monitor losses, such as errors or scores from 0 to 1: has their mean passed this limit? They need not be "
+        "exchangeable or independent. The alarm is set by --alpha (default 0.01) or --period; there are no p-values.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
+Bounds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="--risk: the smallest and the largest possible loss; default 0,1.",
+        rich_help_panel=TEST_PANEL,
+    ),
+]
 WatchAlarm = Annotated[
     AlarmName | None,
     typer.Option(
         metavar="NAME",
         help=f"When to raise an alarm: {join_names(catalogue.ALARMS)}. Default: ville; with --rate shiryaev-roberts, "
-        "unless there is an --alpha.",
+        "unless there is an --alpha; with --risk shiryaev-roberts, if there is a --period.",
         rich_help_panel=TEST_PANEL,
     ),
 ]
 Every = Annotated[
-    int,
+    int | None,
     typer.Option(
-        min=1, help="Write a line for every N-th example, and for every new alarm.", rich_help_panel=OUTPUT_PANEL
+        min=1,
+        help="Write a line for every N-th example, and for every new alarm; default 1. Default with a reference table: "
+        "a line for every new alarm, and one at the end.",
+        rich_help_panel=OUTPUT_PANEL,
     ),
 ]
 AlarmsOnly = Annotated[bool, typer.Option("--alarms-only", help="Write only new alarms.", rich_help_panel=OUTPUT_PANEL)]
@@ -169,12 +260,21 @@ def watch(
     features: Features = None,
     label: Label = None,
     no_header: NoHeader = False,
-    measure: Measure = DEFAULT_MEASURE,
+    measure: Measure = None,
     rate: Rate = False,
     values: Values = None,
     direction: Direction = DirectionName("both"),  # noqa: B008 (a constant)
+    risk: RiskLimit = None,
+    bounds: Bounds = None,
     reference: Reference = None,
     bins: Bins = None,
+    keep: KeepColumns = None,
+    categorical: CategoricalColumns = None,
+    invalid: InvalidRows = None,
+    wait: Wait = None,
+    delay: Delay = None,
+    id: Id = None,  # noqa: A002
+    time: Time = None,
     neighbours: Neighbours = None,
     bet: Bet = None,
     epsilon: Epsilon = None,
@@ -183,7 +283,7 @@ def watch(
     period: Period = None,
     on_alarm: OnAlarmOption = OnAlarm.latch,
     seed: Seed = None,
-    every: Every = 1,
+    every: Every = None,
     alarms_only: AlarmsOnly = False,
     quiet: Quiet = False,
     state: State = None,
@@ -195,8 +295,15 @@ def watch(
     and "time" are optional. Each output line has n, p, log10_martingale (null if the capital is 0) and alarm; while the
     alarm is on, also alarm_at and changepoint; "id" is copied. Each line is processed as soon as it is read. An invalid
     line ends the watch. With --rate there is no p, true and false are 1 and 0, and a new alarm also has rate_before and
-    rate_after, the shares of values of at least "value". With --rate and --period, the alarm compares log10_statistic,
-    not log10_martingale, with a level.
+    rate_after, the shares of values of at least "value". With --risk there is no p either, and each line has mean, low
+    and high: the mean loss so far, and an interval that covers the mean risk with probability 1 - alpha at all times.
+    With --period and --rate or --risk, the alarm compares log10_statistic, not log10_martingale, with a level.
+
+    With --reference TABLE and no --measure, each row with named columns (an object of JSON, or CSV with a header) is
+    compared with the table, by ex.TableMonitor. There is one line of output for each new alarm, one for every N-th row
+    with --every N, and one at the end: n, log10_evidence, alarm, alarm_at, changepoint, rejected_by (the columns and
+    views that raised the alarm) and columns (the log10 evidence of each that is above 0 or has rejected). With --wait,
+    a row has an "id", and its label follows as a line such as {"id": "a7", "defaulted": 1}.
 
     With --state, a resumed watch gives exactly the numbers of an uninterrupted one. The state is saved after the
     output, so after a crash or kill -9 some examples may have to be sent again; they are then written again with the
@@ -209,22 +316,37 @@ def watch(
     """
     from exchangeable import watch as watching
 
-    name = str(alarm or DEFAULT_ALARM)
-    options = MonitorOptions(str(measure), neighbours, bet, epsilon, name, alpha, period, on_alarm, seed)
-    scores = None if rate else read_reference(options, reference, bins)
-    monitor: Monitor | RateMonitor
-    if rate:
-        unused = {"reference": reference, "bins": bins, "label": label, "seed": seed}
-        monitor = rate_monitor(options, alarm, values, str(direction), unused)
-    elif values is not None or direction != "both":
-        raise CommandError("--values and --direction require --rate", USAGE)
+    kind = _evidence_kind(rate, risk, values, str(direction), bounds)
+    lists: dict[str, Any] = {"keep": keep, "categorical": categorical}
+    lists = {name: None if value is None else split_names(value) for name, value in lists.items()}
+    only_table = {**lists, "invalid": invalid, "wait": wait, "delay": delay, "id": id, "time": time}
+    if reference is not None and measure is None and kind is None:
+        unused = {"features": features, "neighbours": neighbours, "bet": bet, "epsilon": epsilon, "alarm": alarm}
+        table = TableOptions(reference, label, alpha, period, bins, str(on_alarm), seed, **only_table)
+        watch_table(
+            table.checked(unused), file, input.value, not no_header, every, alarms_only, quiet, state, save_every
+        )
+        return
+    for option, value in only_table.items():
+        if value is not None:
+            raise CommandError(f"--{option} requires --reference TABLE, without --measure, --rate or --risk", USAGE)
+    name, chosen = str(alarm or DEFAULT_ALARM), measure or WatchMeasure("value")
+    options = MonitorOptions(str(chosen), neighbours, bet, epsilon, name, alpha, period, on_alarm, seed)
+    scores = None if kind else read_reference(options, reference, bins)
+    monitor: Monitor | EvidenceMonitor
+    if kind is not None:
+        check_unused(kind, options, alarm, {"reference": reference, "bins": bins, "label": label, "seed": seed})
+    if risk is not None:
+        monitor = risk_monitor(options, alarm, risk, bounds)
+    elif rate:
+        monitor = rate_monitor(options, alarm, values, str(direction))
     else:
         monitor = options.build(score_measure(options, scores, bins or BINS))
     reader = watching.Reader(
         input.value,
-        rows=measure not in ONE_NUMBER,
-        events=rate,
-        labels=LABELS.get(measure, "none"),
+        rows=chosen not in ONE_NUMBER,
+        events=kind is not None,
+        labels=LABELS.get(chosen, "none"),
         header=not no_header,
         features=None if features is None else next(csv.reader([features])),
         label=label,
@@ -234,23 +356,44 @@ def watch(
     if state is not None:
         record = _record(monitor, options, scores, bins or BINS) | {"features": features, "label": label}
         state_file = watching.StateFile(state, record, free=_free_fields(options))
-    elif seed is None and not quiet and measure != "p-values" and isinstance(monitor, Monitor):
+    elif seed is None and not quiet and chosen != "p-values" and isinstance(monitor, Monitor):
         print_notes([f"the seed is {monitor.seed}: --seed {monitor.seed} repeats this run"])
-    with _command_errors():
-        if _run(file, monitor, reader, state_file, watching.OutputOptions(every, alarms_only, quiet), save_every):
-            raise RejectedError
+
+    def resume(file: StateFile | None) -> tuple[Monitor | EvidenceMonitor, watching.Reader]:
+        saved = None if file is None else file.load((Monitor, EvidenceMonitor), reader)
+        return saved or monitor, reader
+
+    output = watching.OutputOptions(every or 1, alarms_only, quiet)
+    loop = partial(watching.Watch, options=output, state=state_file, save_every=save_every)
+    run_watch(file, state_file, resume, loop)
+
+
+def _evidence_kind(
+    rate: bool, risk: float | None, values: str | None, direction: str, bounds: str | None
+) -> str | None:
+    """Return whether the rate or the risk is monitored; None stands for a test with p-values."""
+    if rate and risk is not None:
+        raise CommandError("--rate and --risk cannot be combined: one monitor watches one of them", USAGE)
+    if not rate and (values is not None or direction != "both"):
+        raise CommandError("--values and --direction require --rate", USAGE)
+    if risk is None and bounds is not None:
+        raise CommandError("--bounds requires --risk", USAGE)
+    return "rate" if rate else None if risk is None else "risk"
 
 
 def _record(
-    monitor: Monitor | RateMonitor, options: MonitorOptions, scores: list[float] | None, bins: int
+    monitor: Monitor | EvidenceMonitor, options: MonitorOptions, scores: list[float] | None, bins: int
 ) -> dict[str, Any]:
     """Return the options that a state file is created with; a resumed watch must have the same."""
-    if isinstance(monitor, RateMonitor):
+    if not isinstance(monitor, Monitor):
+        kinds = {"rate": isinstance(monitor, RateMonitor) or None, "risk": getattr(monitor, "limit", None)}
+        lists = {name: [*getattr(monitor, name, ())] or None for name in ("values", "bounds")}
         names = ("alpha", "period", "direction", "on_alarm")
-        return {"rate": True, "values": list(monitor.values), **{name: getattr(monitor, name) for name in names}}
+        return {**kinds, **lists, **{name: getattr(monitor, name, None) for name in names}}
     method = Method.of(monitor)
     return {
         "rate": None,
+        "risk": None,
         "alarm": method.alarm,  # first, since the default bet depends on it
         **method._asdict(),
         "measure": options.measure,
@@ -262,52 +405,3 @@ def _record(
 def _free_fields(options: MonitorOptions) -> list[str]:
     """Return the fields that a state file may decide, because no option sets them."""
     return [*(["seed"] * (options.seed is None)), *(["bet", "epsilon"] * (options.bet is None))]
-
-
-def _run(
-    file: str,
-    monitor: Monitor | RateMonitor,
-    reader: Reader,
-    state: StateFile | None,
-    output: OutputOptions,
-    save_every: float,
-) -> bool:
-    """Resume from the state, watch until the input ends, and return whether there is an alarm."""
-    from exchangeable.watch import Signals, Source, Watch
-
-    if file == "-" and sys.stdin is None:  # its file descriptor may soon belong to another file
-        raise CommandError("standard input is closed", UNDECIDED)
-    with ExitStack() as stack:
-        if state is not None:
-            stack.enter_context(state)
-            monitor = state.load(reader) or monitor
-        source = stack.enter_context(Source(file))
-        if state is not None:
-            state.resume(source, reader)
-            state.save(monitor, reader.columns, source)  # before any output, so that a drawn seed is never drawn again
-        signals = stack.enter_context(Signals())
-        out = sys.stdout.buffer
-        alarm = Watch(monitor, reader, source, out, options=output, state=state, save_every=save_every).run(signals)
-        if not monitor.n:
-            raise CommandError("there must be at least one example, got none", UNDECIDED)
-        return alarm
-
-
-@contextmanager
-def _command_errors() -> Iterator[None]:
-    """Turn the exceptions of a watch into messages with exit codes."""
-    from exchangeable import watch as watching
-
-    try:
-        yield
-    except watching.UsageError as error:
-        raise CommandError(str(error), USAGE) from error
-    except (watching.LineError, watching.StateError) as error:
-        raise CommandError(str(error), UNDECIDED) from error
-    except watching.Stopped as error:
-        silence_stdout()
-        message = "interrupted" if error.number == signal.SIGINT else "terminated"
-        raise CommandError(message, 128 + error.number) from error
-    except BrokenPipeError as error:
-        silence_stdout()
-        raise CommandError("", BROKEN_PIPE) from error

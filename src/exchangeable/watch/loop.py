@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from exchangeable.data.events.errors import LineError
 from exchangeable.data.events.reader import Batch, Reader
+from exchangeable.evidence import EvidenceMonitor
 from exchangeable.keyed import sequence
 from exchangeable.martingale import LN10
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Path as Steps
-from exchangeable.rate import RateChange, RateMonitor, RatePath, RateStep
-from exchangeable.watch.source import Block, Signals, Source, Stopped
+from exchangeable.rate import RateChange, RatePath
+from exchangeable.risk import RiskPath
+from exchangeable.tracker import Tracker
+from exchangeable.watch.source import Block, LineReader, Signals, Source, Stopped
 from exchangeable.watch.state import StateFile
 
 FEW = 8  # examples that are tested one by one: a monitor that restarts copies itself before each batch
@@ -35,17 +39,18 @@ class OutputStep(NamedTuple):
     """A step with the fields that are written."""
 
     n: int
-    p: float | None  # None if the rate is monitored, without p-values
+    p: float | None  # None if the rate or the risk is monitored, without p-values
     log_value: float
     alarm: bool
     alarm_at: int | None
     changepoint: int | None
     statistic: float | None = None  # its log, if it is compared with a level instead of the capital
     change: RateChange | None = None  # at a new alarm, if the rate is monitored
+    risk: tuple[float, float, float] | None = None  # the mean loss and the interval, if the risk is monitored
 
     def to_json(self, id: str | None) -> str:  # noqa: A002
         """Return one line of JSON. The logarithm of a capital of 0 is null."""
-        log10 = _json_log10(self.log_value)
+        log10 = json_log10(self.log_value)
         suffix = "" if id is None else f', "id": {json.dumps(id)}'
         alarm = f', "alarm_at": {self.alarm_at}, "changepoint": {self.changepoint}' if self.alarm else ""
         if self.change is not None:
@@ -55,32 +60,32 @@ class OutputStep(NamedTuple):
         p = "" if self.p is None else f'"p": {self.p!r}, '
         capital = f'"log10_martingale": {log10}, '
         if self.statistic is not None:
-            capital += f'"log10_statistic": {_json_log10(self.statistic)}, '
+            capital += f'"log10_statistic": {json_log10(self.statistic)}, '
+        if self.risk is not None:
+            capital += '"mean": {!r}, "low": {!r}, "high": {!r}, '.format(*self.risk)
         return f'{{"n": {self.n}, {p}{capital}"alarm": {flag}{alarm}{suffix}}}\n'
 
 
-class Watch:
-    """Reads examples, tests them and writes the steps. Output is flushed before the state is saved.
+class Loop(ABC):
+    """Reads blocks of lines, and saves the state. Output is flushed before the state is saved.
 
     ``save_every`` is in seconds; 0 saves after every batch, before the next one is read.
     """
 
     def __init__(
         self,
-        monitor: Monitor | RateMonitor,
-        reader: Reader,
+        monitor: Tracker,
+        reader: LineReader,
         source: Source,
         out: BinaryIO,
         *,
-        options: OutputOptions = OutputOptions(),  # noqa: B008 (it cannot change)
         state: StateFile | None = None,
         save_every: float = 5.0,
     ) -> None:
-        self.monitor = monitor
-        self.reader = reader
+        self.tracker = monitor
+        self.lines = reader
         self.source = source
         self.out = out
-        self.options = options
         self.state = state
         self.save_every = save_every
         self._alarm_raised = False
@@ -104,18 +109,65 @@ class Watch:
         self._save()
         if signals.caught is not None:
             raise Stopped(signals.caught)
-        return self._alarm_raised if self.monitor.on_alarm == "restart" else self.monitor.alarm_at is not None
+        return self._alarm_raised if self.tracker.on_alarm == "restart" else self.tracker.alarm_at is not None
 
     def _process(self, block: Block) -> None:
         """Test the examples of a block and write the steps; stop before an invalid line."""
-        batch = self._new_examples(self.reader.read(block.lines, block.first))
-        steps, fault = self._steps(batch)
-        fault = fault or batch.fault
-        self._write(steps, batch)
+        fault = self._test(block)
         self.source.mark_processed(block, None if fault is None else fault.line)
         self._unsaved = True
         if fault is not None:
             raise fault
+
+    @abstractmethod
+    def _test(self, block: Block) -> LineError | None:
+        """Test the examples of a block and write the steps, up to an invalid line, whose error is returned."""
+
+    def _emit(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        remaining = memoryview("".join(lines).encode("utf-8"))
+        while remaining:  # an unbuffered output (PYTHONUNBUFFERED) may write less at a signal
+            remaining = remaining[self.out.write(remaining) :]
+        self.out.flush()
+
+    def _due(self) -> bool:
+        pause = max(self.save_every, self._save_seconds / SAVE_SHARE)
+        return self._unsaved and time.monotonic() - self._saved_at >= pause
+
+    def _save(self) -> None:
+        if self.state is None or not self._unsaved:
+            return
+        start = time.monotonic()
+        self.state.save(self.tracker, self.lines.columns, self.source)
+        self._saved_at = time.monotonic()
+        self._save_seconds, self._unsaved = self._saved_at - start, False
+
+
+class Watch(Loop):
+    """Reads examples, tests them and writes the steps."""
+
+    def __init__(
+        self,
+        monitor: Monitor | EvidenceMonitor,
+        reader: Reader,
+        source: Source,
+        out: BinaryIO,
+        *,
+        options: OutputOptions = OutputOptions(),  # noqa: B008 (it cannot change)
+        state: StateFile | None = None,
+        save_every: float = 5.0,
+    ) -> None:
+        super().__init__(monitor, reader, source, out, state=state, save_every=save_every)
+        self.monitor = monitor
+        self.reader = reader
+        self.options = options
+
+    def _test(self, block: Block) -> LineError | None:
+        batch = self._new_examples(self.reader.read(block.lines, block.first))
+        steps, fault = self._steps(batch)
+        self._write(steps, batch)
+        return fault or batch.fault
 
     def _new_examples(self, batch: Batch) -> Batch:
         """Drop the examples whose sequence number was seen before, and stop at a gap."""
@@ -138,14 +190,20 @@ class Watch:
         steps: list[OutputStep] = []
         for i, x in enumerate(batch.x):
             try:
-                step = self.monitor.update(*((x,) if batch.y is None else (x, batch.y[i])))
+                steps.append(self._update(x) if batch.y is None else self._update(x, batch.y[i]))
             except ValueError as error:
                 return steps, LineError(batch.line[i], str(error))
-            p, began, raised = getattr(step, "p", None), self.monitor.changepoint, self.monitor.alarm_at
-            change = self.monitor.change if isinstance(self.monitor, RateMonitor) and raised == step.n else None
-            statistic = step.statistic if isinstance(step, RateStep) and self._has_statistic() else None
-            steps.append(OutputStep(step.n, p, step.log_value, step.alarm, raised, began, statistic, change))
         return steps, None
+
+    def _update(self, *example: Any) -> OutputStep:
+        if isinstance(self.monitor, EvidenceMonitor):
+            try:
+                return self._extend([*example], None)[0]  # a path has more numbers than a step
+            except ValueError:
+                self.monitor.update(*example)  # its message is about one value
+                raise
+        step, raised, began = self.monitor.update(*example), self.monitor.alarm_at, self.monitor.changepoint
+        return OutputStep(step.n, step.p, step.log_value, step.alarm, raised, began)
 
     def _extend(self, x: list[Any], y: list[Any] | None) -> list[OutputStep]:
         path = self.monitor.extend(*((x,) if y is None else (x, y)))
@@ -153,7 +211,7 @@ class Watch:
         p = path.p.tolist() if isinstance(path, Steps) else [None] * len(n)
         alarm_at = n if self.monitor.on_alarm == "restart" else [self.monitor.alarm_at] * len(n)
         statistic: list[Any] = [None] * len(n)
-        if isinstance(path, RatePath) and self._has_statistic():
+        if not isinstance(path, Steps) and self.monitor.capital_level is None:  # the alarm compares it with a level
             statistic = path.statistic.tolist()
         columns = (n, p, path.log_value.tolist(), path.alarm.tolist(), alarm_at, path.lowest.tolist(), statistic)
         steps = list(map(OutputStep, *columns))
@@ -161,22 +219,16 @@ class Watch:
             new = [i for i, step in enumerate(steps) if step.alarm and step.alarm_at == step.n]
             for i, change in zip(new, path.changes, strict=True):
                 steps[i] = steps[i]._replace(change=change)
+        if isinstance(path, RiskPath):
+            risks = zip(path.mean.tolist(), path.low.tolist(), path.high.tolist(), strict=True)
+            steps = [step._replace(risk=risk) for step, risk in zip(steps, risks, strict=True)]
         return steps
-
-    def _has_statistic(self) -> bool:
-        """Return whether the alarm compares a statistic, and not the capital, with a level."""
-        return isinstance(self.monitor, RateMonitor) and self.monitor.period is not None
 
     def _write(self, steps: list[OutputStep], batch: Batch) -> None:
         self._alarm_raised = self._alarm_raised or any(step.alarm for step in steps)
         if self.options.quiet:
             return
-        lines = [step.to_json(None if batch.id is None else batch.id[i]) for i, step in self._selected(steps)]
-        if lines:
-            remaining = memoryview("".join(lines).encode("utf-8"))
-            while remaining:  # an unbuffered output (PYTHONUNBUFFERED) may write less at a signal
-                remaining = remaining[self.out.write(remaining) :]
-            self.out.flush()
+        self._emit([step.to_json(None if batch.id is None else batch.id[i]) for i, step in self._selected(steps)])
 
     def _selected(self, steps: list[OutputStep]) -> Iterator[tuple[int, OutputStep]]:
         every, alarms_only, _ = self.options
@@ -184,20 +236,8 @@ class Watch:
             if (step.alarm and step.n == step.alarm_at) or (not alarms_only and step.n % every == 0):
                 yield i, step
 
-    def _due(self) -> bool:
-        pause = max(self.save_every, self._save_seconds / SAVE_SHARE)
-        return self._unsaved and time.monotonic() - self._saved_at >= pause
 
-    def _save(self) -> None:
-        if self.state is None or not self._unsaved:
-            return
-        start = time.monotonic()
-        self.state.save(self.monitor, self.reader.columns, self.source)
-        self._saved_at = time.monotonic()
-        self._save_seconds, self._unsaved = self._saved_at - start, False
-
-
-def _json_log10(log_value: float) -> str:
+def json_log10(log_value: float) -> str:
     """Return a log in JSON, to the base 10; null for the log of 0."""
     return "null" if log_value == -math.inf else repr(log_value / LN10)
 

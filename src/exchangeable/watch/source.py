@@ -8,10 +8,9 @@ import select
 import signal
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from exchangeable.data.events.errors import LineError, UsageError
-from exchangeable.data.events.reader import Reader
 from exchangeable.validation import printable
 
 READ_BYTES = 1 << 16  # bytes at a time: a few thousand numbers, which form one batch
@@ -58,6 +57,16 @@ class Signals:
         self.caught = number
 
 
+class LineReader(Protocol):
+    """What reads the lines: ``columns`` are the names of the features that it has chosen, which the state keeps."""
+
+    columns: list[str] | None
+
+    def start(self, line: bytes) -> bool:
+        """Detect the format from the first line that is not blank, and return whether this line is a header."""
+        ...
+
+
 class Block(NamedTuple):
     """Complete lines and the number of the first. ``open``: the input ended without a newline after the last one."""
 
@@ -98,7 +107,7 @@ class Source:
         if self.path is not None:
             os.close(self._fd)
 
-    def resume(self, position: Position, reader: Reader) -> None:
+    def resume(self, position: Position, reader: LineReader) -> None:
         """Go to the position where reading ended before; the reader is started with the first line of the file."""
         started = not position.offset
         parts: list[bytes] = []
@@ -170,7 +179,7 @@ class Source:
             self._digest.update(data)
 
 
-def _start(data: bytes, reader: Reader) -> bool:
+def _start(data: bytes, reader: LineReader) -> bool:
     """Start the reader with the first line that is not blank; return whether there is one."""
     for line in data.split(b"\n")[:-1]:
         if line.strip():

@@ -10,11 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from exchangeable.data.events.errors import UsageError
-from exchangeable.data.events.reader import Reader
-from exchangeable.monitor import Monitor
-from exchangeable.rate import RateMonitor
+from exchangeable.tracker import Tracker
 from exchangeable.validation import printable
-from exchangeable.watch.source import Position, Source
+from exchangeable.watch.source import LineReader, Position, Source
 
 KIND = "exchangeable watch"
 VERSION = 5  # earlier versions hold snapshots that cannot be loaded
@@ -46,8 +44,11 @@ class StateFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         os.close(self._lock)
 
-    def load(self, reader: Reader) -> Monitor | RateMonitor | None:
-        """Return the saved monitor, or None if there is no file; the reader gets the saved columns."""
+    def load(self, kinds: tuple[type[Tracker], ...], reader: LineReader | None = None) -> Any:
+        """Return the saved monitor, which must be of one of these kinds; None if there is no file.
+
+        The reader gets the saved columns.
+        """
         try:
             head, _, body = self.path.read_bytes().partition(b"\n")
         except FileNotFoundError:
@@ -55,15 +56,16 @@ class StateFile:
         record = self._record(head)
         self._check(record["configuration"])
         self._positions = {path: Position(*position) for path, position in record["files"].items()}
-        reader.columns = reader.columns or record["columns"]
-        return self._monitor(body)
+        if reader is not None:
+            reader.columns = reader.columns or record["columns"]
+        return self._monitor(body, kinds)
 
-    def resume(self, source: Source, reader: Reader) -> None:
+    def resume(self, source: Source, reader: LineReader) -> None:
         """Continue a file where reading ended, if it was read before."""
         if source.path in self._positions:
             source.resume(self._positions[source.path], reader)
 
-    def save(self, monitor: Monitor | RateMonitor, columns: list[str] | None, source: Source) -> None:
+    def save(self, monitor: Tracker, columns: list[str] | None, source: Source) -> None:
         """Replace the file. The new state is on disk when this returns."""
         from exchangeable import snapshot
 
@@ -106,14 +108,14 @@ class StateFile:
                 rule = f"{printable(self.path)} was created with {option} {_option(configuration.get(name))}"
                 raise UsageError(f"{rule}, got {_option(value)}: use the same options, or another --state")
 
-    def _monitor(self, body: bytes) -> Monitor | RateMonitor:
+    def _monitor(self, body: bytes, kinds: tuple[type[Tracker], ...]) -> Tracker:
         from exchangeable import snapshot
 
         try:
             monitor = snapshot.decode(body)
         except ValueError as error:
             raise StateError(f"{printable(self.path)} cannot be resumed: {error}") from error
-        if not isinstance(monitor, (Monitor, RateMonitor)):
+        if not isinstance(monitor, kinds):
             raise StateError(f"{printable(self.path)} must hold a monitor, got {type(monitor).__name__}")
         return monitor
 
