@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,19 @@ def until(true: Callable[[], object], seconds: float = 15) -> None:
 class Server:
     """The server as a process of its own, and a client for it."""
 
-    def __init__(self, db: Path) -> None:
+    def __init__(
+        self, db: Path, *options: str, under: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self.db, self.port, self.token = db, 0, ""
+        self.options, self.under, self.environment = options, under, {**os.environ, **(environment or {})}
         self.start()
 
     def start(self) -> None:
         self.log = self.db.with_suffix(".log")
         with self.log.open("wb") as log:
             command = [sys.executable, "-m", "exchangeable", "serve", "--db", str(self.db), "--port", str(self.port)]
-            self.process = subprocess.Popen(command, stderr=log)
+            command = [*self.under, *command, *self.options]
+            self.process = subprocess.Popen(command, stderr=log, env=self.environment)
         until(lambda: "serves" in self.log.read_text() or self.process.poll() is not None, 60)
         said = re.search(r"serves http://.*:(\d+)", self.log.read_text())
         assert said, self.log.read_text()

@@ -21,7 +21,18 @@ from typing import Any
 import numpy as np
 
 import contracts
-from exchangeable import LateLabels, Monitor, Precomputed, RateMonitor, alarms, bets, measures, snapshot
+from exchangeable import (
+    LateLabels,
+    Monitor,
+    Precomputed,
+    RateMonitor,
+    Risk,
+    TableMonitor,
+    alarms,
+    bets,
+    measures,
+    snapshot,
+)
 from exchangeable.snapshot import archive
 
 RNG = np.random.default_rng(0)
@@ -104,7 +115,41 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["monitor given"] = lambda: _given(Monitor(Precomputed(), bets.Power(0.5)))
     found["rate"] = lambda: _rate(RateMonitor(50))
     found["rate restarts"] = lambda: _rate(RateMonitor(values=[0, 1, 2], alpha=0.2, on_alarm="restart"))
+    found["risk"] = lambda: _risk(Risk(0.2))
+    found["risk restarts"] = lambda: _risk(Risk(0.5, period=30, bounds=(-1.0, 2.0), on_alarm="restart"))
+    found["table with bins"] = lambda: _table(bins=4, period=200.0, columns="each")
+    found["table with classes"] = lambda: _table(label="b", bins=4, categorical="b")
+    found["table restarts"] = lambda: _table(label="a", alpha=0.3, on_alarm="restart", wait="forever")
     return found
+
+
+def _table(**settings: Any) -> Case:
+    rng = np.random.default_rng(7)
+    columns = {"a": rng.normal(size=60), "b": rng.integers(0, 3, 60)}
+    monitor = TableMonitor({name: x[:40] for name, x in columns.items()}, seed=1, **settings)
+    ids = None if monitor.wait is None else [*range(20)]
+    monitor.extend({name: x[40:] for name, x in columns.items()}, ids)
+
+    def continue_with(twin: TableMonitor) -> None:
+        twin.update({"a": 0.5, "b": 1}, None if ids is None else "one")
+        twin.extend({name: x[:20] for name, x in columns.items()}, None if ids is None else [f"{i}" for i in ids])
+        if twin.waiting:
+            twin.label(twin.waiting[0], 0.25)
+        assert len(f"{twin.explain()} {twin.alarm_explanation} {twin.left_out} {twin.curves} {twin.guarantee}") > 50
+
+    return Case(monitor, continue_with)
+
+
+def _risk(risk: Risk) -> Case:
+    x = [0.0, 0.0, 1.0, 0.5, 0.0, 0.0] * 10
+    risk.extend(x + [1.0] * 300)
+
+    def continue_with(twin: Risk) -> None:
+        twin.update(1)
+        twin.extend(x)
+        assert len(f"{twin.interval} {twin.mean} {twin.band} {twin.guarantee}") > 50
+
+    return Case(risk, continue_with)
 
 
 def _rate(monitor: RateMonitor) -> Case:

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,7 @@ def parts() -> Iterator[Part]:
     yield from _measures()
     yield from _history()
     yield from _keyed()
+    yield from _table_monitors()
     yield from _tiles()
 
 
@@ -173,6 +175,25 @@ def _keyed() -> Iterator[Part]:
         yield f"keyed {bet}", partial(played, bet, measures.Value(), x)
     binned = measures.Frozen(bins=8, reference=np.linspace(-2.0, 2.0, 50))
     yield "keyed bins", partial(played, "simple-jumper", binned, binned.scores(x))
+
+
+def _table_monitors() -> Iterator[Part]:
+    from exchangeable import TableMonitor, snapshot
+
+    rng = np.random.default_rng(5)
+    table = {"a": rng.normal(size=900), "b": rng.integers(0, 5, 900), "c": rng.normal(np.repeat([0.0, 1.0], 450))}
+
+    def played(**settings: Any) -> bytes:
+        reference = {name: column[:300] for name, column in table.items()}
+        monitor = TableMonitor(reference, bins=8, seed=6, **settings)
+        paths = [
+            monitor.extend({name: column[lo:hi] for name, column in table.items()})
+            for lo, hi in itertools.pairwise([300, 301, 302, 350, 900])
+        ]
+        return b"".join(_bits(path.log_value) for path in paths) + snapshot.encode(monitor)
+
+    yield "table monitor", partial(played, alpha=0.2, on_alarm="restart")
+    yield "table monitor with a period", partial(played, period=1000.0)
 
 
 def _tiles() -> Iterator[Part]:

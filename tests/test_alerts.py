@@ -43,6 +43,7 @@ from exchangeable.service.alerts import (
     payload,
     retry,
 )
+from exchangeable.service.alerts.message import RiskDetails, TableDetails
 from exchangeable.service.alerts.sender import MAX_CONCURRENT
 from exchangeable.service.alerts.trial import transact_on
 from exchangeable.service.problems import Problem
@@ -192,6 +193,7 @@ def test_firing_message(box: sqlite3.Connection) -> None:
                 "endsAt": "0001-01-01T00:00:00Z",
                 "generatorURL": "https://monitor.example.org/streams/payments",
                 "fingerprint": fingerprint(labels),
+                "keep_from": 96,
             }
         ],
     }
@@ -208,6 +210,24 @@ def test_firing_message_of_a_rate(box: sqlite3.Connection) -> None:
     )
     assert "capital" not in description
     assert DETAILS.guarantee in description
+
+
+def test_firing_message_of_a_risk(box: sqlite3.Connection) -> None:
+    enqueue(box, [OPS], "checkout", "firing", DETAILS._replace(risk=RiskDetails(0.1, 0.26)), NOW)
+    (alert,) = stored(box)
+    assert alert["annotations"]["summary"] == "The mean loss of stream checkout has exceeded the limit of 0.1."
+    assert "the mean loss of the test so far is 0.26. The rise seems" in alert["annotations"]["description"]
+
+
+def test_the_columns_of_a_table_have_a_field_of_their_own(box: sqlite3.Connection) -> None:
+    details = DETAILS._replace(table=TableDetails(("size", "full rows"), 23, 97))
+    enqueue(box, [OPS], "credit", "firing", details, NOW)
+    enqueue(box, [OPS], "latency", "firing", DETAILS._replace(changepoint=None), NOW)
+    table, other = (payload(alert, "ops")["alerts"][0] for alert in stored(box))
+    assert (table["rejected_by"], table["rejected"], table["keep_from"]) == (["size", "full rows"], 23, 97)
+    assert table["annotations"]["summary"].endswith("differ from its reference: size, full rows and 21 more.")
+    assert other["keep_from"] is None
+    assert "rejected_by" not in other
 
 
 def test_resolved_message_is_about_the_same_alert(box: sqlite3.Connection) -> None:

@@ -26,6 +26,8 @@ import exchangeable as ex
 from contracts import check_each
 from exchangeable import measures, snapshot
 from exchangeable.client import Client, ClientError, Stream
+from exchangeable.client.errors import TransientError
+from exchangeable.martingale import LN10
 from exchangeable.service import access
 from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import open_database
@@ -61,6 +63,7 @@ def assert_same(sent: Stream, x: list[float]) -> None:
     assert sent.pending == 0
     assert sent.state["n"] == len(x)
     found = sent.export()
+    assert isinstance(found, ex.Monitor)
     assert snapshot.encode(found) == snapshot.encode(library(x, found.seed))
 
 
@@ -84,6 +87,93 @@ def test_numbers_arrive_in_order(client: Client, server: Served) -> None:
     assert more.next_seq == 2_501
     more.send(0.5)
     assert more.state["n"] == 2_501  # who looks, flushes
+
+
+@pytest.fixture(scope="module")
+def cancer() -> Any:
+    """A real table, with a category, integers that are missing, a date and a boolean added."""
+    pd = pytest.importorskip("pandas")
+    frame = pytest.importorskip("sklearn.datasets").load_breast_cancer(as_frame=True).frame
+    frame = frame.iloc[:, [0, 1, 2, -1]].sample(frac=1.0, random_state=0).reset_index(drop=True)
+    rng = np.random.default_rng(0)
+    frame["site"] = pd.Series(rng.choice(["north", "south"], len(frame))).astype("category")
+    frame["count"] = pd.array(rng.integers(0, 5, len(frame)), dtype="Int64")
+    frame.loc[::7, "count"] = pd.NA
+    frame["seen"] = pd.date_range("2026-01-01", periods=len(frame), freq="h")
+    frame["flag"] = rng.random(len(frame)) < 0.3
+    return frame
+
+
+def test_rows_of_a_real_table(client: Client, cancer: Any, tmp_path: Path) -> None:
+    reference, new = cancer[:350], cancer[350:]
+    measure = {"kind": "table", "label": "target", "bins": 32}
+    like = ex.TableMonitor(reference, "target", bins=32, seed=3, max_rows=10_000)
+    like.extend(new)
+    reference.to_parquet(tmp_path / "reference.parquet")
+    for name, data in {"frame": reference, "file": tmp_path / "reference.parquet"}.items():
+        client.create(name, {"measure": measure, "seed": 3})
+        with client.stream(name, batch=50) as sent:
+            assert sent.set_reference(data)["state"]["table"]["reference"] is True
+            assert sent.set_reference(data)["name"] == name  # again: nothing changes
+            sent.extend(new[:100])
+            for row in new[100:110].to_dict("records"):
+                sent.send(row)
+            sent.extend(new[110:].to_dict("list"))
+        assert sent.state["log10_martingale"] == like.log_value / LN10
+        found = sent.export()
+        assert isinstance(found, ex.TableMonitor)
+        assert found.explain() == like.explain()
+        assert [line["name"] for line in sent.columns()["columns"]] == [finding.name for finding in like.explain()]
+
+
+def test_labels_of_rows_that_come_later(client: Client) -> None:
+    rng = np.random.default_rng(4)
+    rows = [{"size": float(size), "y": float(size)} for size in rng.normal(size=200)]
+    client.create("a", {"measure": {"kind": "table", "label": "y", "bins": 8}, "labels": {"wait": 60}, "seed": 1})
+    like = ex.TableMonitor(rows[:100], "y", bins=8, wait=60, seed=1)
+    sent = client.stream("a")
+    sent.set_reference(rows[:100])
+    new = [{"size": row["size"]} for row in rows[100:]]
+    sent.extend(new, ids=[f"r{i}" for i in range(100)], times=range(100))
+    like.extend(new, [f"r{i}" for i in range(100)], list(range(100)))
+    for i in (99, 50, 0):
+        sent.label(f"r{i}", rows[100 + i]["y"], time=100.0)
+        like.label(f"r{i}", rows[100 + i]["y"], time=100.0)
+    assert sent.show()["waiting"] == len(like.waiting)
+    assert sent.state["log10_martingale"] == like.log_value / LN10
+
+
+@pytest.mark.parametrize("kind", [ex.RateMonitor, ex.Risk])
+def test_streams_of_rates_and_risks(client: Client, kind: Any) -> None:
+    x = np.random.default_rng(5).random(400) < 0.3
+    measure = {"kind": "rate"} if kind is ex.RateMonitor else {"kind": "risk", "limit": 0.1}
+    like = kind(alpha=0.01) if kind is ex.RateMonitor else kind(0.1)
+    like.extend(x)
+    client.create("a", {"measure": measure})
+    with client.stream("a") as sent:
+        sent.extend(x[:300])
+        sent.extend(x[300:].tolist())
+    assert snapshot.encode(sent.export()) == snapshot.encode(like)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"a": np.inf}, "column 'a' of a row must be text, a finite number, a boolean, a date, a time, or missing"),
+        ({"a": [1]}, "column 'a' of a row must be text"),
+        ({"a": "\ud800"}, "strings must be valid Unicode"),
+    ],
+)
+def test_a_row_that_cannot_be_sent_is_not_buffered(client: Client, row: Any, message: str) -> None:
+    client.create("a", {"measure": {"kind": "table"}})
+    sent = client.stream("a")
+    with pytest.raises(ValueError, match=message):
+        sent.extend([{"a": 1.0}, row])
+    with pytest.raises(ValueError, match="y must be left out with a row"):
+        sent.send({"a": 1.0}, 3)
+    with pytest.raises(ValueError, match="ids must hold one id for each row of X, got 1 ids for 2 rows"):
+        sent.extend([{"a": 1.0}, {"a": 2.0}], ids=["u"])
+    assert sent.pending == 0
 
 
 def test_size_and_age_decide_when(client: Client, server: Served) -> None:
@@ -122,6 +212,7 @@ def test_rows_labels_ids_and_times(client: Client, server: Served) -> None:
     monitor.extend(X, y.tolist())
     sent.flush()
     twin = sent.export()
+    assert isinstance(twin, ex.Monitor)
     assert (twin.last, twin.update([0.5, 0.5], 1)) == (monitor.last, monitor.update([0.5, 0.5], 1))
 
 
@@ -135,7 +226,7 @@ def test_what_is_no_observation_is_not_taken(client: Client) -> None:
         assert sent.pending == 0
 
     nan: Any = float("nan")
-    bad = [nan, float("inf"), "1", None, [True], [], [1.0, nan], [[1.0]], ["1"], {"x": 1}, 1j, np.nan]
+    bad = [nan, float("inf"), "1", None, [True], [], [1.0, nan], [[1.0]], ["1"], 1j, np.nan]
     check_each(check, [(repr(x), x) for x in bad])
 
 
@@ -210,6 +301,44 @@ def test_batches_that_are_too_large_are_cut(tmp_path: Path) -> None:
         with client.stream("a") as sent:
             sent.extend(x)
         assert_same(sent, x)
+
+
+def test_several_senders_append_to_one_stream(server: Served, client: Client) -> None:
+    seed = client.create("shared")["configuration"]["seed"]
+    client.create("rows", {"measure": {"kind": "nearest-neighbour"}})
+    x = stream(40)
+    with Client(server.url) as other:
+        replies = [(client, other)[i % 2].append("shared", x[10 * i : 10 * i + 10]) for i in range(4)]
+    assert [(reply["first_seq"], reply["last_seq"]) for reply in replies] == [(1, 10), (11, 20), (21, 30), (31, 40)]
+    assert client.stream("shared").state["log10_martingale"] == library(x, seed).last.log_value / LN10  # type: ignore[union-attr]
+    assert client.append("rows", np.eye(3), ["a", "b", 1])["accepted"] == 3
+    with pytest.raises(ClientError) as refused:
+        client.append("shared", [1.0, [2.0, 3.0]])
+    assert (refused.value.status, client.stream("shared").next_seq) == (422, 41)
+    with pytest.raises(ValueError, match="y must hold one label"):
+        client.append("rows", [[1.0]], [])
+
+
+def test_an_append_that_fails_is_not_repeated(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.create("once")
+    requests: list[str] = []
+    real = client._transport.request
+
+    def lost(method: str, path: str, **options: Any) -> Any:
+        requests.append(path)
+        real(method, path, **options)
+        raise TransientError(ClientError(None, "connection", "the reply is lost"))
+
+    monkeypatch.setattr(client._transport, "request", lost)
+    with pytest.raises(ClientError, match="the reply is lost"):
+        client.append("once", [1.0])
+    assert len(requests) == 1
+
+
+def test_the_retention_of_a_stream_is_set_and_taken_back(client: Client) -> None:
+    client.create("a")
+    assert client.set_retention("a", observations=5)["retention"] == {"observations": 5, "rollups": None}
+    assert client.set_retention("a")["retention"] == {"observations": None, "rollups": None}
 
 
 def test_tokens(tmp_path: Path) -> None:

@@ -21,7 +21,15 @@ import pages
 from exchangeable import catalogue
 from exchangeable.cli.program import build_app
 
-for library in ("matplotlib", "pandas", "polars", "river", "sklearn"):  # the pages show how to use them
+for library in (
+    "crepes",
+    "mapie",
+    "matplotlib",
+    "pandas",
+    "polars",
+    "river",
+    "sklearn",
+):  # the pages show how to use them
     pytest.importorskip(library)
 
 PAGES = pages.pages()
@@ -214,6 +222,7 @@ WRITTEN_BY_COMMANDS = (
     "POWER",
     "PUBLISHED",
     "RESULTS",
+    "RISK",
     "SEQUENCES",
     "VALIDITY",
 )

@@ -596,7 +596,8 @@ def test_a_restart_replays_no_more_than_between_two_snapshots(quick: Quick) -> N
             first += size
             with database(quick) as connection:
                 stream, n, at, size = connection.execute(
-                    "SELECT id, streams.n, snapshots.n, length(data) FROM streams JOIN snapshots ON stream = id"
+                    "SELECT id, streams.n, coalesce(snapshots.n, 0), coalesce(length(data), 0)"
+                    " FROM streams LEFT JOIN snapshots ON stream = id"
                     " WHERE name = ?",
                     (name,),
                 ).fetchone()
@@ -957,13 +958,14 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
     def rename(connection: sqlite3.Connection) -> None:
         connection.execute("ALTER TABLE marks RENAME COLUMN kind TO sort")
 
+    monkeypatch.setattr(schema, "MIGRATIONS", ())
     path = tmp_path / "old.db"
-    with closing(store.open_database(path)) as connection:
-        connection.execute("INSERT INTO marks (stream, n, kind, time) VALUES (1, 2, 'alarm', 3.0)")
+    with closing(store.open_database(path, migrate=True)) as connection:
+        connection.execute("INSERT INTO main.marks (stream, n, kind, time) VALUES (1, 2, 'alarm', 3.0)")
     later = ("ALTER TABLE marks ADD COLUMN note TEXT; CREATE TABLE more(id INTEGER) STRICT", rename)
     monkeypatch.setattr(schema, "MIGRATIONS", later)
     for _ in range(2):  # the second time there is nothing to do
-        with closing(store.open_database(path)) as connection:
+        with closing(store.open_database(path, migrate=True)) as connection:
             assert connection.execute("SELECT stream, n, sort, note FROM marks").fetchall() == [(1, 2, "alarm", None)]
             assert connection.execute("PRAGMA user_version").fetchone() == (schema.FIRST_VERSION + 2,)
             assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
@@ -973,13 +975,14 @@ def test_migrations_keep_what_is_there(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", ())
     path = tmp_path / "old.db"
     store.open_database(path).close()
     before = path.read_bytes()
     later = ("CREATE TABLE more(id INTEGER) STRICT", "ALTER TABLE absent ADD COLUMN note TEXT")
     monkeypatch.setattr(schema, "MIGRATIONS", later)
     with pytest.raises(store.StoreError, match="no such table: absent"):
-        store.open_database(path)
+        store.open_database(path, migrate=True)
     assert path.read_bytes() == before
 
 

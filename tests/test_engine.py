@@ -46,7 +46,7 @@ class Model:
 
     def __init__(self, kind: dict[str, Any]) -> None:
         self.configuration: Configuration = parse_configuration(kind)
-        self.monitor = self.configuration.monitor()
+        self.monitor: Any = self.configuration.monitor()
         self.seen: list[float] = []
         self.total = self.peak = 0.0  # log capital of a gambler who goes on over restarts
 
@@ -106,6 +106,22 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 def batch(x: list[float], first: int) -> Batch:
     return Batch(np.arange(first, first + len(x)), np.array(x).reshape(-1, 1), Extras())
+
+
+def test_a_read_does_not_wait_for_a_batch_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch is started ahead during the commit of the first, and comes after the read."""
+    monkeypatch.setattr("exchangeable.service.writer.GROUP", 2)
+    store = Store(tmp_path / "s.db")
+    engine = Engine(store, Settings(), lambda news, alerted: None)
+    created = engine.create("a", parse_configuration({})), engine.create("b", parse_configuration({}))
+    first, read = engine.observe("b", batch([0.5] * 5, 1)), engine.export("a")
+    second = engine.observe("a", batch([0.25] * 5, 1))
+    engine.start()
+    for future in (*created, first, read, second):
+        future.result(30)
+    assert second.result()["next_seq"] == 6
+    engine.stop()
+    store.close()
 
 
 def outcome(future: Future[Any]) -> Any:

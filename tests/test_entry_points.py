@@ -19,7 +19,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 import exchangeable as ex
 import false_alarms
-from entry_points import SCENARIOS, TEMPTING, any_seed, growing_table
+from entry_points import LIVE, LIVE_TEMPTING, ONE_FOR_BOTH, SCENARIOS, TEMPTING, any_seed, growing_table
 from exchangeable import bets, measures
 from exchangeable.analysis import run
 from exchangeable.data import schema
@@ -52,13 +52,13 @@ def play_of(entry: str, scenarios: list[Scenario] = SCENARIOS) -> Callable[[Gene
     return play
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=[one.name for one in SCENARIOS])
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *LIVE], ids=lambda one: one.name)
 def test_every_entry_point_keeps_its_level(scenario: Scenario) -> None:
     assert not judge([scenario], share=SHARE).broken
 
 
 def test_the_names_are_different() -> None:
-    names = [one.name for one in (*SCENARIOS, *TEMPTING)]
+    names = [one.name for one in (*SCENARIOS, *TEMPTING, *LIVE, *LIVE_TEMPTING)]
     assert len({*names}) == len(names)
 
 
@@ -69,7 +69,7 @@ def test_nothing_is_drawn_from_the_system(monkeypatch: pytest.MonkeyPatch) -> No
     import_module("exchangeable.service.lifecycle")  # it must not import the function that is replaced below
     monkeypatch.setattr("exchangeable.pvalues.draw_seed", refused)
     monkeypatch.setattr("exchangeable.shift.draw_seed", refused)
-    for one in (*SCENARIOS, *TEMPTING[:1]):
+    for one in (*SCENARIOS, *LIVE, *TEMPTING[:1]):
         one.play(np.random.default_rng(0))
 
 
@@ -229,7 +229,11 @@ def test_processes_change_nothing() -> None:
 @pytest.mark.parametrize("play", [uniform, too_small])
 def test_the_section(play: Any) -> None:
     found = judge([Scenario("an entry point", "data", play, 2000)])
-    text = false_alarms.section(found, false_alarms.count(TEMPTING[-1:], 0, SHARE))
+    text = false_alarms.section(false_alarms.ENTRY_POINTS, found, false_alarms.count(TEMPTING[-1:], 0, SHARE))
     assert ("**BROKEN: an entry point, data.**" in text) == (play is too_small)
     assert ("| an entry point | data | 2,000 | **" in text) == (play is too_small)
     assert f"| {TEMPTING[-1].entry} | " in text.split("### Not promised")[1]
+
+
+def test_rows_that_fix_constants_and_fill_pools_are_caught() -> None:
+    assert is_broken(play_of(ONE_FOR_BOTH, LIVE_TEMPTING), 15)

@@ -259,7 +259,13 @@ def test_without_metadata_the_extra_is_named_all_the_same(monkeypatch: pytest.Mo
         raise ImportError("gone", name="matplotlib")
 
 
+SLACK = "from exchangeable.service.alerts import *\nAppriseTarget('a', 'slack://a')"
 SAID = {
+    "alerts": (
+        "apprise",
+        SLACK,
+        "alerts by e-mail, Slack or Teams",
+    ),
     "arrow": ("pyarrow", "from exchangeable.keyed import keys\nkeys.validate(['a'])", "many streams at once"),
     "cli": ("msgspec", "from exchangeable.watch import Reader\nReader().read([b'{\"x\": 1}'], 1)", "lines of JSON"),
     "client": ("httpx2", "import exchangeable.client", "the client"),

@@ -828,3 +828,17 @@ def test_copies_share_the_score_and_not_the_pool() -> None:
     rng = np.random.default_rng(2)
     X = np.concatenate([rng.normal(size=(200, 1)), rng.normal(size=(200, 1)) + 5.0])
     assert Monitor(Frozen(Remote()), on_alarm="restart").extend(X).alarm.any()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_edges_are_halfway_from_quantiles_of_numpy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=int(rng.integers(5, 300))).round(int(rng.integers(1, 4)))
+    bins = int(rng.integers(2, 600))
+    distinct = np.unique(scores)
+    quantiles = np.quantile(scores, np.arange(1, bins) / bins, method="inverted_cdf")
+    below = np.unique(distinct.searchsorted(quantiles).clip(max=len(distinct) - 2))
+    edges = Frozen(reference=scores, bins=bins).edges
+    assert edges is not None
+    np.testing.assert_allclose(edges, (distinct[below] + distinct[below + 1]) / 2, rtol=1e-15)
+    assert len(edges) == len(below)

@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from contracts import settled
-from exchangeable.service import history
-from exchangeable.service.history import Points, Tail, rollups, rows
+from exchangeable.service import history, schema
+from exchangeable.service.history import Points, Tail, reading, rollups, rows
 from exchangeable.service.history.points import bucket_width
 
 Floats = NDArray[np.float64]
 TABLES = """
+CREATE TABLE streams(id INTEGER PRIMARY KEY, kept INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
     CREATE TABLE steps (stream INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, p BLOB NOT NULL,
       log10 BLOB NOT NULL, seq BLOB, x BLOB NOT NULL, extra TEXT, UNIQUE (stream, first)) STRICT;
     CREATE TABLE rollups (stream INTEGER NOT NULL, level INTEGER NOT NULL, first INTEGER NOT NULL, low REAL NOT NULL,
@@ -404,6 +405,68 @@ def test_replay_gives_every_step_as_it_came(batches: list[Any], data: st.DataObj
         append_batches(stored, batches)
         after = data.draw(st.integers(0, len(stored.p)))
         assert without_nulls(replayed(stored, after)) == without_nulls(remembered(stored, after))
+
+
+def timed(batches: list[tuple[int, float]], own: bool) -> Iterator[tuple[sqlite3.Connection, list[float]]]:
+    """Store the arrivals of batches of some sizes; the time of step n is its square."""
+    with database() as connection:
+        connection.executescript(str(schema.MIGRATIONS[1]).partition("DROP INDEX")[0])
+        first, arrived = 1, []
+        for size, time in batches:
+            steps = range(first, first + size)
+            history.record(connection, 1, steps, time, [float(n * n) for n in steps] if own else None)
+            arrived += [time] * size
+            first += size
+        yield connection, arrived
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.sampled_from([0.0, 0.25, 1.5, 3600.0])), min_size=1, max_size=12))
+def test_arrivals_are_known_to_the_second(batches: list[tuple[int, float]]) -> None:
+    """Some batches are of the same second, and others an hour apart."""
+    moments = np.cumsum([pause for _, pause in batches]) + 1e9
+    for connection, arrived in timed(
+        [(size, t) for (size, _), t in zip(batches, moments.tolist(), strict=True)], False
+    ):
+        n = np.arange(1, len(arrived) + 1)
+        found, own = history.times_at(connection, 1, n)
+        assert np.abs(found - arrived).max() < 1
+        assert np.isnan(own).all()
+        assert np.isnan(history.times_at(connection, 2, n)[0]).all()
+
+
+def test_times_of_observations_are_interpolated_and_pruned_to_one_a_block() -> None:
+    for connection, _ in timed([(5000, 10.0), (1, 20.0), (1, 20.1), (1, 20.2)], True):
+        found, own = history.times_at(connection, 1, np.array([1, 64, 96, 5000, 5001, 5003]))
+        assert found.tolist() == [10, 10, 10, 10, 20, 20.2]
+        assert own.tolist() == [1, 64**2, (64**2 + 128**2) / 2, 5000**2, 5001**2, 5003**2]
+        history.prune_times(connection, 1, 1, 4097)
+        kept = connection.execute("SELECT n FROM times WHERE n < 4200").fetchall()
+        assert kept == [(1024,), (2048,), (3072,), (4096,), (4160,)]
+        found, own = history.times_at(connection, 1, np.array([1, 1536, 5003]))
+        assert np.isnan(found[0])
+        assert (found[1], own[1]) == (10, (1024**2 + 2048**2) / 2)
+        history.record(connection, 1, range(5004, 5006), 30.0, ["2026-01-01T00:00:00Z", "at noon"])
+        found, own = history.times_at(connection, 1, np.array([5004, 5005]))
+        assert found.tolist() == [30, 30]
+        assert own[0] == 1767225600.0
+        assert np.isnan(own[1])
+
+
+def test_a_number_of_each_observation_is_read_from_the_newest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with database() as connection:
+        stored = Stored(connection)
+        for width, count in ((2, 300), (1, 400), (2, 1000), (2, 3)):
+            stored.append(random_walk(count), width=width)
+        x = stored.x
+        for start, stop in ((1, 1703), (250, 900), (900, 1700), (1703, 2000), (2000, 3000)):
+            for column in (0, 1, 2):
+                n, values, width = history.read_column(connection, 1, column, start, stop)
+                expected = [i for i in range(start, min(stop, 1703) + 1) if len(x[i - 1]) > column]
+                assert n.tolist() == expected
+                assert values.tolist() == [x[i - 1][column] for i in expected]
+                assert width == len(x[min(stop, 1703) - 1])
+        monkeypatch.setattr(reading, "MAX_BYTES", 16)
+        assert history.read_column(connection, 1, 1, 1, 1703)[0].tolist() == [1701, 1702, 1703]
 
 
 def test_single_observations_become_long_rows() -> None:

@@ -755,7 +755,7 @@ def test_it_is_an_archive_of_plain_arrays() -> None:
     with zipfile.ZipFile(io.BytesIO(busy(composite).encode())) as archived:
         head = json.loads(archived.read("state.json"))
         integers = np.load(io.BytesIO(archived.read("integers.npy")), allow_pickle=False)
-    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 4, "str")
+    assert (head["format"], head["version"], head["keys"]) == ("exchangeable monitors", 5, "str")
     assert head["recipe"]["bet"] == "CompositeJumper()"
     assert len(integers) == 3 * native.KEYED_INTEGERS
 
@@ -897,9 +897,9 @@ def head(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "format": (head(format="exchangeable snapshot"), "state.json must be of the format 'exchangeable monitors'"),
-    "version": (head(version=5), "version must be 4 for this release to read it, got 5, written by exchangeable"),
+    "version": (head(version=6), "version must be 5 for this release to read it, got 6, written by exchangeable"),
     "old version": (head(version=1), "got 1, .*: start with a new state"),
-    "true version": (head(version="4"), "version must be 4"),
+    "true version": (head(version="5"), "version must be 5"),
     "keys": (head(keys="float"), "state.json must have format, keys"),
     "recipe": (head(recipe=5), "state.json must have"),
     "no recipe": (head(recipe={}), "measure must be what it was"),
@@ -1067,3 +1067,29 @@ def test_importing_is_light() -> None:
     code = "import sys, exchangeable.keyed; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"pyarrow", "pandas", "pyspark", "scipy"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("streams", [1, 7, 8, 30])
+def test_composite_jumpers_side_by_side_have_the_bits_of_single_ones(streams: int) -> None:
+    rng = np.random.default_rng(streams)
+    lengths = rng.integers(0, 40, streams)
+    ends, p = np.cumsum(lengths), rng.uniform(size=lengths.sum()) ** 3
+    together, alone = Vectorised(bets.CompositeJumper()), [bets.CompositeJumper() for _ in lengths]
+    states = np.tile(together.fresh, (streams, 1))
+    for _ in range(2):  # the second time from the states after the first
+        found = together.extend(states, ends - lengths, ends, p)
+        for lo, hi, bet in zip((ends - lengths).tolist(), ends.tolist(), alone, strict=True):
+            assert np.array_equal(found[lo:hi], bet.extend(p[lo:hi]))
+
+
+@pytest.mark.parametrize("lengths", [[1], [5, 0, 3], [200, 7, 64]])
+def test_ranks_of_whole_streams(lengths: list[int]) -> None:
+    ends = np.cumsum(np.array(lengths, np.int64))
+    x = np.random.default_rng(0).normal(size=ends[-1]).round(1)
+    greater, equal = np.empty((2, len(x)), np.int64)
+    starts = ends - np.array(lengths, np.int64)
+    native.whole_ranks(starts, ends, x, greater, equal)
+    for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True):
+        ranks = measures.Value().extend(x[lo:hi])
+        assert np.array_equal(greater[lo:hi], ranks.greater)
+        assert np.array_equal(equal[lo:hi], ranks.equal)

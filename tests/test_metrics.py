@@ -20,7 +20,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from exchangeable.service.alerts import Details, Webhook, due_alerts, enqueue, mark_failed
-from exchangeable.service.metrics import LIMIT, REASONS, DatabaseStatus, Metrics, StreamStatus, read_status
+from exchangeable.service.metrics import REASONS, DatabaseStatus, Load, Metrics, StreamStatus, read_status
 from exchangeable.service.store import StoreError, open_database
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -35,6 +35,7 @@ DOCUMENTED = {
     "exchangeable_stream_duplicates_total": "counter",
     "exchangeable_stream_alarms_total": "counter",
     "exchangeable_stream_last_observation_timestamp_seconds": "gauge",
+    "exchangeable_stream_last_alarm_timestamp_seconds": "gauge",
     "exchangeable_stream_waiting_labels": "gauge",
     "exchangeable_stream_expired_total": "counter",
     "exchangeable_stream_expired_labelled_total": "counter",
@@ -54,13 +55,13 @@ DOCUMENTED = {
     "process_cpu_seconds_total": "counter",
 }
 QUIET = StreamStatus("quiet", 0.0, 0.0, 0, 0, 0, 0, 0, None)
-LOUD = StreamStatus("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, '{"fraud":3}')
+LOUD = StreamStatus("loud", 2.5, 3.25, 1, 1_000, 7, 2, 3, 1_700_000_000.25, 4, 1_699_999_999.5, '{"fraud":3}')
 BANKRUPT = StreamStatus("bankrupt", -math.inf, 0.5, 0, 12, 0, 0, 0, 1_600_000_000.0)
 
 
 def metrics_of(*streams: StreamStatus, total: int | None = None, pending: int = 0, dead: int = 0) -> Metrics:
     fleet = DatabaseStatus(list(streams), len(streams) if total is None else total, pending, dead)
-    return Metrics(lambda: fleet, queue=lambda: (20_000, 3), database_bytes=lambda: 4_096)
+    return Metrics(lambda: fleet, load=lambda: Load(20_000, 3), database_bytes=lambda: 4_096)
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -100,6 +101,8 @@ def test_streams() -> None:
     assert value(metrics, "stream_expired_labelled_total", stream="loud", label="fraud") == 3
     assert value(metrics, "stream_last_observation_timestamp_seconds", stream="loud") == 1_700_000_000.25
     assert value(metrics, "stream_last_observation_timestamp_seconds", stream="quiet") is None
+    assert value(metrics, "stream_last_alarm_timestamp_seconds", stream="loud") == 1_699_999_999.5
+    assert value(metrics, "stream_last_alarm_timestamp_seconds", stream="quiet") is None
     assert value(metrics, "streams") == 5
     assert value(metrics, "streams_left_out") == 2
     assert value(metrics, "outbox_pending") == 4
@@ -195,12 +198,12 @@ def insert(database: sqlite3.Connection, name: str, **columns: Any) -> None:
     wanted = {"name": name, "state": json.dumps({"log10_max": columns.pop("log10_max", 0.0)}), **columns}
     row = {
         column: wanted.get(column, plain[kind])
-        for _, column, kind, needed, _, key in database.execute("PRAGMA table_info(streams)")
+        for _, column, kind, needed, _, key in database.execute("PRAGMA main.table_info(streams)")
         if not key and (needed or column in wanted)
     }
     assert wanted.keys() <= row.keys()
     marks = ", ".join("?" * len(row))
-    database.execute(f"INSERT INTO streams ({', '.join(row)}) VALUES ({marks})", list(row.values()))
+    database.execute(f"INSERT INTO main.streams ({', '.join(row)}) VALUES ({marks})", list(row.values()))
 
 
 def test_the_status_of_a_database(database: sqlite3.Connection) -> None:
@@ -210,6 +213,9 @@ def test_the_status_of_a_database(database: sqlite3.Connection) -> None:
         observed_at=1_700_000_000.25, expired=4, left_out='{"expired": 4, "classes": {"fraud": 3}}',
     )  # fmt: skip
     insert(database, "bankrupt", log10=-math.inf, log10_max=0.5, observations=12, observed_at=1_600_000_000.0)
+    marks = "INSERT INTO main.marks (stream, n, kind, time) SELECT id, ?, ?, ? FROM streams WHERE name = 'loud'"
+    for n, kind, moment in ((5, "alarm", 1.6e9), (9, "alarm", 1_699_999_999.5), (12, "reset", 1.7e9)):
+        database.execute(marks, (n, kind, moment))
     webhooks = [Webhook(name, "http://example.org/") for name in ("one", "two", "three")]
     enqueue(database, webhooks, "loud", "firing", Details("ville", "", 1, 0, 2.5), 0.0)
     mark_failed(database, due_alerts(database)[0].id, "no", dead=True)
@@ -224,18 +230,27 @@ def test_streams_beyond_the_limit_are_counted_and_none_with_an_alarm_is_left_out
     assert value(Metrics(lambda: fleet), "streams_left_out") == 15
 
 
+def test_the_latest_alarms_of_streams_that_restart_are_never_left_out(database: sqlite3.Connection) -> None:
+    for i in range(20):
+        insert(database, f"s{i:02}", alarms=int(i >= 10))
+    database.execute(
+        "INSERT INTO main.marks (stream, n, kind, time) SELECT id, 7, 'alarm', 1.7e9 + id FROM streams WHERE alarms"
+    )
+    assert [stream.name for stream in read_status(database, limit=3).streams] == ["s19", "s18", "s17"]
+
+
 def test_empty_database(database: sqlite3.Connection) -> None:
     assert read_status(database) == DatabaseStatus([], 0, 0, 0)
 
 
 def test_a_full_scrape_is_fast(database: sqlite3.Connection) -> None:
-    for i in range(2 * LIMIT):
+    for i in range(4_000):
         insert(database, f"s{i}", observed_at=1.7e9, log10=0.123456789)
-    metrics = Metrics(lambda: read_status(database))
+    metrics = Metrics(lambda: read_status(database, limit=1_500))
     start = time.perf_counter()
     text = metrics.text()
     assert time.perf_counter() - start < 5.0  # a tenth of this on an idle machine
-    assert text.count(b"exchangeable_stream_alarm{") == LIMIT
+    assert text.count(b"exchangeable_stream_alarm{") == 1_500
 
 
 # ---------------------------------------------------------------- Prometheus
@@ -308,7 +323,11 @@ def test_dashboard_uses_our_metrics_only() -> None:
     named = set(OURS.findall(DASHBOARD.read_text()))
     assert named <= exported()
     parts = {re.sub("_bucket$", "", name) for name in named}
-    unused = {"exchangeable_database_readable", "exchangeable_streams_left_out"}  # for the rules
+    unused = {  # for the rules
+        "exchangeable_database_readable",
+        "exchangeable_stream_last_alarm_timestamp_seconds",
+        "exchangeable_streams_left_out",
+    }
     assert {name for name in DOCUMENTED if name not in parts} <= unused
 
 

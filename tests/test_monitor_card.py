@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,8 +11,20 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+import exchangeable
 from chromium import Open, browser, tab
-from exchangeable import Monitor, Precomputed, RateMonitor, alarms, bets, measures, snapshot
+from exchangeable import (
+    LateLabels,
+    Monitor,
+    Precomputed,
+    RateMonitor,
+    Risk,
+    TableMonitor,
+    alarms,
+    bets,
+    measures,
+    snapshot,
+)
 from exchangeable.analysis.formats import format_evidence
 from exchangeable.analysis.report.monitor_card import key_figures
 from test_monitor_history import Doubling, changed
@@ -87,6 +100,104 @@ def test_the_card_of_every_kind_of_monitor(case: str) -> None:
 def test_the_card_of_a_rate_says_how_it_changed() -> None:
     page = check(rates(RateMonitor(1_000))._repr_html_(), CARD)
     assert "The rate changed from 2 % to 17.8 %, after 1,000 examples (estimates, without a guarantee)." in page.text
+
+
+def rows(n: int, level: float = 0.0) -> dict[str, Any]:
+    rng = np.random.default_rng(n)
+    return {"size": rng.normal(level, 1.0, n), "y": rng.integers(0, 2, n)}
+
+
+def table(**settings: Any) -> TableMonitor:
+    return TableMonitor(rows(200), "y", seed=1, bins=16, **settings)
+
+
+def take_late(monitor: Any, data: dict[str, Any]) -> None:
+    """Send rows whose labels come later, in another order; half of them never come."""
+    first = monitor.n
+    for i, size in enumerate(data["size"].tolist(), first):
+        monitor.update({"size": size}, id=i)
+    for i in reversed(range(first, first + len(data["y"]) // 2)):
+        monitor.label(i, data["y"][i - first])
+
+
+def take_queue(queue: Any, values: Any) -> None:
+    for i, value in enumerate(values, queue.monitor.n):
+        queue.observe(i, value)
+        queue.label(i, "a")
+
+
+def take_values(monitor: Any, values: Any) -> None:
+    monitor.extend(values)
+
+
+Take = Callable[[Any, Any], None]
+QUIET, CHANGED = np.linspace(-1.0, 1.0, 41)[np.random.default_rng(0).permutation(41)], np.full(60, 9.0)
+EVENTS = [0, 0, 0, 0, 1] * 30, [1] * 90
+EVERY: dict[str, tuple[Callable[[], Any], Take, tuple[Any, Any]]] = {  # some data, and then a change
+    "Monitor": (lambda: Monitor(measures.Value(), seed=1), take_values, (QUIET, CHANGED)),
+    "Monitor, restart": (
+        lambda: Monitor(measures.Value(), alarm=alarms.ShiryaevRoberts(30), seed=1, on_alarm="restart"),
+        take_values,
+        (QUIET, CHANGED),
+    ),
+    "LateLabels": (lambda: LateLabels(Monitor(measures.Value(), seed=1)), take_queue, (QUIET, CHANGED)),
+    "RateMonitor": (lambda: RateMonitor(100), take_values, EVENTS),
+    "RateMonitor, restart": (lambda: RateMonitor(alpha=0.1, on_alarm="restart"), take_values, EVENTS),
+    "Risk": (lambda: Risk(0.3), take_values, EVENTS),
+    "Risk, period": (lambda: Risk(0.3, period=100, on_alarm="restart"), take_values, EVENTS),
+    "Risk, against": (lambda: Risk.against([0, 0, 0, 1] * 100), take_values, EVENTS),
+    "TableMonitor": (table, take_values, (rows(40), rows(90, 6.0))),
+    "TableMonitor, period": (
+        lambda: table(period=50, on_alarm="restart"),
+        take_values,
+        (rows(20), rows(90, 6.0)),
+    ),
+    "TableMonitor, late labels": (lambda: table(wait="forever"), take_late, (rows(40), rows(90, 6.0))),
+    "TableMonitor, schema": (
+        lambda: TableMonitor(schema={"size": "number"}, label=None, seed=1),
+        take_values,
+        ({"size": QUIET}, {"size": CHANGED}),
+    ),
+}
+
+
+def test_every_public_monitor_is_in_the_next_test() -> None:
+    public = {name for name in exchangeable.__all__ if hasattr(getattr(exchangeable, name), "guarantee")}
+    assert {name.split(",")[0] for name in EVERY} == public - {"Path", "Result", "Shift"}  # what they return
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_every_monitor_shows_itself_at_all_times(case: str) -> None:
+    """Empty, with data, after an alarm; and after each of these saved and loaded."""
+    make, take, parts = EVERY[case]
+    thing, shown = make(), set()
+    for part in (None, *parts):
+        if part is not None:
+            take(thing, part)
+        monitor = getattr(thing, "monitor", thing)
+        card = monitor._repr_html_()
+        page = check(card, CARD)
+        assert card.count("<svg") == 1
+        assert monitor.guarantee in page.text
+        assert (monitor.alarm_at is None) == ("NO ALARM so far" in page.text)
+        assert monitor.plot().get_title() != ""
+        loaded = snapshot.decode(snapshot.encode(thing))
+        assert (repr(loaded), getattr(loaded, "monitor", loaded)._repr_html_()) == (repr(thing), card)
+        assert not re.search(" at 0x", repr(thing))
+        shown.add(page.text)
+    assert len(shown) == 3
+    assert monitor.alarm_at is not None
+
+
+def test_the_card_of_a_risk_says_how_it_rose() -> None:
+    monitor = Risk(0.1)
+    monitor.extend([0] * 300 + [0, 1] * 40)
+    page = check(monitor._repr_html_(), CARD)
+    assert "ALARM at example 328: the risk has exceeded the limit, unless this is a false alarm." in page.text
+    assert (
+        "The risk rose after 301 examples. The mean loss was 0.519 from there to the alarm, and 0 before" in page.text
+    )
+    assert "The mean of 380 losses is 0.105; their mean risk lies between" in page.text
 
 
 def test_the_figures_are_those_of_the_monitor() -> None:

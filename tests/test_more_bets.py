@@ -443,8 +443,8 @@ def test_the_state_of_adaptive_is_small() -> None:
 
 
 def test_what_never_changes_is_shared() -> None:
-    assert adaptive._tables() is adaptive._tables()
-    for table in (adaptive._tables(), weights(8), grid(15, 2.5)):
+    assert adaptive.adaptive_tables() is adaptive.adaptive_tables()
+    for table in (adaptive.adaptive_tables(), weights(8), grid(15, 2.5)):
         assert not table.flags.writeable
     before = adaptive._fresh().copy()
     bets.Adaptive().extend(P)

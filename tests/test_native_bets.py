@@ -134,7 +134,7 @@ RANGES = np.array([0, 1]), np.array([1, 2])
 SEQUENCE: tuple[Any, ...] = (
     np.array([0, 1, 2]),
     *(integers(2), floats(2), integers(2), truths(2)),
-    *(truths(2), True, integers(2, 11), integers(2, 16, 2), integers(2)),
+    *(truths(2), True, integers(2, native.KEYED_INTEGERS), integers(2, 16, 2), integers(2)),
     *(np.zeros(2, np.int8), integers(2), np.zeros(2, np.uint64), truths(2)),
 )
 UNFOLD: tuple[Any, ...] = (
@@ -143,12 +143,33 @@ UNFOLD: tuple[Any, ...] = (
     *(integers(7), integers(7), np.zeros(7, np.int8), integers(7), integers(7)),
 )
 TRACK: tuple[Any, ...] = (
-    *(integers(2, 11), floats(2, 4), True, *RANGES, floats(2), truths(2)),
+    *(integers(2, native.KEYED_INTEGERS), floats(2, 4), True, *RANGES, floats(2), truths(2)),
     *(truths(2), integers(2), truths(2), integers(2), integers(2)),
 )
 RECORD = np.array([3, 0, 0, 2, 1, 1])  # three examples, with an alarm at the second
 HISTORY = np.zeros((native.HISTORY_BUCKETS, native.HISTORY_POINTS), np.float32), truths(native.HISTORY_BUCKETS)
+
+
 # of each kernel a call that it takes
+def lines(bins: int) -> tuple[Any, ...]:
+    """Two lines and three rows, with pools of so many bins, or with ranks."""
+    pools = floats(2, max(bins - 1, 0)), integers(2, bins)
+    ranks = [np.ones((2, 3), np.int64) for _ in range(3)]
+    state = integers(2, native.LINE_INTEGERS), floats(2, native.LINE_REALS), floats(2, native.SENTINEL_STATE)
+    rows = integers(3), np.ones((2, 3), np.bool_), floats(2, 3)
+    results = floats(2, 3), np.zeros((2, 3), np.bool_)
+    return (floats(native.SENTINEL_TABLES), *rows, *pools, *ranks, *state, floats(2, 2), *results)
+
+
+def recorded() -> tuple[Any, ...]:
+    """The same two lines and three rows, to be recorded."""
+    history = np.zeros((256, 3), np.float32), np.zeros(256, np.bool_)
+    of_lines = np.zeros((2, 256, 3), np.float32), np.zeros((2, 256), np.bool_)
+    columns = floats(3), np.zeros(3, np.bool_), integers(3)
+    shown = floats(2, 3), np.zeros((2, 3), np.bool_)
+    return (integers(6), floats(2), *history, 0, False, *shown, *of_lines, 0, *columns)
+
+
 CALLS: dict[str, tuple[Any, ...]] = {
     "adaptive": (floats(native.ADAPTIVE_STATE), floats(native.ADAPTIVE_TABLES), floats(3), floats(3)),
     "adaptive_fresh": (floats(native.ADAPTIVE_STATE), floats(native.ADAPTIVE_TABLES)),
@@ -201,12 +222,10 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "keyed_simple_mixture": (floats(2, 4), *RANGES, floats(2), floats(2)),
     "keyed_sleeper_stayer": (0.1, 3, floats(2, 8), *RANGES, floats(2), floats(2)),
     "keyed_sleepy_jumper": (0.1, 0.1, floats(2, 6), *RANGES, floats(2), floats(2)),
-    "keyed_put_rows": (
-        *(integers(5), np.array([0, 2]), np.array([-1, 0]), integers(4), np.array([1])),
-        *(np.array([2, 3]), integers(5)),
-    ),
-    "keyed_thetas": (integers(2, 11), *RANGES, floats(2)),
+    "keyed_thetas": (integers(2, native.KEYED_INTEGERS), *RANGES, floats(2)),
     "keyed_unfold": UNFOLD,
+    "lines_extend": lines(4),
+    "lines_record": recorded(),
     "markov": (floats(16), floats(9, 16), floats(16), 0.9, floats(3), floats(3)),
     "mixture_coefficients": (np.empty((native.MIXTURE_LEVELS, native.MIXTURE_TERMS)),),
     "memory_share": (floats(2), floats(2), floats(1), floats(2), 0.1, 0.5, floats(3, 2), floats(3)),
@@ -235,7 +254,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "two_sided": (floats(3), floats(3)),
     "volatility": (floats(1), 0.1, floats(3), floats(3)),
 }
-# arguments without a partner: of these a longer one, or a shorter one that is not empty, may fit too
+# arguments without a partner: of these a longer one, or a shorter one, may fit too
 FREE = {
     ("cautious", 1),
     ("histogram", 0),
@@ -244,12 +263,9 @@ FREE = {
     ("keyed_take_rows", 0),
     ("keyed_take_rows", 5),
     ("keyed_rank_bins", 0),
-    ("keyed_put_rows", 0),
-    ("keyed_put_rows", 3),
-    ("keyed_put_rows", 4),
-    ("keyed_put_rows", 6),
     ("keyed_thetas", 3),
     ("keyed_unfold", 0),
+    ("lines_extend", 12),
     ("track", 0),
     ("track", 1),
 }
@@ -280,6 +296,22 @@ def test_a_shape_that_does_not_fit_is_refused(name: str, place: int) -> None:
         except ValueError:
             refused += 1
     assert refused == 3 or (refused and (name, place) in FREE)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (8, np.zeros((2, 3), np.int64), "ranks must be among at least one value"),
+        (6, np.ones((2, 4), np.int64), "as long as there are rows"),
+        (4, floats(2, 1), "bins must have edges"),
+    ],
+)
+def test_ranks_of_lines_are_checked(place: int, value: Any, message: str) -> None:
+    native.lines_extend(*lines(0))
+    arguments = [*lines(0)]
+    arguments[place] = value
+    with pytest.raises(ValueError, match=message):
+        native.lines_extend(*arguments)
 
 
 FORGED: list[tuple[str, int, Any, str]] = [
@@ -339,6 +371,15 @@ FORGED: list[tuple[str, int, Any, str]] = [
     ("keyed_rank_scores", 3, np.array([2**63 - 1, 0]), "room for its events"),
     ("keyed_thetas", 1, np.array([0, 3]), "lo and hi"),
     ("track", 4, np.array([1, 2**62]), "lo and hi"),
+    ("lines_extend", 3, np.full((2, 3), np.nan), "values must be finite"),
+    ("lines_extend", 12, floats(2, 1), "the state of an alarm has the wrong size"),
+    ("lines_extend", 0, floats(native.ADAPTIVE_TABLES), "tables must be those of the bets"),
+    ("lines_extend", 5, integers(2, 0), "bins must have edges"),
+    ("lines_extend", 11, np.full((2, native.SENTINEL_STATE), np.nan), "a capital is not a number"),
+    ("lines_record", 0, np.array([2**61 + 1, 0, 0, -1, -1, 1]), "start must be before"),
+    ("lines_record", 0, np.array([-1, 0, 0, -1, -1, 1]), "start must be before"),
+    ("lines_record", 4, 1, "start must be before"),
+    ("lines_record", 10, -1, "start must be before"),
     ("history", 0, np.array([2, 0, 0, 2, 1, 1]), "start must be before"),
     ("history", 0, np.array([2**62 + 1, 0, 0, 2, 1, 1]), "start must be before"),
     ("history", 0, np.array([-(2**63), 0, 0, 2, 1, 1]), "start must be before"),
@@ -352,10 +393,6 @@ FORGED: list[tuple[str, int, Any, str]] = [
     ("keyed_take_rows", 3, np.array([1, 2]), "positions must be"),
     ("keyed_take_rows", 3, np.array([1, -1]), "positions must be"),
     ("keyed_take_rows", 4, np.array([0, 4]), "out must have room"),
-    ("keyed_put_rows", 1, np.array([4, 2]), "within their columns"),
-    ("keyed_put_rows", 2, np.array([-1, 1]), "numbers of rows"),
-    ("keyed_put_rows", 4, np.array([2]), "within their columns"),
-    ("keyed_put_rows", 5, np.array([2, -1]), "within their columns"),
 ]
 
 

@@ -6,10 +6,10 @@ import http.client
 import json
 import random
 import re
-import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ pytest.importorskip("fastapi", reason="the service's extra is not installed")
 browser, fresh, server, tab = chromium.browser, chromium.fresh, chromium.server, chromium.tab  # fixtures
 
 from exchangeable.service import access  # noqa: E402
+from exchangeable.service.store import open_database  # noqa: E402
 
 # ------------------------------------------------------------------ the overview
 
@@ -57,6 +58,39 @@ PAINTED = """(canvas) => {
   for (let i = 3; i < data.length; i += 4) if (data[i] > 0) painted++;
   return painted;
 }"""
+
+
+def test_restarted_alarms_and_those_the_fleet_does_not_name_are_explained(fresh: Server, tab: Open) -> None:
+    fresh.betting("a-quiet", *CALM)
+    fresh.betting("b-weak", *CALM, *[0.01] * 6)
+    fresh.create("z-again", measure={"kind": "p-values"}, on_alarm="restart")
+    fresh.send("z-again", *CALM, *[0.01] * 6, *CALM)
+    page = tab().page
+    page.goto(fresh.url)
+    seen(page, "#summary", "3 streams, 1 alarm, 1 restarted after an alarm")
+    assert names(page) == ["b-weak", "z-again", "a-quiet"]
+    row = page.locator("tr", has_text="z-again")
+    expect(row.locator(".pill")).to_have_text("Restarted")
+    expect(row.locator(".kinds")).to_contain_text("one earlier alarm")
+    seen(page, "#fleet-line", "None of 3 streams has changed (false discovery rate 5 %); 2 others have raised an alarm")
+    page.locator("#fleet summary").click()
+    e = re.compile(r"b-weak: e = \S+ is below (120|240), the level for the weight of stream 2")
+    seen(page, "#fleet-found", e)
+    fresh.send("a-quiet", *ODD)
+    seen(page, "#summary", "2 alarms, 1 restarted")
+    fresh.call("POST", "/v1/streams/z-again/reset")  # it was looked at
+    seen(page, "#summary", re.compile("2 alarms$"))
+    page.locator("#words summary").focus()
+    page.keyboard.press("Enter")
+    seen(page, "#words", "at most a given share of these is wrong")
+    assert "blob/main/docs/" in (page.locator("#words a").first.get_attribute("href") or "")
+
+
+def test_the_links_of_the_explained_words_lead_to_pages_of_the_documentation() -> None:
+    root = Path(__file__).parents[1]
+    linked = re.findall(r'"([a-z/-]+\.md)"', (root / "src/exchangeable/service/page/words.js").read_text())
+    assert len(linked) > 5
+    assert all((root / "docs" / page).is_file() for page in linked)
 
 
 def test_search_and_pages(server: Server, tab: Open) -> None:
@@ -117,13 +151,12 @@ def test_the_fleet_line_counts_the_changed(fresh: Server, tab: Open) -> None:
 
 def test_alerts_that_could_not_be_delivered_are_shown(fresh: Server, tab: Open) -> None:
     fresh.betting("a", *ODD)
-    with sqlite3.connect(fresh.db, timeout=10) as connection:
+    with closing(open_database(fresh.db)) as connection:
         connection.execute(
-            "INSERT INTO outbox (created, receiver, stream, status, fingerprint, alert, attempts, state, error)"
+            "INSERT INTO main.outbox (created, receiver, stream, status, fingerprint, alert, attempts, state, error)"
             " VALUES (1.0, 'ops', ?, 'firing', 'f', '{}', 12, 'dead', ?)",
             ("a", HOSTILE),
         )
-    connection.close()
     watched = tab()
     page = watched.page
     page.goto(fresh.url)
@@ -316,6 +349,36 @@ def test_zoom_by_mouse_keyboard_and_buttons(server: Server, tab: Open) -> None:
     )
     page.keyboard.press("0")
     expect(chart).to_have_attribute("aria-label", re.compile("from example 1 to 4,001"))
+
+
+def test_a_stream_over_time_with_its_values(server: Server, tab: Open) -> None:
+    server.create("clocked", measure={"kind": "nearest-distance"}, seed=1)
+    start = 1_760_000_000
+    rows = [{"x": [k % 7 / 7, k % 5], "time": start + 60 * k} for k in range(300)]
+    server.send("clocked", *rows)
+    page = tab().page
+    page.goto(f"{server.url}/streams/clocked")
+    chart = page.locator("#values-chart")
+    expect(chart).to_have_attribute("aria-label", "Values of examples 1 to 300: from 0 to 0.857.")
+    page.locator("#values-column").fill("2")
+    page.locator("#values-column").press("Enter")
+    expect(chart).to_have_attribute("aria-label", "Values of examples 1 to 300: from 0 to 4.")
+    page.get_by_label("Time", exact=True).check()
+    seen(page, "#axis-line", "Horizontal axis: the time of each observation, as it was sent")
+    page.locator("#values-chart .u-over").hover()
+    seen(page, "#values-readout", re.compile(r"Example 1(49|50|51): \d, 9 Oct 2025, "))
+    page.locator("#capital .u-over").hover()
+    box = page.locator("#capital .u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 20)
+    page.mouse.up()
+    expect(page.locator("#capital")).to_have_attribute("aria-label", re.compile(r"from example 15[01] to (299|300)"))
+    page.locator("#zoom-all").click()
+    server.send("clocked", {"x": [0.5, 9]})  # without a time: from now on that of arrival is known for all
+    seen(page, "#axis-line", "Horizontal axis: the time of arrival, which is stored to the second")
+    expect(chart).to_have_attribute("aria-label", "Values of examples 1 to 301: from 0 to 9.")
 
 
 def test_the_readout_follows_the_pointer(server: Server, tab: Open) -> None:
@@ -663,9 +726,8 @@ def test_an_error_has_a_panel_and_a_way_on(
 
 def test_a_token_is_asked_for_kept_in_the_tab_and_forgotten(fresh: Server, tab: Open) -> None:
     fresh.betting("secret", *CALM)
-    with sqlite3.connect(fresh.db, timeout=10) as connection:
+    with closing(open_database(fresh.db)) as connection:
         fresh.token = access.create(connection, ["read"])
-    connection.close()
     watched = tab()
     watched.expected.append("401|403")
     page = watched.page

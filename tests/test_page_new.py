@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import chromium
+import exchangeable as ex
 from chromium import CALM, HOSTILE, Open, Server, expect, reach, seen, visible
 
 pytest.importorskip("fastapi", reason="the service's extra is not installed")
@@ -90,6 +92,65 @@ def test_a_rate_has_a_direction_and_no_bet(server: Server, tab: Open) -> None:
     seen(page, "#configuration", "rate, values 0,1, direction up")
 
 
+def test_a_risk_has_a_limit_and_a_band(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new?name=error-risk")
+    visible(page, "#limit", False)
+    page.locator("#measure").select_option("risk")
+    page.locator("#limit").fill("1.5")
+    page.locator("#create").click()
+    seen(page, "#form-problem", "The limit must lie between the bounds.")
+    page.locator("#limit").fill("0.2")
+    page.locator("#drop").evaluate(DROP, ["bad.csv", "loss\n0\n1\n2\n"])
+    page.locator("#send").click()
+    seen(page, "#send-problem", "Row 4, column “loss”: a loss must be from 0 to 1, got 2.")
+    losses = [k % 10 == 0 for k in range(300)] + [k % 10 < 6 for k in range(100)]
+    page.locator("#drop").evaluate(DROP, ["losses.csv", "\n".join(["loss", *(str(int(x)) for x in losses)]) + "\n"])
+    page.locator("#send").click()
+    seen(page, "#progress-line", "Alarm", timeout=30_000)
+    measure = server.state("error-risk")["configuration"]["measure"]
+    assert measure == {"kind": "risk", "limit": 0.2, "bounds": [0.0, 1.0]}
+    page.goto(f"{server.url}/streams/error-risk")
+    seen(page, "#verdict", "the rise probably started")
+    seen(page, "#verdict", "The mean loss of this test is 0.225, the limit is 0.2.")
+    seen(page, "#figures", "Mean loss")
+    visible(page, "#betting", False)
+    title = page.locator("#loss svg").get_attribute("aria-label") or ""
+    assert title.startswith("The mean loss after example 400 is 0.225, its interval from 0.1")
+    server.send("error-risk", *[1] * 20)
+    expect(page.locator("#loss svg")).to_have_attribute("aria-label", re.compile("after example 420 is 0.262"))
+    seen(page, "#capital-hint", "While the risk stays at or below the limit it rarely grows")
+    server.create("restarts", measure=measure, on_alarm="restart")
+    server.send("restarts", *[int(x) for x in losses])
+    page.goto(f"{server.url}/streams/restarts")
+    expect(page.locator("#loss path.curve")).not_to_have_count(1)  # no line from one test to the next
+
+
+def test_the_columns_of_a_table_are_ranked(server: Server, tab: Open) -> None:
+    random.seed(2)
+    path = "/v1/streams/rows"
+    server.create("rows", measure={"kind": "table", "bins": 16}, seed=1)
+    page = tab().page
+    page.goto(f"{server.url}/streams/rows")
+    seen(page, "#verdict", "The stream has no reference yet: send it first.")
+    seen(page, "#send", "/v1/streams/rows/reference")
+    rows = [{"size": random.gauss(0, 1), "<b>colour": random.choice("ab")} for _ in range(500)]
+    server.call("PUT", f"{path}/reference", rows[:300], lines=True)
+    lines = [{"seq": seq, "row": row} for seq, row in enumerate(rows[300:], 1)]
+    lines += [{"seq": seq, "row": {"size": random.gauss(3, 1), "<b>colour": "a"}} for seq in range(201, 301)]
+    server.call("POST", f"{path}/observations", lines, lines=True)
+    page.reload()
+    seen(page, "#verdict", re.compile("Changed: size"))
+    seen(page, "#columns-line", re.compile(r"Enough evidence of a change on its own: size \(since about row \d+\)"))
+    first = page.locator("#columns-rows tr").first
+    expect(first.locator("th span")).to_have_text("size")
+    assert first.locator("svg").count() == 2
+    assert (first.locator("svg").nth(1).get_attribute("aria-label") or "").startswith("Mean of size: now ")
+    seen(page, "#columns-rows", "<b>colour")
+    visible(page, "#betting", False)
+    seen(page, "#send", '"row": {')
+
+
 def test_a_name_that_is_taken(server: Server, tab: Open) -> None:
     server.betting("taken", 0.5)
     watched = tab()
@@ -103,6 +164,26 @@ def test_a_name_that_is_taken(server: Server, tab: Open) -> None:
     page.locator("#measure").select_option("p-values")
     page.locator("#create").click()
     seen(page, "#created", "The stream exists already, with 1 observations.")
+
+
+def test_rows_join_an_existing_stream_only_if_told_to(server: Server, tab: Open) -> None:
+    server.betting("joined", *CALM, *[1e-6] * 20)
+    page = tab().page
+    page.goto(f"{server.url}/new?name=joined")
+    page.locator("#measure").select_option("p-values")
+    rows = "".join(f"{i + 1},{p},{i % 7}\n" for i, p in enumerate(CALM[:20]))
+    page.locator("#drop").evaluate(DROP, ["p.csv", f"index,p,day\n{rows}"])
+    seen(page, "#csv-rising", "Not chosen, because the numbers only rise, as an index or a time does: “index”.")
+    assert page.locator("#csv-x input:checked").evaluate_all("(all) => all.map((one) => one.value)") == ["1"]
+    page.locator("#send").click()
+    seen(page, "#taken", "A stream named joined exists. Append these rows to it, or choose another name?")
+    page.get_by_role("button", name="Choose another name").click()
+    assert page.evaluate("document.activeElement.id") == "name"
+    assert server.state("joined")["next_seq"] == 71
+    page.locator("#send").click()
+    page.get_by_role("button", name="Append the rows").click()
+    seen(page, "#progress-line", re.compile(r"All 20 rows sent\. They raised no alarm: that at example \d+ is older"))
+    assert server.state("joined")["next_seq"] == 91
 
 
 def test_reference_scores_are_uploaded(server: Server, tab: Open, tmp_path: Path) -> None:
@@ -158,6 +239,9 @@ def test_a_csv_that_does_not_fit_gets_one_clear_sentence(server: Server, tab: Op
         ("a,b\n1,2\n3\n", "Row 3 has 1 field, the first row has 2 fields."),
         ('a,b\n1,"2\n', "A quotation mark in the file is never closed."),
         ("a\u0000b", "bad.csv is not a text file."),
+        ("1,5\n2,5\n3,5\n", "Is “1,5” one number with a decimal comma, or two columns?"),
+        ("x\n1,234\n2,345\n", "Is “1,234” one number with a decimal comma, or 1234 with a comma for thousands?"),
+        ("a,b\n1,5,2,5\n", "Row 2 has 4 fields, the first row has 2 fields."),
     ]:
         page.locator("#drop").evaluate(DROP, ["bad.csv", text])
         seen(page, "#csv-problem", problem)
@@ -166,7 +250,10 @@ def test_a_csv_that_does_not_fit_gets_one_clear_sentence(server: Server, tab: Op
         ("x\n1\n\nNaN\n", "Row 4, column “x”: “NaN” is not a finite number."),
         ("x\n1\nInfinity\n", "Row 3, column “x”: “Infinity” is not a finite number."),
         ("x,n\n1,2\n,3\n", "Row 3, column “x”: a number is missing."),
-        ("x;n\n1;2\n1,5;3\n", "Row 3, column “x”: “1,5” is not a finite number. Use a point for decimals."),
+        (
+            "x;n\n1.5;2\n1,5;3\n",
+            "Row 3, column “x”: “1,5” is not a finite number. The decimals of this file are written with a point.",
+        ),
         ("1\n2\n0x10\n", "Row 3, column “column 1”: “0x10” is not a finite number."),
     ]:
         page.locator("#drop").evaluate(DROP, ["bad.csv", text])
@@ -178,6 +265,33 @@ def test_a_csv_that_does_not_fit_gets_one_clear_sentence(server: Server, tab: Op
     page.locator("#send").click()
     seen(page, "#send-problem", "Row 3, column “p”: a p-value must be in (0, 1], got 0.")
     assert server.call("GET", "/v1/streams?q=csv-bad")["total"] == 0  # nothing was made, nothing was sent
+
+
+SHAPES = [
+    "x\n1,5\n2,75\n3\n", "1,5;2,5\n", "1,5;2,5\n3,5;4,5\n", 'a,b\n"1,5",2\n"2,5",3\n', "a\tb\n1,5\t2\n2,5\t3\n",
+    "x;y\n1,234;1\n2,345;2\n", "sep=;\na;b\n1,5;2\n2,5;3\n", "1,7,3\n4,5,6\n", "1\n2\n3\n", "1.5,2\n2.5,3\n",
+    "a|b\n1|2\n3|4\n", "a,b\n1,5\n2,6\n", "0,5;1\n1;2\n", "when;x\n10:30;1,5\n10:31;2,5\n", "a;b\n1,5;x,y\n2,5;z\n",
+    "a;b\n1,5;0.5\n2,5;1.5\n", "a,b\n1e3,-0.5\n2E-3,.5\n", "\n\na,b\n\n1,2\n",
+]  # fmt: skip
+READ = """async (texts) => {
+  const { parse, hasHeader, columns, number } = await import("/page/csv.js");
+  const read = async (text) => {
+    const table = await parse(text);
+    const header = hasHeader(table);
+    const rows = table.rows.slice(header ? 1 : 0);
+    const values = (i) => rows.map((row) => number(row[i], table.decimal) ?? row[i]);
+    return columns(table, header).map(({ name }, i) => [header ? name : String(i + 1), values(i)]);
+  };
+  return Promise.all(texts.map(read));
+}"""
+
+
+def test_the_page_reads_csv_as_the_package_does(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new")
+    for text, columns in zip(SHAPES, page.evaluate(READ, SHAPES), strict=True):
+        frame = ex.read(io.StringIO(text))
+        assert columns == [[name, cells] for name, cells in frame.to_dict(as_series=False).items()], text
 
 
 def test_a_labelled_csv_with_hostile_names(server: Server, tab: Open) -> None:

@@ -90,6 +90,8 @@ def test_the_document(bet: str | type[Bet], monkeypatch: pytest.MonkeyPatch, tmp
         ("OUR_ROWS", ()),
         ("SCENARIOS", [one for one in SCENARIOS if one.entry == "`fleet.e_bh(joined=)`"]),
         ("TEMPTING", TEMPTING[-1:]),
+        ("LIVE", []),
+        ("LIVE_TEMPTING", []),
     ):
         monkeypatch.setattr(validity, name, value)
     monkeypatch.setattr(peers, "version", lambda library: None)
@@ -110,15 +112,20 @@ def always(rng: np.random.Generator) -> float:
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_the_entry_points_alone(
-    broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_entry_points_alone(broken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     chosen = next(one for one in SCENARIOS if one.entry == "`fleet.e_bh(joined=)`")
     monkeypatch.setattr(validity, "SCENARIOS", [chosen._replace(play=always) if broken else chosen])
     monkeypatch.setattr(validity, "TEMPTING", [])
     monkeypatch.setattr(validity, "WORKERS", 1)
+    document = tmp_path / "V.md"
+    document.write_text(
+        "# All\n\n## Entry points\n\nstale\n\n### Not promised\n\nstale\n\n## By kind of data\n\nkept\n"
+    )
     with pytest.raises(SystemExit) as ended:
-        validity.main(["--only", "entry-points", "--runs", "30", "--out", str(tmp_path / "V.md")])
+        validity.main(["--only", "entry-points", "--runs", "30", "--out", str(document)])
     assert ended.value.code == broken
-    assert capsys.readouterr().out.startswith("## Entry points")
-    assert not (tmp_path / "V.md").exists()
+    text = document.read_text()
+    assert text.startswith("# All\n\n## Entry points\n\nWhat users call")
+    assert "stale" not in text
+    assert text.endswith("\n\n## By kind of data\n\nkept\n")
+    assert ("BROKEN" in text) == broken

@@ -18,8 +18,9 @@ from scipy import stats
 
 import naive_rate
 from exchangeable import RateMonitor, snapshot
+from exchangeable.evidence import EvidenceStep
 from exchangeable.history import History
-from exchangeable.rate import MISSED, RateChange, RatePath, RateStep
+from exchangeable.rate import MISSED, RateChange, RatePath
 
 LEVEL = 2.0 / (1.0 - 1.0 / 32.0) ** 2  # times the period
 
@@ -68,7 +69,7 @@ def test_one_by_one_and_in_any_batches() -> None:
         whole, single, split = (RateMonitor(500, values=values, on_alarm=on_alarm) for _ in range(3))
         path = whole.extend(x)
         steps = [single.update(value) for value in x]
-        assert steps == [RateStep(*(c.item() for c in row)) for row in zip(*path[:4], strict=True)]
+        assert steps == [EvidenceStep(*(c.item() for c in row)) for row in zip(*path[:4], strict=True)]
         assert path.alarm.any()
         cuts = [0, *sorted(draw.integers(0, len(x), 7).tolist()), len(x)]
         parts = [split.extend(x[a:b]) for a, b in itertools.pairwise(cuts)]

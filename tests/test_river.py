@@ -738,6 +738,52 @@ def test_frozen_scores_take_the_dict_itself_and_constant_memory() -> None:
         detector.learn_one({"a": 1.0})
 
 
+TRAIN = [{"size": x, "colour": "red" if x > 0.2 else "blue"} for x in gaussian(200, 5)]
+
+
+@pytest.mark.parametrize("given", [{"alpha": 0.05}, {"period": 500.0, "bins": 16}])
+def test_with_a_reference_it_is_the_table_monitor(given: dict[str, Any]) -> None:
+    """Drifts are its alarms, a copy or a pickle continues identically, a clone starts with the reference again."""
+    rows = [{"size": x, "colour": "red" if i % 3 else None} for i, x in enumerate([*gaussian(60, 6), *gaussian(60, 7)])]
+    detector = MultivariateDetector(reference=TRAIN, seed=2, **given)
+    monitor = ex.TableMonitor(TRAIN, seed=2, on_alarm="restart", **given)
+    drifts = 0
+    for i, row in enumerate(rows):
+        if i == 30:
+            twin = pickle.loads(pickle.dumps(detector))
+        detector.learn_one(row)
+        step = monitor.update(row)
+        assert (detector.drift_detected, detector.changepoint) == (step.alarm, monitor.changepoint)
+        warns = "alpha" in given and step.log_value >= -0.5 * math.log(0.05) and not step.alarm
+        assert (detector.n, detector.log10_martingale, detector.p) == (step.n, step.log_value / math.log(10.0), None)
+        assert detector.warning_detected == warns
+        drifts += step.alarm
+    assert drifts
+    assert detector.transform_one(rows[0]) is rows[0]
+    for row in rows[30:]:
+        twin.learn_one(row)
+    assert (twin.n, twin.log10_martingale, twin.changepoint) == (120, detector.log10_martingale, detector.changepoint)
+    fresh = copy.deepcopy(detector).clone()
+    assert (fresh.n, repr(fresh)) == (0, repr(detector))
+    with pytest.raises(ValueError, match="column 'size' must be a finite number"):
+        detector.learn_one({"size": "x", "colour": "red"})
+    assert detector.n == 120
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"measure": measures.Value()}, "measure must be None if there is a reference"),
+        ({"direction": "up"}, "direction must be 'both' if there is a reference"),
+        ({"warning": 9.0}, "warning must be None if there is a reference and no alpha"),
+        ({"reference": None, "bins": 9}, "bins must be None without a reference"),
+    ],
+)
+def test_what_does_not_go_with_a_reference(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultivariateDetector(**{"reference": TRAIN, **given})
+
+
 @pytest.mark.parametrize(
     "again", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))], ids=["copy", "pickle"]
 )

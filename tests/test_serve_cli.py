@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -73,12 +74,41 @@ def test_a_server_starts_answers_and_stops(tmp_path: Path, number: signal.Signal
         began = time.monotonic()
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (0, "", "")
+        assert (process.returncode, out) == (0, "")
+        said = [json.loads(line)["logger"] for line in err.splitlines() if "the server listens on" not in line]
+        assert said == ["exchangeable.audit"]
         assert time.monotonic() - began < 8.0  # a reader of events does not hold it up
         reader.join(10)
         assert "event: state" in heard
     with serving(tmp_path) as (_, http):
         assert http.get("/v1/streams/a").json()["state"]["n"] == 0
+
+
+def test_sighup_reads_the_settings_again(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[limits]\nbatch = 2\n")
+    three = "x\n1\n2\n3\n"
+    with serving(tmp_path, "--config", "c.toml") as (process, http):
+        assert http.put("/v1/streams/a", json={}).status_code == 201
+        place, media = "/v1/streams/a/observations", {"Content-Type": "text/csv"}
+        assert http.post(place, content=three, headers=media).status_code == 413
+        assert process.stderr is not None
+        started = json.loads(process.stderr.readline())
+        assert (started["level"], started["message"]) == ("info", f"the server listens on {http.base_url}")
+        (tmp_path / "c.toml").write_text("[limits]\nbatch = 3\n")
+        process.send_signal(signal.SIGHUP)
+        while "reloaded" not in (line := process.stderr.readline()):
+            assert line
+        assert json.loads(line)["message"] == "the settings were reloaded; changed: limits.batch"
+        assert http.post(place, content=three, headers=media).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    with serving(tmp_path) as (process, http):
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        while "SIGHUP" not in (line := process.stderr.readline()):
+            assert line
+        assert "SIGHUP is ignored" in json.loads(line)["message"]
+        assert http.get("/readyz").status_code == 200
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
@@ -145,7 +175,6 @@ def test_help_is_light(words: list[str]) -> None:
         (["serve"], "fastapi"),
         (["serve"], "uvicorn"),
         (["serve"], "prometheus-client"),
-        (["token", "list"], "fastapi"),
         (["alert", "test", "--config", "x"], "httpcore2"),
     ],
 )
@@ -184,6 +213,51 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path) -> None:
         assert http.get("/v1/streams", headers=shown).status_code == 401
         code, text, _ = done(tmp_path, "token", "list")
         assert (code, record["id"] in text, "revoked 20" in text, "hall 3" in text) == (0, True, True, True)
+
+
+def test_tokens_for_some_streams_expire_and_are_rotated(run: Run, tmp_path: Path) -> None:
+    words = ["--scope", "ingest", "--stream", "hall-3", "--prefix", "line-", "--prefix", "test.", "--db", "s.db"]
+    first = run("token", "create", *words, "--expires", "30d").out.strip()
+    name = first[3:11]
+    second = run("token", "rotate", name, "--grace", "2h", "--db", "s.db").out.strip()
+    assert (second[:12], second != first) == (first[:12], True)
+    (record,) = json.loads(run("token", "list", "--db", "s.db", "--format", "json").out)
+    assert record["streams"] == ["hall-3", "line-*", "test.*"]
+    created, expires, until = (datetime.fromisoformat(record[key]) for key in ("created", "expires", "replaced_until"))
+    assert timedelta(days=30) <= expires - created <= timedelta(days=30, minutes=5)
+    assert timedelta(hours=2) <= until - created <= timedelta(hours=2, minutes=5)
+    assert f"expires {record['expires']}  hall-3,line-*,test.*" in run("token", "list", "--db", "s.db").out
+    assert run("token", "rotate", first, "--expires", "2099-01-31", "--db", "s.db").code == 0
+    (record,) = json.loads(run("token", "list", "--db", "s.db", "--format", "json").out)
+    assert record["expires"] == "2099-01-31T00:00:00Z"
+    assert run("token", "revoke", name, "--db", "s.db").code == 0
+    entries = json.loads(run("token", "log", "--db", "s.db", "--format", "json").out)
+    assert [(entry["action"], entry["token"]) for entry in entries] == [
+        ("create", name), ("rotate", name), ("rotate", name), ("revoke", name)
+    ]  # fmt: skip
+    assert all(entry["user"] for entry in entries)
+    text = run("token", "log", "--db", "s.db").out
+    assert (text.count("\n"), "ingest; streams hall-3,line-*,test.*" in text) == (4, True)
+    assert not {first[12:], second[12:]} & set(text.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["create", "--scope", "read", "--expires", "soon"], "expires must be a duration such as 30d, or a date"),
+        (["create", "--scope", "read", "--expires", "2020-01-01"], "expires must lie in the future"),
+        (["create", "--scope", "read", "--expires", "99999999d"], "expires must lie in the future, at most 100 years"),
+        (["create", "--scope", "read", "--prefix", "*"], "streams must be names of streams, or prefixes of names"),
+        (["create", "--scope", "read", "--stream", "A"], "streams must be names of streams, or prefixes of names"),
+        (["rotate", "nobody", "--grace", "1w"], "grace must be a number followed by s, m, h or d, such as 30d"),
+        (["rotate", "nobody"], "id must be that of a token that is not revoked, got 'nobody'"),
+    ],
+)
+def test_wrong_words_about_streams_and_times(run: Run, tmp_path: Path, words: list[str], message: str) -> None:
+    assert run("token", "create", "--scope", "read", "--db", "s.db").code == 0
+    refused = run("token", *words, "--db", "s.db")
+    assert (refused.code, refused.out, refused.err.count("\n"), message in refused.err) == (2, "", 1, True), refused.err
+    assert len(json.loads(run("token", "list", "--db", "s.db", "--format", "json").out)) == 1
 
 
 def test_wrong_words_about_tokens(run: Run, tmp_path: Path) -> None:

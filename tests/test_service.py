@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import exchangeable as ex
 from exchangeable import alarms, bets, measures, snapshot
 from exchangeable.catalogue import BETS
 from exchangeable.service.server_config import Limits, Retention, Settings
+from exchangeable.service.store import open_database
 from serving import JSON, NDJSON, Served, numbered, served
 
 LN10 = math.log(10.0)
@@ -179,6 +181,49 @@ def test_a_stream_of_events_is_a_rate_monitor(server: Served) -> None:
     exported = ex.snapshot.decode(server.ask("GET", "/v1/streams/a/export").content)
     assert isinstance(exported, ex.RateMonitor)
     assert ex.snapshot.encode(exported) == ex.snapshot.encode(monitor)
+
+
+def test_a_stream_of_losses_is_a_risk_monitor(server: Served) -> None:
+    made = server.create("a", measure={"kind": "risk", "limit": 0.2, "bounds": [-1, 2]}, on_alarm="restart")
+    assert (made["configuration"]["bet"], made["bet"], made["notes"]) == (None, None, [])
+    assert made["state"]["risk"] == {"limit": 0.2, "mean": None, "low": -1.0, "high": 2.0}
+    monitor = ex.Risk(0.2, bounds=(-1, 2), on_alarm="restart")
+    losses = [*np.random.default_rng(1).uniform(-0.5, 0.5, 300), *[1.5] * 60]
+    path = monitor.extend(losses)
+    server.take("a", numbered(losses[:200]))
+    refused = server.send("a", numbered([0.5, 2.5], 201))
+    message = "x must be a loss from -1 to 2 in stream 'a', got 2.5 at seq 202"
+    assert (refused.status_code, refused.json()["message"]) == (422, message)
+    server.take("a", numbered(losses[200:], 201))
+    shown = server.show("a")
+    assert shown["state"]["risk"] == {"limit": 0.2, "mean": monitor.mean, **monitor.interval._asdict()}
+    assert (shown["alarms"], shown["state"]["alarm_at"]) == (int(path.alarm.sum()), monitor.alarm_at)
+    history = server.ask("GET", "/v1/streams/a/history?from=1").json()
+    assert [mark["n"] for mark in history["marks"]] == path.n[path.alarm].tolist()
+    assert history["risk"] == {name: column.tolist() for name, column in monitor.band._asdict().items()}
+    bet = server.ask("GET", "/v1/streams/a/bet")
+    assert (bet.status_code, bet.json()["message"]) == (409, "stream 'a' does not bet on p-values: its measure is risk")
+    exported = ex.snapshot.decode(server.ask("GET", "/v1/streams/a/export").content)
+    assert ex.snapshot.encode(exported) == ex.snapshot.encode(monitor)
+    reset = server.ask("POST", "/v1/streams/a/reset").json()["state"]
+    assert (reset["n"], reset["risk"]["mean"]) == (360, None)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "message"),
+    [
+        ({}, "configuration.measure.limit must be given"),
+        ({"limit": 1.5}, "limit must lie between the bounds of the loss, 0 and 1, got 1.5"),
+        ({"limit": 0.1, "bounds": [1, 0]}, "bounds must be the smallest and the largest possible loss"),
+        ({"limit": 0.1, "bounds": [0]}, "configuration.measure.bounds must"),
+    ],
+)
+def test_a_risk_must_have_a_limit_within_its_bounds(
+    server: Served, configuration: dict[str, Any], message: str
+) -> None:
+    refused = server.ask("PUT", "/v1/streams/a", json={"measure": {"kind": "risk", **configuration}})
+    assert refused.status_code == 422
+    assert message in refused.json()["message"]
 
 
 def test_streams_are_listed_in_pages_with_alarms_first(server: Served) -> None:
@@ -530,6 +575,24 @@ def test_history_is_exact_when_short_and_keeps_lows_and_highs_when_long(server: 
     assert max(thin["log10"]) == log10.max()
     assert thin["log10"] == [log10[n - 1] for n in thin["n"]]
     assert (thin["n"][0], thin["n"][-1], thin["stop"]) == (1, 3000, 3000)
+    values = server.ask("GET", "/v1/streams/a/values", params={"max_points": 50}).json()
+    assert (min(values["value"]), max(values["value"]), values["exact"], values["width"]) == (min(x), max(x), False, 1)
+    assert values["value"] == [x[n - 1] for n in values["n"]]
+    some = server.ask("GET", "/v1/streams/a/values", params={"from": 100, "to": 160, "times": True}).json()
+    assert (some["exact"], some["value"]) == (True, x[99:160])
+    assert all(0 <= time.time() - arrived < 600 for arrived in some["arrived"])
+    assert some["time"] == [None] * 61
+
+
+def test_times_of_observations_are_in_the_history(server: Served) -> None:
+    server.create("a")
+    server.take("a", [{"seq": k, "x": k, "time": 1000.0 + 60 * k} for k in range(1, 101)])
+    server.ask("DELETE", "/v1/streams/a")
+    server.create("a")  # its own times are those of the new stream
+    server.take("a", [{"seq": k, "x": k, "time": 60.0 * k} for k in range(1, 101)])
+    shown = server.ask("GET", "/v1/streams/a/history", params={"times": True}).json()
+    assert shown["time"] == [60.0 * k for k in range(1, 101)]
+    assert "time" not in server.ask("GET", "/v1/streams/a/history").json()
 
 
 def test_fleet_is_the_librarys_rule(server: Served) -> None:
@@ -592,20 +655,22 @@ def test_a_stopped_server_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None
 
 def test_a_stream_that_cannot_be_resumed_is_refused_but_can_be_reset_or_deleted(tmp_path: Path) -> None:
     with served(tmp_path / "s.db") as server:
-        for name in ("a", "b", "c"):
+        for name in ("a", "b", "c", "d"):
             server.create(name, bet={"kind": "simple-mixture"})
             server.take(name, numbered(range(100)))
-    with sqlite3.connect(tmp_path / "s.db") as connection:
-        connection.execute("UPDATE snapshots SET data = x'00' WHERE stream = 1")
-        connection.execute("DELETE FROM snapshots WHERE stream = 2")
+    with closing(open_database(tmp_path / "s.db")) as connection:
+        connection.execute("UPDATE main.snapshots SET data = x'00' WHERE stream = 1")
+        connection.execute("UPDATE main.snapshots SET data = x'' WHERE stream = 2")
+        connection.execute("DELETE FROM main.snapshots WHERE stream = 4")
         words = connection.execute("SELECT state FROM streams WHERE name = 'c'").fetchone()[0].replace("exch", "Exch")
-        connection.execute("UPDATE streams SET state = ? WHERE name = 'c'", (words,))
+        connection.execute("UPDATE main.streams SET state = ? WHERE name = 'c'", (words,))
     with served(tmp_path / "s.db") as server:
         for name in ("a", "b"):
             reply = server.send(name, numbered([1.0], 101))
             assert (reply.status_code, reply.json()["error"]) == (503, "storage")
             assert server.show(name)["state"]["n"] == 100
         assert server.take("c", numbered([1.0], 101))["state"]["n"] == 101  # another sentence is no other state
+        assert server.take("d", numbered([1.0], 101))["state"]["n"] == 101  # replayed from its first step
         after = server.ask("POST", "/v1/streams/a/reset").json()
         assert (after["state"]["n"], after["state"]["alarm"], after["next_seq"]) == (100, False, 101)
         assert server.take("a", numbered([1.0], 101))["state"]["n"] == 101
@@ -618,13 +683,18 @@ def test_a_stream_whose_rows_are_damaged_can_be_deleted(tmp_path: Path) -> None:
         for name in ("a", "b"):
             server.create(name, bet={"kind": "simple-mixture"})
             server.take(name, numbered(range(100)))
-    with sqlite3.connect(tmp_path / "s.db") as connection:
-        connection.execute("DELETE FROM steps WHERE stream = 1")
-        connection.execute("UPDATE streams SET configuration = replace(configuration, 'ville', 'none') WHERE id = 2")
+    with closing(open_database(tmp_path / "s.db")) as connection:
+        connection.execute("DELETE FROM main.steps WHERE stream = 1")
+        connection.execute(
+            "UPDATE main.streams SET configuration = replace(configuration, 'ville', 'none') WHERE id = 2"
+        )
     with served(tmp_path / "s.db") as server:
-        for name in ("a", "b"):
+        for name, expected in (
+            ("a", (503, "storage")),
+            ("b", (500, "damaged")),
+        ):  # its configuration is not the stored one
             for reply in (server.send(name, numbered([1.0], 101)), server.ask("POST", f"/v1/streams/{name}/reset")):
-                assert (reply.status_code, reply.json()["error"]) == (503, "storage")
+                assert (reply.status_code, reply.json()["error"]) == expected
             assert server.ask("DELETE", f"/v1/streams/{name}").status_code == 204
         assert server.ask("GET", "/v1/streams").json()["total"] == 0
 

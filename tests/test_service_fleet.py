@@ -150,6 +150,7 @@ def test_the_rule_is_the_librarys_with_weights(tmp_path: Path) -> None:
         for i in (1, 4):
             server.ask("DELETE", f"/v1/streams/s{i}")
         places = {f"s{i}": i + 1 for i in range(12) if i not in (1, 4)}
+        missed = 0
         for method in ("current", "adjusted"):
             logs = np.array([8 * place * bets.Power(0.92).log_density(0.001) for place in places.values()])
             values = (logs if method == "current" else ex.fleet.adjusted(logs)) - math.log(2.0)
@@ -158,7 +159,18 @@ def test_the_rule_is_the_librarys_with_weights(tmp_path: Path) -> None:
                 reply = look(server, alpha=alpha, method=method)
                 assert [row["name"] for row in reply["found"]] == rule.names
                 assert reply["log10_threshold"] == rule.log_threshold / LN10
+                alarms = {one["name"] for one in server.ask("GET", "/v1/streams").json()["streams"] if one["alarms"]}
+                assert {row["name"] for row in reply["missed"]} == alarms - {*rule.names}
+                assert reply["missed_count"] == len(reply["missed"])
+                missed += len(reply["missed"])
+                for row in reply["missed"]:
+                    for nudge, enough in ((1e-9, True), (-1e-9, False)):
+                        changed = dict(zip(places, values, strict=True))
+                        assert changed[row["name"]] == pytest.approx(row["log10_e"] * LN10)
+                        changed[row["name"]] = row["log10_needed"] * LN10 + nudge
+                        assert (row["name"] in ex.fleet.e_bh(changed, alpha, joined=places).names) == enough
         assert "1/(j (j + 1))" in reply["promise"]
+        assert missed > 0
 
 
 def test_the_fleet_survives_restart_pruning_and_backup(tmp_path: Path) -> None:

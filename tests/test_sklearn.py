@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 
 import contracts
 import naive
-from exchangeable import Monitor, Precomputed, alarms, bets, measures
+from exchangeable import Monitor, Precomputed, TableMonitor, alarms, bets, measures
 from exchangeable.analysis import test as one_call
 
 pytest.importorskip("sklearn")
@@ -96,6 +96,7 @@ def test_it_is_the_monitor_by_the_kind_of_labels(kind: str) -> None:
     rows, y, measure = LABELS[kind]
     test = ExchangeabilityTest(seed=5, alpha=0.05).fit(rows, y)
     given = rows[:, 0] if measure is measures.Value else rows
+    assert isinstance(test.monitor_, Monitor)
     assert type(test.monitor_.measure) is measure
     assert found(test) == expected(Monitor(measure(), bets.Adaptive(), alarms.Ville(0.05), seed=5), given, y)
 
@@ -212,7 +213,7 @@ def test_a_refused_fit_changes_nothing() -> None:
     for call in (test.fit, test.partial_fit):
         with pytest.raises(ValueError, match="magnitude"):
             call(pandas.DataFrame(X * 1e160, columns=["a", "b", "c"]))
-        assert vars(test) == {"measure": None, "bet": None, "alpha": 0.01, "seed": None}
+        assert vars(test) == {"measure": None, "bet": None, "alpha": 0.01, "seed": None, "reference": None}
     test.fit(X)
     before = results(test)
     with pytest.raises(ValueError, match="magnitude"):
@@ -479,3 +480,44 @@ def test_it_can_be_pickled_with_its_model() -> None:
         test = ExchangeabilityTest(frozen(split_model(model), unknown="strangest")).fit(X[150:250], CLASSES[150:250])
         twin = pickle.loads(pickle.dumps(test))
         assert results(twin.partial_fit(X[250:], CLASSES[250:])) == results(test.partial_fit(X[250:], CLASSES[250:]))
+
+
+# ------------------------------------------------------------------ a reference
+
+
+@pytest.mark.parametrize("labels", [None, CLASSES])
+def test_with_a_reference_it_is_the_table_monitor(labels: Any) -> None:
+    rows = {"x0": X[:, 0], "x1": X[:, 1], "x2": X[:, 2]} | ({} if labels is None else {"y": labels.tolist()})
+    monitor = TableMonitor({k: v[:200] for k, v in rows.items()}, None if labels is None else "y", seed=4)
+    path = monitor.extend({name: column[200:] for name, column in rows.items()})
+    reference, y = (
+        (X[:200] if labels is None else (X[:200], CLASSES[:200])),
+        labels if labels is None else CLASSES[200:],
+    )
+    test = ExchangeabilityTest(reference=reference, seed=4)
+    assert clone(test).fit(X[200:], y).log10_path_.tobytes() == (path.log_value / math.log(10.0)).tobytes()
+    test.fit(SHIFTED[200:220], None if y is None else y[:20]).fit(X[200:270], None if y is None else y[:70])
+    test = pickle.loads(pickle.dumps(test)).partial_fit(X[270:], None if y is None else y[70:])
+    assert test.log10_path_.tobytes() == (path.log_value / math.log(10.0)).tobytes()
+    assert (test.n_samples_seen_, test.rejected_, test.anytime_p_) == (200, False, monitor.anytime_p)
+    test.fit(SHIFTED[250:], None if y is None else y[50:])
+    assert test.rejected_
+    assert "x0" in test.rejected_by_
+    assert test.changepoint_ < 20
+    with pytest.raises(AttributeError, match="p_values_ is not defined with a reference"):
+        test.p_values_  # noqa: B018
+    before = test.n_samples_seen_, test.log10_martingale_
+    with pytest.raises(ValueError, match="y must be given if and only if the reference is a pair"):
+        test.partial_fit(X, CLASSES if y is None else None)
+    assert (test.n_samples_seen_, test.log10_martingale_) == before
+
+
+def test_a_frame_with_text_and_a_reference() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"size": X[:, 0], "word": WORDS})
+    test = ExchangeabilityTest(reference=frame[:200], seed=1).fit(frame[200:].assign(word="d"))
+    assert test.rejected_by_[0] == "word"
+    with pytest.raises(ValueError, match="feature names should match"):
+        test.partial_fit(frame.rename(columns={"size": "Size"}))
+    with pytest.raises(ValueError, match="measure must be None if there is a reference"):
+        ExchangeabilityTest(measures.NearestDistance(), reference=frame).fit(frame)

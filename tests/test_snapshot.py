@@ -36,6 +36,7 @@ from exchangeable import (
     Precomputed,
     PValues,
     RateMonitor,
+    Risk,
     alarms,
     bets,
     measures,
@@ -46,6 +47,7 @@ from exchangeable.measures.pools import Pool
 from exchangeable.protocols import Path as Steps
 from exchangeable.protocols import Step
 from exchangeable.rate import RatePath
+from exchangeable.risk import RiskPath
 from exchangeable.snapshot import archive, objects
 from exchangeable.snapshot.reading import Reader
 from exchangeable.snapshot.writing import Writer
@@ -63,7 +65,7 @@ def second_feature(rows: Any, y: Any) -> Any:
     return np.asarray(rows)[:, 1]
 
 
-def columns(path: Steps | RatePath) -> list[Any]:
+def columns(path: Steps | RatePath | RiskPath) -> list[Any]:
     return [part.tobytes() if isinstance(part, np.ndarray) else part for part in path]
 
 
@@ -128,6 +130,23 @@ def test_a_rate_monitor_that_was_saved_continues(make: Callable[[], RateMonitor]
         return steps, columns(monitor.extend(x[at + 50 :])), monitor.last, monitor.alarm_at, monitor.change
 
     contracts.check_saved_and_loaded_it_continues(monitor, go_on)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "make", [lambda: Risk(0.2), lambda: Risk(0.0, period=20, bounds=(-1, 1), on_alarm="restart", reference_alpha=0.01)]
+)
+@settled(8)
+@given(at=st.integers(0, 300))
+def test_a_risk_that_was_saved_continues(make: Callable[[], Risk], at: int) -> None:
+    risk, x = make(), [0.0, 0.0, 1.0, 0.0, 0.5] * 40 + [1.0] * 100
+    risk.extend(x[:at])
+
+    def go_on(risk: Risk) -> Any:
+        steps = [risk.update(value) for value in x[at : at + 50]]
+        return steps, columns(risk.extend(x[at + 50 :])), risk.last, risk.alarm_at, risk.interval, risk.limit
+
+    contracts.check_saved_and_loaded_it_continues(risk, go_on)
 
 
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
@@ -275,6 +294,7 @@ def test_everything_under_contract_is_in_the_table() -> None:
         Monitor,
         PValues,
         RateMonitor,
+        Risk,
     } == set(public)
 
 
@@ -746,6 +766,12 @@ def _rate() -> RateMonitor:
     return monitor
 
 
+def _risk() -> Risk:
+    risk = Risk(0.2)
+    risk.extend([0, 1, 0, 0] * 10)
+    return risk
+
+
 def _drifter() -> bets.SleeperDrifter:
     bet = bets.SleeperDrifter(every=3, grid=3)
     bet.extend([0.5, 0.01, 0.3, 0.2, 0.7, 0.1, 0.9])
@@ -880,6 +906,10 @@ FORGERIES: list[tuple[Callable[[], Any], Callable[[Any, list[Any]], Any], str]] 
     (_alarmed, _in_array(1, 2, 2)(-1.0), "state: points of the history must be those of 3 examples, got others"),
     (_alarmed, _put("with", "_history", "with", "start")(2), "state: start of the history must be before the alarm"),
     (_monitor, _put("with", "_interrupted")(0), "state: _interrupted must be like False, got 0"),
+    (_risk, _put("with", "limit")(1.5), "state: limit must lie between the bounds of the loss"),
+    (_risk, _put("with", "alpha")(0.0), r"state: alpha must lie in \(0, 1\)"),
+    (_risk, _put("with", "bounds")({"tuple": [1, 0]}), "state: bounds must be the smallest and the largest"),
+    (_risk, _put("with", "reference_alpha")(0.5), "state: reference_alpha must be at least 0"),
     (_rate, _put("with", "period")(0.5), r"state: period must lie in \(1, 1e300\]"),
     (_rate, _put("with", "alpha")(0.5), "state: alpha must be None if period is given"),
     (_rate, _put("with", "values")({"tuple": [1, 1]}), "state: values must be 2 to 64 different numbers"),

@@ -80,6 +80,10 @@ def test_streams_of_a_csv_file(spark: SparkSession, here: Run, tmp_path: Path) -
     record = json.loads(done.out)
     assert record["n_streams"] == len(KEYS)
     assert [found["stream"] for found in record["first"]] == ["b"]
+    again = here("spark", "report", "out", "--format", "json")
+    assert (again.code, json.loads(again.out)) == (1, record)
+    strict = here("spark", "report", "out", "--rate", 1e-300, "--streams", 9, "--evidence", "adjusted")
+    assert (strict.code, strict.out.splitlines()[1]) == (0, "The seed is 7.")
     for row in spark.read.parquet(str(tmp_path / "out")).collect():
         assert row["seed"] == record["seed"] == 7
         monitor = ex.Monitor(measures.Value(), seed=stream_seed(7, row["device"]))
@@ -131,6 +135,8 @@ def test_a_monitor_goes_on_from_its_checkpoint(spark: SparkSession, here: Run, t
     record = json.loads(last.out)
     assert (record["n_streams"], record["fleet_size"]) == (len(KEYS), 9)
     assert math.isclose(record["log10_threshold"], math.log10(9 / 0.05))
+    again = here("spark", "report", "out", "--streams", 9, "--format", "json")  # adjusted, as it is a live fleet
+    assert json.loads(again.out) == record
 
 
 def test_a_torn_line_in_a_stream_of_json_is_reported(spark: SparkSession, here: Run, tmp_path: Path) -> None:
@@ -161,6 +167,31 @@ def test_pvalues_of_a_table(spark: SparkSession, here: Run, tmp_path: Path) -> N
     assert found == ex.PValues(measures.NearestNeighbour(), seed=5).extend(X, y).tolist()
 
 
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+@pytest.mark.parametrize("command", ["test", "pvalues"])
+def test_an_existing_output_is_refused_before_java_starts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, prefix: str
+) -> None:
+    def started(*_: object) -> None:
+        raise AssertionError("Java was started")
+
+    monkeypatch.setattr(f"exchangeable.cli.spark.{command}.spark_session", started)
+    words = "spark", command, "in.csv", "--order", "seq", "--features", "a"
+    role = ("--key", "device") if command == "test" else ("--label", "c")
+    output = f"{prefix}{tmp_path}"
+    done = run(*words, *role, "--output", output, "--master", "local[1]" if not prefix else "spark://nowhere:7077")
+    assert done.code == 2
+    assert f"--output must not exist, got {output!r}: choose another folder, or remove it" in done.err
+
+
+def test_a_report_of_something_else(spark: SparkSession, here: Run, tmp_path: Path) -> None:
+    spark.createDataFrame([("a", 1)], "device string, n int").write.parquet(str(tmp_path / "out"))
+    done = here("spark", "report", "out")
+    assert done.code == 2
+    assert "must be the output of `spark test` or `spark monitor`" in done.err
+    assert "without the columns alarm, log10_martingale, seed" in done.err
+
+
 @pytest.mark.parametrize("command", ["test", pytest.param("monitor", marks=pytest.mark.soak)])
 def test_a_bet_follows_the_alarm_and_another_is_noted(
     spark: SparkSession, here: Run, tmp_path: Path, command: str
@@ -185,7 +216,7 @@ def test_a_bet_follows_the_alarm_and_another_is_noted(
     ("words", "code", "message"),
     [
         (("readings.csv", "--output", "out", "--key", "nobody"), 2, "nobody"),
-        (("readings.csv", "--output", "taken"), 3, "taken"),
+        (("readings.csv", "--output", "taken"), 2, "taken"),
         (("nowhere.csv", "--output", "out"), 3, "nowhere.csv"),
         (("readings.csv", "--output", "out", "--alpha", "2"), 2, "alpha must"),
         (("readings.csv", "--output", "out", "--conf", "nonsense"), 2, "--conf must be NAME=VALUE"),

@@ -125,6 +125,7 @@ def killed_in_mid_stream(spark: SparkSession, folder: Path, victim: int) -> pd.D
     return spark.read.parquet(str(folder / "out")).toPandas()
 
 
+@pytest.mark.soak
 def test_a_stream_goes_on_when_an_executor_is_killed(cluster: Standalone, tmp_path: Path) -> None:
     data, spark = filled(tmp_path, 6), connected(cluster)
     until(lambda: len(cluster.executors()) == 2)

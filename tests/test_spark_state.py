@@ -48,14 +48,23 @@ def monitor(measure: Any = None, **more: Any) -> Monitor:
 class Query:
     """The stages one after the other, as Spark runs them, with states in memory."""
 
-    def __init__(self, recipe: Monitor, *, key: Any = None, order: str = "", fail: bool = False, **more: Any) -> None:
+    def __init__(
+        self,
+        recipe: Monitor,
+        *,
+        key: Any = None,
+        order: str = "",
+        fail: bool = False,
+        expire: int | None = None,
+        **more: Any,
+    ) -> None:
         key = key or pa.string()
         tests = recipe.on_alarm == "restart"
-        self.events, rows = events_schema(key), rows_schema(key, tests=tests)
+        self.events, rows = events_schema(key), rows_schema(key, tests=tests, lives=expire is not None)
         self.packer = EventPacker(recipe.measure, self.events, order=order, fail=fail)
         self.unpacker = RowUnpacker(rows)
         self.monitors = Monitors(recipe, seed=SEED, **more)
-        self.form = BucketFormat(self.events, rows, order, fail)
+        self.form = BucketFormat(self.events, rows, order, fail, expire)
         self.states = TwsTester(Bucket(self.monitors, self.form))
 
     def batches(self, events: Sequence[Event], size: int) -> Iterator[Any]:
@@ -73,12 +82,12 @@ class Query:
             columns["y"] = pa.array([event.y for event in events])
         yield from pa.table(columns).to_batches(max_chunksize=size)
 
-    def run(self, events: Sequence[Event], size: int = 10_000) -> list[dict[str, Any]]:
+    def run(self, events: Sequence[Event], size: int = 10_000, now: int = 0) -> list[dict[str, Any]]:
         """A micro-batch."""
         packed: dict[int, list[Row]] = {}
         for batch in self.packer.pack(self.batches(events, size)):
             for row in batch.to_pylist():
-                packed.setdefault(row["bucket"], []).append(Row(**row))
+                packed.setdefault(row["bucket"], []).append(Row(**row, now=now))
         found = []
         for bucket, rows in packed.items():
             packed_rows = pa.array([row.rows for row in self.states.test(bucket, rows)], pa.binary())
@@ -300,6 +309,28 @@ def test_duplicates_gaps_late_events_and_conflicts_over_batches() -> None:
     assert steps(first, "b") == library(monitor, "b", [1.0])
 
 
+def test_keys_without_events_expire_and_return_as_new_streams() -> None:
+    bucket = {zlib.crc32(repr(f"k{i}").encode()) % BUCKETS: f"k{i}" for i in range(50)}
+    key = bucket[zlib.crc32(repr("a").encode()) % BUCKETS]  # of the bucket of "a"
+    query, x = Query(monitor(), expire=1000), np.random.default_rng(1).normal(size=9).tolist()
+    rows = query.run([Event("a", i, x[i]) for i in range(3)] + [Event(key, 7, 1.0)], now=5000)
+    assert {row["life"].timestamp() for row in rows} == {5.0}
+    assert [row["kind"] for row in query.run([Event(key, 8, 1.0)], now=6000)] == ["step"]  # exactly as long as allowed
+    rows += (expired := query.run([Event(key, 9, 1.0)], now=6001))
+    (gone,) = (row for row in expired if row["kind"] == "expired")
+    assert (gone["key"], gone["order"], gone["count"], gone["life"].timestamp(), gone["n"]) == ("a", 2, 3, 5.0, None)
+    assert gone["detail"].startswith("no events for too long: removed after 3 examples, highest log10 capital 0.")
+    assert [row["kind"] for row in query.run([Event(key, 10, 1.0)], now=6500)] == ["step"]  # reported once
+    again = query.run([Event("a", i, x[i]) for i in range(3)], now=7000)  # the same numbers: not late, but a new stream
+    numbers = [[row | {"life": None} for row in steps(part, "a")] for part in (again, rows)]
+    assert numbers[0] == numbers[1]
+    assert {row["life"].timestamp() for row in again} == {7.0}
+    returned = query.run([Event("a", 3, x[3])], now=9000)  # its own event does not save it
+    assert [(row["kind"], row["n"]) for row in sorted(returned, key=lambda row: row["kind"])] == [
+        ("expired", None), ("expired", None), ("step", 1),
+    ]  # fmt: skip
+
+
 def test_rows_without_key_or_order_are_told_and_touch_no_stream() -> None:
     query = Query(monitor())
     rows = query.run([Event("", 5, 0.0, NO_KEY), Event("", 0, 0.0, NEITHER), Event("a", 0, 0.0, NO_ORDER)])
@@ -380,7 +411,7 @@ def test_a_state_that_is_too_large_is_refused_before_spark_breaks(monkeypatch: p
     query = Query(monitor(measures.Frozen(bins=1000, reference=np.arange(2000.0))))
     assert len(query.run([Event(f"key {i}", 1, 0.5) for i in range(1000)])) == 1000
     message = "the state of a bucket must be at most 1 MiB, got 1 MiB for [0-9]+ keys in bucket [0-3]"
-    with pytest.raises(RefusedError, match=f"^{message}: start a new checkpoint with more buckets"):
+    with pytest.raises(RefusedError, match=f"^{message}: use more buckets"):
         query.run([Event(f"other {i}", 1, 0.5) for i in range(4000)])
 
 

@@ -21,13 +21,14 @@ import sparks
 pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'exchangeable[spark]'")
 
 import pandas as pd
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from exchangeable import Monitor, alarms, bets, measures
 from exchangeable.monitor import BetWarning
 from exchangeable.pvalues import Precomputed
-from exchangeable.spark import fleet_report, refusal, stream_seed
+from exchangeable.spark import RefusedError, WorkerError, clear_errors, fleet_report, refusal, stream_seed
 from exchangeable.spark import test_streams as of_spark
 
 if TYPE_CHECKING:
@@ -299,6 +300,40 @@ def test_disorder_fails_the_job_with_one_sentence(spark: SparkSession, where: st
     with pytest.raises(Exception, match="RefusedError") as error:
         seeded(disorder(spark).where(where), "k", "o", "x").collect()
     assert refusal(error.value) == sentence
+    with pytest.raises(RefusedError) as clear, clear_errors():
+        seeded(disorder(spark).where(where), "k", "o", "x").collect()
+    assert str(clear.value) == sentence
+    assert clear.value.__suppress_context__  # no page of tracebacks
+
+
+def test_other_errors_of_spark_are_left_as_they_are(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException), clear_errors():
+        spark.range(3).select("nothing")
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (ModuleNotFoundError("No module named 'exchangeable'"), "has no module 'exchangeable': install ex"),
+        (ModuleNotFoundError("No module named 'pyarrow.compute'"), "has no module 'pyarrow.compute'"),
+        (
+            RuntimeError(
+                "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, .."
+            ),
+            "has version 3.12, that of the driver 3.11: both must have the same",
+        ),
+    ],
+)
+def test_executors_that_cannot_run_the_package(spark: SparkSession, fault: Exception, sentence: str) -> None:
+    """The errors of an interpreter without the package, or of another version, raised by one that has it."""
+
+    def fails(_: Any) -> Any:
+        raise fault
+
+    with pytest.raises(WorkerError, match=sentence) as error, clear_errors():
+        spark.range(3).mapInArrow(fails, "id long").collect()
+    assert "\n" not in str(error.value)
+    assert "PYSPARK_PYTHON" in str(error.value)
 
 
 def test_an_empty_frame_has_no_streams(spark: SparkSession) -> None:

@@ -25,6 +25,7 @@ import exchangeable as ex
 from conftest import Run
 from exchangeable import alarms, bets, catalogue, measures
 from exchangeable.pvalues import Precomputed
+from exchangeable.risk import RiskPath
 from exchangeable.watch import LineError, Reader, UsageError
 
 PROGRAM = [sys.executable, "-m", "exchangeable", "watch"]
@@ -296,6 +297,52 @@ def test_the_alarm_of_a_rate(run: Run, tmp_path: Path, words: list[Any], same: l
     assert given.code == 1
 
 
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, []),
+        ({"alpha": 0.2, "bounds": (-1.5, 2.0)}, ["--alpha", 0.2, "--bounds", "-1.5,2"]),
+        ({"period": 50.0}, ["--period", 50]),
+        ({"period": 50.0, "alpha": 0.2}, ["--period", 50, "--alpha", 0.2]),
+        ({"period": 10_000.0}, ["--alarm", "shiryaev-roberts"]),
+    ],
+)
+def test_a_risk(run: Run, tmp_path: Path, on_alarm: str, arguments: dict[str, Any], words: list[Any]) -> None:
+    draw = np.random.default_rng(6)
+    x = np.append(draw.beta(1, 9, 300), draw.beta(2, 3, 300)).tolist() * 2
+    monitor = ex.Risk(0.15, on_alarm=on_alarm, **arguments)
+    path = monitor.extend(x)
+    done = run("watch", write(tmp_path / "x", x), "--risk", 0.15, "--on-alarm", on_alarm, *words)
+    assert (done.code, done.err, records(done.out)) == (1, "", expected_risk(path, monitor))
+    few = ex.Risk(0.15, on_alarm=on_alarm, **arguments)
+    done = run("watch", write(tmp_path / "y", x[:7]), "--risk", 0.15, "--on-alarm", on_alarm, *words)
+    assert records(done.out) == expected_risk(few.extend(x[:7]), few)
+
+
+def expected_risk(path: RiskPath, monitor: ex.Risk) -> list[dict[str, Any]]:
+    """What must be written for a path of the library."""
+    found = []
+    for n, log_value, statistic, alarm, lowest, _, *risk in zip(*path[:9], strict=True):
+        step: dict[str, Any] = {"n": n, "log10_martingale": log_value / math.log(10.0)}
+        if monitor.period is not None:
+            step["log10_statistic"] = None if statistic == -math.inf else statistic / math.log(10.0)
+        step |= {**dict(zip(("mean", "low", "high"), risk, strict=True)), "alarm": bool(alarm)}
+        if alarm:
+            step |= {"alarm_at": n if monitor.on_alarm == "restart" else monitor.alarm_at, "changepoint": lowest}
+        found.append(step)
+    return found
+
+
+def test_losses_of_a_table(run: Run, tmp_path: Path) -> None:
+    x = [0.5, 0.25, 1.0]
+    whole = run("watch", write(tmp_path / "x", x), "--risk", 0.1)
+    lines = write(tmp_path / "lines", [json.dumps({"x": value}) for value in x])
+    table = write(tmp_path / "table.csv", ["name,other,loss", *(f"a,7,{value}" for value in x)])
+    assert run("watch", lines, "--risk", 0.1).out == whole.out
+    assert run("watch", table, "--features", "loss", "--risk", 0.1).out == whole.out
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -310,17 +357,19 @@ def test_true_and_false_are_events(run: Run, tmp_path: Path, lines: list[str], w
     *header, pattern = lines
     y = [False, True, False, False, True] * 4
     texts = [pattern.format(x=str(value).lower(), X=str(value)) for value in y]
-    done = run("watch", write(tmp_path / "x", [*header, *texts]), "--rate", *words)
-    numbers = run("watch", write(tmp_path / "y", [*map(int, y)]), "--rate")
-    assert (done.code, done.out) == (numbers.code, numbers.out)
-    assert len(records(done.out)) == len(y)
+    write(tmp_path / "x", [*header, *texts])
+    write(tmp_path / "y", [*map(int, y)])
+    for kind in (["--rate"], ["--risk", 0.5]):
+        done, numbers = run("watch", "x", *kind, *words), run("watch", "y", *kind)
+        assert (done.code, done.out) == (numbers.code, numbers.out)
+        assert len(records(done.out)) == len(y)
 
 
 @pytest.mark.parametrize("line", ["true", '{"x": false}'])
 def test_without_rate_true_is_no_number(run: Run, tmp_path: Path, line: str) -> None:
     done = run("watch", write(tmp_path / "x", [line]))
     assert (done.code, done.out) == (3, "")
-    assert "x must be a number, got true or false, which only --rate accepts" in done.err
+    assert "x must be a number, got true or false, which only --rate and --risk accept" in done.err
 
 
 def test_without_rate_text_is_no_number(run: Run, tmp_path: Path) -> None:
@@ -357,7 +406,8 @@ def test_ids_are_repeated(run: Run, tmp_path: Path) -> None:
     [
         (["missing"], 3, "missing"),
         (["x", "--measure", "frozen"], 2, "--reference FILE"),
-        (["x", "--reference", "x"], 2, "require --measure frozen"),
+        (["x", "--reference", "x"], 3, "x: reference must have at least 30 rows, got 3"),
+        (["x", "--reference", "x", "--measure", "value"], 2, "require --measure frozen"),
         (["x", "--bins", 8], 2, "require --measure frozen"),
         (["x", "--measure", "frozen", "--reference", "bad"], 3, "bad: line 2"),
         (["x", "--measure", "frozen", "--reference", "one"], 2, "2 distinct scores"),
@@ -386,6 +436,20 @@ def test_ids_are_repeated(run: Run, tmp_path: Path) -> None:
         (["x", "--rate", "--values", "1,two"], 2, "--values must be numbers separated by commas, got 'two'"),
         (["x", "--rate", "--values", "1"], 2, "values must be 2 to 64 different numbers"),
         (["x", "--direction", "up"], 2, "--values and --direction require --rate"),
+        (["x", "--risk", 0.1], 3, "line 2: x must be a loss from 0 to 1, got 2"),
+        (["x", "--risk", 0.1, "--rate"], 2, "--rate and --risk cannot be combined"),
+        (["x", "--risk", 0.1, "--measure", "frozen"], 2, "--measure does not apply to --risk, got frozen"),
+        (["x", "--risk", 0.1, "--bet", "adaptive"], 2, "--bet does not apply to --risk, got adaptive"),
+        (["x", "--risk", 0.1, "--seed", 1], 2, "--seed does not apply to --risk, got 1"),
+        (["x", "--risk", 0.1, "--reference", "x"], 2, "--reference does not apply to --risk, got x"),
+        (["x", "--risk", 0.1, "--label", "y"], 2, "--label does not apply to --risk, got y"),
+        (["x", "--risk", 0.1, "--alarm", "cusum"], 2, "--alarm must be ville or shiryaev-roberts with --risk"),
+        (["x", "--risk", 0.1, "--alarm", "ville", "--period", 9], 2, "--alpha requires --alarm ville, and --period"),
+        (["x", "--risk", 0.1, "--direction", "up"], 2, "--values and --direction require --rate"),
+        (["x", "--risk", 1], 2, "limit must lie between the bounds of the loss, 0 and 1, got 1.0"),
+        (["x", "--risk", 0.1, "--bounds", "0"], 2, "bounds must be the smallest and the largest possible loss"),
+        (["x", "--risk", 0.1, "--bounds", "0,one"], 2, "--bounds must be numbers separated by commas, got 'one'"),
+        (["x", "--bounds", "0,1"], 2, "--bounds requires --risk"),
     ],
 )
 def test_wrong_words(run: Run, tmp_path: Path, words: list[object], code: int, clue: str) -> None:
@@ -595,6 +659,8 @@ CHOICES = [
     (),
     ("--rate", "--period", 50),
     ("--rate", "--alpha", 0.2, "--on-alarm", "restart"),
+    ("--risk", 0.3, "--period", 50),
+    ("--risk", 0.3, "--alpha", 0.2, "--on-alarm", "restart"),
 ]
 
 
@@ -602,7 +668,7 @@ CHOICES = [
 def test_resumed_as_unbroken(run: Run, tmp_path: Path, options: tuple[object, ...]) -> None:
     """A file that grows, watched in bits."""
     x, rng = stream(300, change=120), random.Random(1)
-    if "--rate" in options:
+    if "--rate" in options or "--risk" in options:
         x = [float(value > 1.0) for value in x]
     whole = run("watch", write(tmp_path / "whole", x), *options)
     parts, codes = "", []
@@ -668,6 +734,26 @@ def test_other_options_are_refused(run: Run, tmp_path: Path, options: tuple[obje
     assert f"s was created with {options[0]} " in done.err
     assert (tmp_path / "s").read_bytes() == before
     assert run("watch", "x", "--state", "s", "--alpha", 0.01, "--seed", 0).code == 0  # the defaults, spelt out
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (("--risk", 0.2), "--risk"),
+        (("--risk", 0.1, "--bounds", "0,2"), "--bounds"),
+        (("--risk", 0.1, "--alpha", 0.2), "--alpha"),
+        (("--risk", 0.1, "--period", 50), "--period"),
+        (("--rate",), "--rate"),
+        ((), "--risk"),
+    ],
+)
+def test_other_options_of_a_risk_are_refused(run: Run, tmp_path: Path, options: tuple[object, ...], name: str) -> None:
+    write(tmp_path / "x", [0.25, 0.5])
+    assert run("watch", "x", "--state", "s", "--risk", 0.1).code == 0
+    done = run("watch", "x", "--state", "s", *options)
+    assert (done.code, done.out) == (2, "")
+    assert f"s was created with {name} " in done.err
+    assert run("watch", "x", "--state", "s", "--risk", 0.1, "--alpha", 0.01, "--bounds", "0,1").code == 0
 
 
 def test_what_is_left_out_is_that_of_the_state(run: Run, tmp_path: Path) -> None:
