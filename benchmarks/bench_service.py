@@ -1,14 +1,20 @@
-"""The server: its load against bare SQLite inserts of the same rows, how it grows, restarts and opens a history."""
+"""The server: rates, a quiet stream beside heavy requests, many streams and readers, restarts, faults, backups.
+
+Writes SERVICE.md beside this file. ``--small`` runs it with small sizes, and the document says so.
+"""
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import signal
 import socket
 import sqlite3
+import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -23,14 +29,18 @@ from exchangeable.service.server_config import Settings
 from exchangeable.service.store import Store
 from exchangeable.service.stream_config import Configuration, parse_configuration
 from servers import NDJSON, Caller, Server, lines
-from workloads import Floats, best, table
+from service_faults import faults
+from workloads import Floats, best, heading, table
 
+SMALL = 20 if "--small" in sys.argv else 1  # sizes are divided by it
 BATCH = 1_000
-STREAMS, BATCHES = 4, 50  # of the load: 200,000 observations
-HOUR = 3_600_000  # observations: a thousand a second for an hour
-LONG = 10_000_000
-MANY = 1_000  # streams
-READERS = 200
+STREAMS, BATCHES = 4, max(50 // SMALL, 5)  # of the load: 200,000 observations
+HOUR = 3_600_000 // SMALL  # observations: a thousand a second for an hour
+LONG = 10_000_000 // SMALL
+MANY = 100_000 // SMALL  # streams
+ACTIVE = 12_000 // SMALL  # of them that get observations, in turn
+READERS = 500 // SMALL
+POSTS = 1_000 // SMALL  # to a quiet stream, at least, beside each load
 CONSTANT = {"measure": {"kind": "frozen", "reference": list(np.linspace(-3.0, 3.0, 2001)), "bins": 1024}}
 MB = 1e6
 
@@ -127,6 +137,171 @@ def load() -> str:
     )
 
 
+# ------------------------------------------------------------------ single observations
+
+
+def single() -> str:
+    """One observation a request, against a commit of bare SQLite and a request that does nothing, in turn."""
+    kinds: dict[str, list[float]] = {"a commit of one row by SQLite": [], "`GET /healthz`": [], "`POST` of one": []}
+    with served() as server, closing(Caller(server.port)) as caller:
+        put(server, "quiet")
+        with closing(sqlite3.connect(server.db.parent / "single.db", isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("CREATE TABLE observations (seq INTEGER PRIMARY KEY, x REAL)")
+            works: list[Callable[[int], object]] = [
+                lambda i: connection.execute("INSERT INTO observations VALUES (?, ?)", (i, 0.5)),
+                lambda i: caller("GET", "/healthz"),
+                lambda i: caller("POST", "/v1/streams/quiet/observations", lines(i, numbers(1, i)), kind=NDJSON),
+            ]
+            for i in range(1, POSTS + 1):
+                for spent, work in zip(kinds.values(), works, strict=True):
+                    spent.append(1e3 * timed(lambda work=work, i=i: work(i)))  # type: ignore[misc]
+    commit, nothing = (np.median(kinds[name]) for name in list(kinds)[:2])
+    rows = [
+        [
+            name,
+            *(f"{ms:.2f} ms" for ms in np.quantile(spent, [0.5, 0.99])),
+            f"{np.median(spent) / (commit + nothing):.2f}",
+        ]
+        for name, spent in kinds.items()
+    ]
+    columns = ["one at a time", "median", "99 %", "median, relative to the first two together"]
+    return f"\nSingle requests, {POSTS:,} of each in turn:\n\n" + table(columns, rows)
+
+
+# ------------------------------------------------------------------ a quiet stream beside a heavy one
+
+WIDE = np.random.default_rng(0).normal(size=(10_000 // SMALL, 16)).round(3)
+REFERENCE = {"measure": {"kind": "frozen", "reference": numbers(100_000 // SMALL).tolist(), "bins": 2**20 // SMALL}}
+Loads = Iterator[tuple[str, Callable[[int], object]]]
+
+
+class Quiet(threading.Thread):
+    """Posts single observations to a quiet stream until it is told to stop, and measures each."""
+
+    def __init__(self, port: int, name: str = "quiet") -> None:
+        super().__init__()
+        self.port, self.path = port, f"/v1/streams/{name}"
+        self.stopped = threading.Event()
+        self.spent: list[float] = []
+
+    def run(self) -> None:
+        with closing(Caller(self.port)) as caller:
+            first = caller("GET", self.path).body["next_seq"]
+            while not self.stopped.is_set():
+                body = lines(first + len(self.spent), numbers(1))
+                start = time.perf_counter()
+                assert caller("POST", f"{self.path}/observations", body, kind=NDJSON).status == 200
+                self.spent.append(1e3 * (time.perf_counter() - start))
+
+
+def ask(server: Server, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+    reply = server.ask(method, f"/v1/streams/{path}".rstrip("/"), body, kind=kind)
+    assert reply.status in (200, 201, 204), reply
+    return reply.body
+
+
+def table_rows(count: int, *, numbered: bool) -> bytes:
+    rows = [dict(zip("abcdefgh", row, strict=True)) for row in numbers(8 * count).reshape(-1, 8).round(3).tolist()]
+    return "\n".join(json.dumps({"seq": i, "row": row} if numbered else row) for i, row in enumerate(rows, 1)).encode()
+
+
+def heavy_loads(server: Server) -> Loads:
+    """Yield requests that are as heavy as the limits allow, each as a function of how often it was called."""
+    count = len(WIDE)
+    near = lines(1, WIDE, y=[i % 3 for i in range(count)])
+    waiting = lines(1, WIDE[: count * 9 // 10], id=[f"i{i}" for i in range(count * 9 // 10)])
+    labels = [json.dumps({"id": f"i{i}", "y": i % 3}).encode() for i in range(count * 9 // 10)]
+    reference, rows = table_rows(20_000 // SMALL, numbered=False), table_rows(5_000 // SMALL, numbered=True)
+
+    made_of: Counter[str] = Counter()
+
+    def fresh(i: int, name: str, made: dict[str, Any]) -> str:
+        ask(server, "PUT", f"{name}{i}", made)
+        made_of[name] += 1
+        return f"{name}{i}"
+
+    def send_near(i: int) -> None:
+        ask(server, "POST", f"{fresh(i, 'near', NEAR)}/observations", near, NDJSON)
+
+    def send_late(i: int) -> None:
+        name = fresh(i, "late", NEAR)
+        ask(server, "POST", f"{name}/observations", waiting, NDJSON)
+        ask(server, "POST", f"{name}/labels", b"\n".join(labels[1:]), NDJSON)
+        ask(server, "POST", f"{name}/labels", labels[0], NDJSON)  # releases all others
+
+    def send_table(i: int) -> None:
+        name = fresh(i, "table", {"measure": {"kind": "table"}})
+        ask(server, "PUT", f"{name}/reference", reference, NDJSON)
+        ask(server, "POST", f"{name}/observations", rows, NDJSON)
+
+    shape = f"{count:,} x 16"
+    yield f"nearest neighbours, {shape}", send_near
+    yield f"late labels, {len(labels):,} released by one", send_late
+    yield "references: 100,000 scores and 2^20 bins created", lambda i: fresh(i, "frozen", REFERENCE)
+    yield "the same, loaded from the disk", lambda i: ask(server, "GET", f"frozen{i % made_of['frozen']}/bet")
+    yield (
+        "the same, in batches of 10,000",
+        lambda i: ask(server, "POST", "frozen0/observations", lines(1 + i * count, numbers(count)), NDJSON),
+    )
+    yield "a table: 20,000 x 8 as reference, 5,000 rows", send_table
+    yield "the same table, reset", lambda i: ask(server, "POST", "table0/reset")
+    yield (
+        "the same table, its columns and its export",
+        lambda i: [ask(server, "GET", f"table0/{what}") for what in ("columns", "export")],
+    )
+    yield (
+        "1,000 streams created with one request",
+        lambda i: ask(server, "POST", "", b"\n".join(b'{"name": "bulk-%d-%d"}' % (i, k) for k in range(1000)), NDJSON),
+    )
+
+
+NEAR = {"measure": {"kind": "nearest-neighbour"}}
+
+
+def beside() -> str:
+    """Single posts to a quiet stream, alone and while other requests are as heavy as the limits allow."""
+    rows, worst = [], 0.0
+    with served() as server:
+        put(server, "quiet")
+        idle = _beside(server, lambda i: time.sleep(0.4))
+        base = float(np.quantile(idle[0], 0.99))
+        rows.append(_line("nothing", idle, base))
+        for name, work in heavy_loads(server):
+            if "loaded from" in name:  # nothing is in memory after a restart
+                server.end(signal.SIGTERM)
+                server.start()
+                server.ready()
+            measured = _beside(server, work)
+            worst = max(worst, float(np.quantile(measured[0], 0.99)) / base)
+            rows.append(_line(name, measured, base))
+    columns = ["beside", "posts", "heavy requests", "median", "99 %", "99 %, relative to idle", "longest"]
+    said = "Single observations posted to a quiet stream, while others send what is heaviest."
+    return f"\n{said} Worst ratio: {worst:.1f}.\n\n" + table(columns, rows)
+
+
+def _beside(server: Server, work: Callable[[int], object]) -> tuple[list[float], int]:
+    """Repeat some work until there were enough posts, or for some seconds; return their times, and the repetitions."""
+    quiet, repeated, end = Quiet(server.port), 0, time.monotonic() + 10.0
+    quiet.start()
+    try:
+        while repeated == 0 or (len(quiet.spent) < POSTS and repeated < 25 and time.monotonic() < end):
+            work(repeated)
+            repeated += 1
+    finally:
+        quiet.stopped.set()
+        quiet.join()
+    return quiet.spent, repeated
+
+
+def _line(name: str, measured: tuple[list[float], int], idle: float) -> list[str]:
+    spent, repeated = measured
+    median, p99 = np.quantile(spent, [0.5, 0.99])
+    times = [f"{ms:.1f} ms" for ms in (median, p99)]
+    return [name, f"{len(spent)}", f"{repeated}", *times, f"{p99 / idle:.1f}", f"{max(spent):.0f} ms"]
+
+
 # ------------------------------------------------------------------ growth, and memory over an hour
 
 
@@ -171,36 +346,60 @@ def grown() -> str:
 
 
 def many() -> str:
-    """A thousand streams: to make, to fill in turn, to look at."""
-    names = [f"stream-{i:04d}" for i in range(MANY)]
-    with served() as server, closing(Caller(server.port)) as caller:
-        before = server.resident()
-        making = timed(lambda: [caller("PUT", f"/v1/streams/{name}", {}) for name in names])
-        body = lines(1, numbers(100))
-
-        def fill(part: list[str]) -> None:
-            for name in part:
-                send(server.port, name, [body])
-
-        def all_parts() -> None:
-            with ThreadPoolExecutor(4) as pool:
-                list(pool.map(fill, (names[i::4] for i in range(4))))
-
-        filling = timed(all_parts)
-        resident = server.resident() - before
+    """A hundred thousand streams: to create in bulk, to list, to scrape, to feed in turn."""
+    names = [f"stream-{i:06d}" for i in range(MANY)]
+    with served("[limits]\nstreams = 200_000") as server, closing(Caller(server.port, timeout=600.0)) as caller:
+        before, size = server.resident(), server.db.stat().st_size
+        bodies = [
+            "\n".join(json.dumps({"name": name}) for name in names[i : i + 10_000]) for i in range(0, MANY, 10_000)
+        ]
+        making = timed(lambda: [caller("POST", "/v1/streams", body.encode(), kind=NDJSON) for body in bodies])
+        assert caller("GET", "/v1/streams?limit=1").body["total"] == MANY + 1  # and that of `served`
+        disk = server.ask("GET", "/metrics").body
+        rows = [
+            ["create them, 10,000 a request", f"{making:.1f} s, {making / MANY * 1e6:.0f} us a stream"],
+            ["disk", f"{(_metric(disk, 'exchangeable_database_bytes') - size) / MANY:.0f} bytes a stream"],
+            ["memory", f"{(server.resident() - before) / MANY:.0f} bytes a stream, before it gets observations"],
+        ]
         looks = {
             "list of 50, with spark lines": "/v1/streams?limit=50&spark=100",
+            "the last 50 by name": f"/v1/streams?limit=50&order=name&offset={MANY - 50}",
             "fleet": "/v1/fleet",
-            "metrics": "/metrics",
+            "metrics (of 2,000)": "/metrics",
         }
-        rows = [
-            ["make them all", f"{making / MANY * 1e3:.1f} ms a stream"],
-            ["100 observations to each", f"{filling / MANY * 1e3:.1f} ms a stream"],
-            ["memory", f"{resident / MANY / 1e3:.0f} kB a stream"],
-        ]
         for look, path in looks.items():
             rows.append([look, f"{1e3 * best(lambda path=path: caller('GET', path)):.0f} ms"])  # type: ignore[misc]
+        active = names[:ACTIVE]
+        rows.append(
+            [f"feed {ACTIVE:,} of them in turn, one observation each", f"{_feed(server, active, 1):.0f} a second"]
+        )
+        rows.append(["the same again: more than fit into memory", f"{_feed(server, active, 2):.0f} a second"])
+        _feed(server, active[: ACTIVE // 10], 3)
+        fits = _feed(server, active[: ACTIVE // 10], 4)
+        rows.append(["a tenth of these, which are in memory", f"{fits:.0f} a second"])
+        scraped = server.ask("GET", "/metrics").body
+        live, held = (_metric(scraped, f"exchangeable_live_{what}") for what in ("streams", "bytes"))
+        rows.append(
+            ["in memory then", f"{live:.0f} streams, {held / MB:.0f} MB; the server {server.resident() / MB:.0f} MB"]
+        )
     return f"\n{MANY:,} streams (`value`, `adaptive`):\n\n" + table(["", ""], rows)
+
+
+def _metric(text: bytes, name: str) -> float:
+    return next(float(line.split()[1]) for line in text.decode().splitlines() if line.startswith(f"{name} "))
+
+
+def _feed(server: Server, names: list[str], seq: int) -> float:
+    """Send one observation to each stream, by four clients; return the observations a second."""
+
+    def feed(part: list[str]) -> None:
+        with closing(Caller(server.port)) as caller:
+            for name in part:
+                reply = caller("POST", f"/v1/streams/{name}/observations", lines(seq, numbers(1, seq)), kind=NDJSON)
+                assert reply.status == 200, reply
+
+    with ThreadPoolExecutor(4) as pool:
+        return len(names) / timed(lambda: list(pool.map(feed, (names[i::4] for i in range(4)))))
 
 
 class Listener(threading.Thread):
@@ -229,7 +428,7 @@ class Listener(threading.Thread):
 
 
 def watched() -> str:
-    """Two hundred readers of one stream."""
+    """Many readers of one stream."""
     rows = []
     with served() as server:
         for readers in (0, READERS):
@@ -273,7 +472,7 @@ def made(path: Path, given: Configuration, count: int) -> Engine:
 
 def long() -> str:
     rows = []
-    for count in (LONG // 100, LONG):
+    for count in (max(LONG // 100, 10_000), LONG):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "bench.db")
             _killed(made, path, parse_configuration(CONSTANT), count)
@@ -324,9 +523,23 @@ def _told(sender: Any, work: Callable[..., object], *arguments: Any) -> None:
     signal.pause()
 
 
-def main() -> str:
-    return "## The server\n\n" + "".join(part() for part in (load, grown, many, watched, long))
+PARTS = (load, single, beside, grown, many, watched, long, faults)
+
+
+def main() -> None:
+    from bench_storage import copies, flips  # which uses this module
+
+    document = heading("The server", "make service", ("numpy", "uvicorn", "fastapi"))
+    document += "\nClients and server share the cores. Ratios compare measurements of the same run.\n\n"
+    if SMALL > 1:
+        document += f"**A trial: all sizes are divided by up to {SMALL}, so the figures say little.**\n\n"
+    for part in (*PARTS, flips, copies):
+        started = time.perf_counter()
+        text = part()
+        print(f"{text}\n({part.__name__}: {time.perf_counter() - started:.0f} s)", flush=True)
+        document += text
+    Path(__file__).with_name("SERVICE.md").write_text(document, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    print(main())
+    main()

@@ -1,4 +1,4 @@
-"""The functions and commands that users call, run on exchangeable data.
+"""The functions and commands that users call, run on exchangeable data; `Risk` on losses with a mean up to its limit.
 
 Each function returns the smallest level at which it raises an alarm, or whether it raises one at each of the levels.
 For ``SCENARIOS`` the promise is that at every level the share of runs with an alarm is at most the level. For
@@ -7,6 +7,7 @@ For ``SCENARIOS`` the promise is that at every level the share of runs with an a
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -307,8 +308,9 @@ SLOW, FAST = 300, 700  # examples: 200 an hour, then 3,000 an hour
 
 def late_labels(wait: Any, rng: Generator) -> Outcome:
     x, y, events = late.fraud(rng, SLOW, FAST)
-    queue = ex.LateLabels(ex.Monitor(measures.Value(), seed=any_seed(rng)), wait=wait)
-    return late.played(queue, x[:, 0], y, events)[0].monitor.anytime_p
+    monitor = ex.Monitor(measures.Value(), seed=any_seed(rng))
+    late.played(ex.LateLabels(monitor, wait=wait), x[:, 0], y, events)
+    return monitor.anytime_p
 
 
 def late_labels_server(clock: str, rng: Generator) -> Outcome:
@@ -360,6 +362,7 @@ def best_of_seeds(rng: Generator) -> Outcome:
 
 
 RATES = (0.003, 0.05, 0.3, 0.5, 0.98)
+DEPENDENCE = ("independent", "autocorrelated", "adversarial")
 
 
 def rate_evidence(values: Sequence[int], rng: Generator) -> float:
@@ -381,9 +384,233 @@ def independent(rng: Generator, values: Sequence[int], length: int = 400) -> Int
     return rng.choice(values, length, p=shares)
 
 
+def risk_losses(kind: str, rng: Generator, limit: float, length: int) -> Floats:
+    """Return losses whose mean, given the past, is at most the limit."""
+    if kind == "independent":
+        return np.asarray(rng.random(length) < limit, np.float64)
+    x = np.zeros(length)
+    mean, streak = limit, 0
+    for t in range(length):
+        if kind == "autocorrelated":  # the mean moves slowly below the limit
+            mean = min(max(mean + 0.1 * limit * rng.normal(), 0.2 * limit), limit)
+            x[t] = rng.random() < mean
+        else:  # adversarial: sizes depend on the past, as a gambler's who loses
+            size = 1.0 if streak > 3 else max(limit, 0.5)
+            x[t] = size * (rng.random() < limit / size)
+        streak = 0 if x[t] else streak + 1
+    return x
+
+
+def risk_evidence(kind: str, rng: Generator) -> float:
+    """Return the smallest alpha at which a risk monitor raises an alarm on losses with a mean up to the limit."""
+    limit = float(rng.choice(RATES))
+    return lowest(ex.Risk(limit).extend(risk_losses(kind, rng, limit, 400)).log_value)
+
+
+def risk_statistic(kind: str, length: int, rng: Generator) -> float:
+    """The same with a period: a level c has a probability of at most n/c within n losses."""
+    limit = float(rng.choice(RATES))
+    path = ex.Risk(limit, period=2.0).extend(risk_losses(kind, rng, limit, length))
+    return length * math.exp(-path.statistic.max())
+
+
+def risk_adversary(by_period: bool, rng: Generator) -> Outcome:
+    """Return whether an adversary who sees the bets raises an alarm with losses whose mean is the limit."""
+    limit, waits, plays = float(rng.choice(RATES)), 200 if by_period else 10_000, 200
+
+    def alarms(level: float) -> bool:
+        risk = ex.Risk(limit, alpha=level, period=(waits + plays) / level if by_period else None)
+        risk.extend(np.full(waits, limit))  # nothing is gained or lost, and what is kept for later starts is bet
+        return plays_against(risk, rng, plays)
+
+    return {level: alarms(level) for level in LEVELS}
+
+
+def plays_against(risk: ex.Risk, rng: Generator, length: int) -> bool:
+    """Play for an alarm; return whether it is raised. Losses are 0 or as large as it takes, with the limit as mean.
+
+    Both statistics are linear in the next loss, so the adversary finds the smallest loss that raises the alarm, which
+    has the largest probability, limit/loss. If no loss does, the largest one is played for.
+    """
+    by_period, now = risk.period is not None, float(risk.n if risk.period is not None else 1.0)
+    for _ in range(length):
+        top = math.exp(copy.deepcopy(risk).update(1.0)[2 if by_period else 1])
+        fair = now + by_period  # after a loss that is equal to the limit
+        size = min(1.0, risk.limit + (risk.threshold * (1.0 + 1e-9) - fair) * (1.0 - risk.limit) / (top - fair))
+        step = risk.update(size if rng.random() < risk.limit / size else 0.0)
+        if step.alarm:
+            return True
+        now = math.exp(step.statistic if by_period else step.log_value)
+    return False
+
+
+def risk_reference(by_period: bool, rng: Generator) -> Outcome:
+    """The limit is set by a reference with the same mean, and a tolerance of 0."""
+    mean, length = float(rng.choice(RATES[:-1])), 400
+    reference, x = (risk_losses("independent", rng, mean, n) for n in (300, length))
+
+    def alarms(level: float) -> bool:
+        alpha, period = (level / 2.0, 2.0 * length / level) if by_period else (level, None)
+        return bool(ex.Risk.against(reference, 0.0, alpha=alpha, period=period).extend(x).alarm.any())
+
+    return {level: alarms(level) for level in LEVELS}
+
+
+def changing_means(kind: str, rng: Generator, length: int = 1_000) -> Floats:
+    """Return the conditional means of losses."""
+    if kind == "falling":
+        return np.where(np.arange(length) < length // 2, 0.3, 0.1)
+    return 0.2 + 0.15 * np.sin(np.cumsum(rng.normal(size=length)) / 20.0)
+
+
+def risk_interval(kind: str, rng: Generator) -> Outcome:
+    """Return whether the interval ever misses the mean of the conditional means so far."""
+    means = changing_means(kind, rng)
+    x, truth = rng.random(len(means)) < means, np.cumsum(means) / np.arange(1, len(means) + 1)
+    paths = {level: ex.Risk(0.5, alpha=level).extend(x) for level in LEVELS}
+    return {level: bool(((truth < path.low) | (truth > path.high)).any()) for level, path in paths.items()}
+
+
+def betting_interval(kind: str, rng: Generator) -> Outcome:
+    """The same for an interval by betting that is valid for a constant mean, at every tenth loss.
+
+    It contains each mean m against which the capital (prod(1 + y (x - m)) + prod(1 - y (x - m)))/2 is below 1/alpha,
+    with y as in Waudby-Smith and Ramdas (2024), which depends on past losses.
+    """
+    means = changing_means(kind, rng)
+    x, n = (rng.random(len(means)) < means).astype(np.float64), np.arange(1, len(means) + 1)
+    mean = (np.cumsum(x) + 0.5) / (n + 1)
+    variance = np.append(0.25, ((np.cumsum((x - mean) ** 2) + 0.25) / (n + 1))[:-1])
+    truth, missed = np.cumsum(means) / n, {}
+    for level in LEVELS:
+        y = np.sqrt(2.0 * math.log(2.0 / level) / (variance * n * np.log1p(n)))
+        capitals = [_hedged(x[:k] - truth[k - 1], y[:k], truth[k - 1]) for k in range(10, len(x) + 1, 10)]
+        missed[level] = max(capitals) >= -math.log(level)
+    return missed
+
+
+def _hedged(z: Floats, y: Floats, mean: float) -> float:
+    """Return the log capital of bets in both directions, each with half of the stake."""
+    up, down = np.minimum(y, 0.5 / mean), np.minimum(y, 0.5 / (1.0 - mean))
+    return float(np.logaddexp(np.log1p(up * z).sum(), np.log1p(-down * z).sum())) - math.log(2.0)
+
+
+def watched_rows(make: Callable[[Generator, int], pd.DataFrame], label: str | None, rng: Generator) -> Any:
+    """Return a reference of 30 to 150 rows, and 100 rows of the same kind that follow; some have no label."""
+    n = int(rng.choice((30, 60, 150)))
+    frame = make(rng, n + 100)
+    if label is not None:
+        frame[label] = frame[label].where(rng.random(len(frame)) < 0.9)
+    return frame[:n], frame[n:]
+
+
+def watched_table(
+    make: Callable[[Generator, int], pd.DataFrame], label: str | None, settings: dict[str, Any], rng: Generator
+) -> Outcome:
+    """Watch rows with a reference, in batches; return the smallest alpha at which there is an alarm."""
+    reference, rows = watched_rows(make, label, rng)
+    try:
+        monitor = (_OneForBoth if "both" in settings else ex.TableMonitor)(
+            reference, label, seed=any_seed(rng), invalid="missing", bins=settings.get("bins")
+        )
+    except ValueError as refusal:  # such as labels that are all equal in the third that fixes the constants
+        if "label" not in str(refusal):
+            raise
+        return 1.0
+    return min(lowest(monitor.extend(rows[part]).log_value) for part in batches(rng, len(rows), 40))
+
+
+def watched_period(bins: int | None, rng: Generator) -> Outcome:
+    """With a period, an alarm within n rows has a probability of at most n/(2 period)."""
+    reference, rows = watched_rows(mixed, "target", rng)
+    seed, n = any_seed(rng), len(rows)
+    monitors = {
+        level: ex.TableMonitor(reference, "target", period=n / (2.0 * level), bins=bins, seed=seed) for level in LEVELS
+    }
+    return {level: bool(monitor.extend(rows).alarm.any()) for level, monitor in monitors.items()}
+
+
+def watched_labels(settings: dict[str, Any], rng: Generator) -> Outcome:
+    """Watch rows whose labels come late, or not at all, by their class; traffic rises by half on the way.
+
+    Without ``wait`` the late ones are missing. A label that is not late takes 1.5 seconds, one that is takes 400.
+    ``ignored``: rows that are left out do not end the comparison with the reference.
+    """
+    given = dict(settings)
+    ignored = given.pop("ignored", False)
+    frame = mixed(rng, 400).drop(columns=["target", "cost"])
+    frame["delay"] = np.where((frame["kind"] != "a") & (rng.random(400) < 0.7), 400.0, 1.5)
+    reference, rows = frame[:200], frame[200:]
+    monitor = ex.TableMonitor(
+        reference if "delay" in given else reference.drop(columns="delay"), "kind", seed=any_seed(rng), bins=8, **given
+    )
+    if ignored:
+        monitor._labelled.complete = False
+    if "wait" not in given:
+        labels = rows["kind"].where(rows["delay"] < 100.0)
+        return lowest(monitor.extend(rows.drop(columns="delay").assign(kind=labels)).log_value)
+    return lowest(np.array(list(_late_values(monitor, rows))))
+
+
+def watched_given_label(rng: Generator) -> Outcome:
+    """Watch rows while the shares of the classes change; return the level at which rows of a class look different."""
+
+    def rows(n: int, share: float) -> pd.DataFrame:
+        y = rng.random(n) < share
+        return pd.DataFrame({"size": rng.normal(size=n) + y, "y": np.where(y, "a", "b")})
+
+    monitor = ex.TableMonitor(rows(120, 0.5), "y", seed=any_seed(rng), bins=8)
+    monitor.extend(rows(100, 0.2))
+    monitor.extend(rows(100, 0.9))
+    given = monitor._labelled.given
+    assert given is not None
+    return min(1.0, 2.0 * math.exp(-given.monitor.log_max))  # half of alpha is for later runs
+
+
+def _late_values(monitor: ex.TableMonitor, rows: pd.DataFrame) -> Iterator[float]:
+    """Yield the log evidence after each row and each label."""
+    times = np.cumsum(np.where(np.arange(len(rows)) < len(rows) // 2, 1.0, 0.5))
+    events = [(time, i, False) for i, time in enumerate(times)]
+    events += [(time + late, i, True) for i, (time, late) in enumerate(zip(times, rows["delay"], strict=True))]
+    inputs = rows.drop(columns=["kind", "delay"]).to_dict("records")
+    labels = rows["kind"].tolist()
+    for time, i, is_label in sorted(events):
+        if is_label:
+            monitor.label(i, labels[i], time=time)
+        else:
+            monitor.update(inputs[i], id=i, time=time)
+        yield monitor.log_value
+
+
+ONE_FOR_BOTH = "`ex.TableMonitor(bins=8)`, the same rows for constants and pools"
+LATE_BY_CLASS = "labels late or missing by class, rising traffic"
+
+
+def wide(rng: Generator, n: int) -> pd.DataFrame:
+    """Return a table with many columns of numbers that depend on each other."""
+    X = rng.normal(size=(n, 20))
+    X[:, 10:] += X[:, :10]
+    return pd.DataFrame(X, columns=[f"x{j}" for j in range(20)])
+
+
+class _OneForBoth(ex.TableMonitor):
+    """The same rows of the reference fix the constants and fill the pools."""
+
+    def _learn(self, reference: Any, *more: Any) -> Any:
+        fixed, _ = super()._learn(pd.concat([reference] * 3), *more)
+        return fixed, fixed
+
+
 LATE, DELETED = "late by class, rising traffic", "quiet gamblers deleted"
 LOOKS = tuple(range(50, 401, 50))
 P = partial
+WATCHED = [
+    ("mixed", mixed, None),
+    ("mixed", mixed, "target"),
+    ("mixed", mixed, "kind"),
+    ("ties, a constant column", tied, None),
+    ("untidy", untidy, "kind"),
+]
 SCENARIOS: list[Scenario] = [
     Scenario("`ex.test`", "mixed, class label", P(table_mixed, "kind")),
     Scenario("`ex.test`", "mixed, real-valued label", P(table_mixed, "target")),
@@ -442,4 +669,43 @@ TEMPTING: list[Scenario] = [
     Scenario("`fleet.e_bh`, K so far", "100 gamblers join", P(fleet_growing, "so far"), 10_000),
     Scenario("`fleet.e_bh`, K of those left", DELETED, P(fleet_deleting, "so far", False), 10_000),
     Scenario("`fleet.e_bh`, K of those left, adjusted", DELETED, P(fleet_deleting, "so far", True), 10_000),
+]
+LIVE: list[Scenario] = [
+    *(Scenario("`Risk(alpha=)`", f"{kind} losses at the limit", P(risk_evidence, kind)) for kind in DEPENDENCE),
+    *(Scenario("`Risk(period=)`", f"{kind} losses at the limit", P(risk_statistic, kind, 400)) for kind in DEPENDENCE),
+    Scenario("`Risk(alpha=)`", "an adversary who sees the bets", P(risk_adversary, False), 600),
+    Scenario("`Risk(period=)`", "an adversary who sees the bets", P(risk_adversary, True), 600),
+    Scenario("`Risk(period=)`", "20,000 losses at the limit", P(risk_statistic, "independent", 20_000)),
+    Scenario("`Risk.against(alpha=)`", "events", P(risk_reference, False)),
+    Scenario("`Risk.against(period=)`", "events", P(risk_reference, True)),
+    *(Scenario("`Risk.interval`", f"{kind} means", P(risk_interval, kind)) for kind in ("falling", "wandering")),
+    *(
+        Scenario(f"`ex.TableMonitor({given})`", f"{name}{f', label {label}' if label else ''}", play, 600)
+        for given, settings in (("", {}), ("bins=8", {"bins": 8}))
+        for name, make, label in WATCHED
+        for play in (P(watched_table, make, label, settings),)
+    ),
+    *(
+        Scenario(f"`ex.TableMonitor({', '.join(f'{name}={value!r}' for name, value in given.items())})`", *words)
+        for given in (
+            {},
+            {"wait": 100.0},
+            {"wait": 100.0, "delay": "delay"},
+            {"wait": "forever", "most": 30},
+        )
+        for words in ((LATE_BY_CLASS, P(watched_labels, given), 600),)
+    ),
+    Scenario("`ex.TableMonitor.explain().given_label`", "shares of the classes change", watched_given_label, 600),
+    Scenario("`ex.TableMonitor(period=)`", "mixed, label target", P(watched_period, None), 600),
+    Scenario("`ex.TableMonitor(period=, bins=8)`", "mixed, label target", P(watched_period, 8), 600),
+]
+LIVE_TEMPTING: list[Scenario] = [
+    Scenario(ONE_FOR_BOTH, "a wide table", P(watched_table, wide, None, {"bins": 8, "both": True}), 100),
+    Scenario(
+        "the labels that came, compared with all of the reference",
+        LATE_BY_CLASS,
+        P(watched_labels, {"ignored": True}),
+        100,
+    ),
+    Scenario("an interval by betting, for a constant mean", "falling means", P(betting_interval, "falling"), 500),
 ]

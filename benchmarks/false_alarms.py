@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import UTC, datetime
 from decimal import Decimal
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -165,25 +166,48 @@ def noticed(sizes: Sequence[int]) -> str:
     return table(columns, [[f"{n:,}", *(f"{p:.2f}" for p in row)] for n, row in zip(sizes, powers, strict=True)])
 
 
-def section(found: Found, tempting: Sequence[Counted]) -> str:
-    """The part "Entry points" of VALIDITY.md."""
+ENTRY_POINTS = (
+    "## Entry points",
+    "What users call, run on exchangeable data (`benchmarks/entry_points.py`) on {date}. {verdict} A cell is the share"
+    " of runs with a false alarm in %, with its exact 99 % interval, at nominal levels of 5, 10 and 30 %. Rates below"
+    " the level are expected: the default bet is cautious, runs are short, and a table divides its level among"
+    " full rows and columns. Fair gamblers, who aim at exactly what a rule needs, use nearly all of it. Seeds"
+    " are drawn afresh for each run; where none is given, it is the hash of the table. *Untidy* tables have missing"
+    " values, dates, identifiers and free text. A row is suspected if an"
+    " interval lies above its level, and broken if {again} times the runs on fresh data give a"
+    " {confidence:g} % interval above it as well. Suspected this time: {suspected}.",
+    "What users may be tempted to do with the same entry points, on the same kind of data."
+    " **Bold** where the interval lies above the level. A stratified split is not a random one, since the shares of"
+    " the classes agree better than by chance; the default bet does not notice, but a bet that looks for it does"
+    " (`tests/test_entry_points.py`).",
+)
+LIVE_MONITORS = (
+    "## Live tables and losses",
+    "The same for `TableMonitor`, on rows that are exchangeable with its reference, and for `Risk`, on losses with a"
+    " mean of at most the limit given the past, on {date}. {verdict} `Risk.interval`: the share of runs in which the"
+    " interval misses the mean risk at any time. Suspected this time: {suspected}.",
+    "The same rows for constants and for pools; an interval that is valid for a constant mean only. **Bold** where the"
+    " interval lies above the level.",
+)
+Words = tuple[str, str, str]  # the heading, and the introductions of what is promised and of what is not
+
+
+def section(words: Words, found: Found, tempting: Sequence[Counted]) -> str:
+    """A part of VALIDITY.md."""
+    heading, promised, not_promised = words
     broken = "; ".join(one.scenario.name for one in found.broken)
-    verdict = f"**BROKEN: {broken}.**" if broken else "No level was exceeded."
+    text = promised.format(
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        verdict=f"**BROKEN: {broken}.**" if broken else "No level was exceeded.",
+        again=AGAIN,
+        confidence=100.0 * AGAIN_CONFIDENCE,
+        suspected=len(found.again),
+    )
     return (
-        "## Entry points\n\n"
-        f"What users call, run on exchangeable data (`benchmarks/entry_points.py`). {verdict} A cell is the share of"
-        " runs with a false alarm in %, with its exact 99 % interval, at nominal levels of 5, 10 and 30 %. Rates below"
-        " the level are expected: the default bet is cautious, runs are short, and a table divides its level among"
-        " full rows and columns. Fair gamblers, who aim at exactly what a rule needs, use nearly all of it. Seeds"
-        " are drawn afresh for each run; where none is given, it is the hash of the table. *Untidy* tables have missing"
-        " values, dates, identifiers and free text. A row is suspected if an"
-        f" interval lies above its level, and broken if {AGAIN} times the runs on fresh data give a"
-        f" {100.0 * AGAIN_CONFIDENCE:g} % interval above it as well. Suspected this time: {len(found.again)}.\n\n"
+        f"{heading}\n\n{text}\n\n"
         + rates(found.counted, "entry point")
         + "\nThe probability that such a rate would have been suspected, by the number of runs:\n\n"
         + noticed(sorted({one.runs for one in found.counted}))
-        + "\n### Not promised\n\nWhat users may be tempted to do with the same entry points, on the same kind of data."
-        " **Bold** where the interval lies above the level. A stratified split is not a random one, since the shares of"
-        " the classes agree better than by chance; the default bet does not notice, but a bet that looks for it does"
-        " (`tests/test_entry_points.py`).\n\n" + rates(tempting, "recipe")
+        + f"\n### Not promised\n\n{not_promised}\n\n"
+        + rates(tempting, "recipe")
     )

@@ -13,7 +13,6 @@ import bench_cli
 import bench_fleet
 import bench_measures
 import bench_nearest
-import bench_service
 from workloads import processor
 
 
@@ -30,7 +29,7 @@ def heading() -> str:
 
 def main() -> None:
     sections = [heading()]
-    for bench in (bench_nearest, bench_measures, bench_bets, bench_fleet, bench_cli, bench_service):
+    for bench in (bench_nearest, bench_measures, bench_bets, bench_fleet, bench_cli):
         sections.append(bench.main())
         print(sections[-1], flush=True)
     Path(__file__).with_name("RESULTS.md").write_text("\n".join(sections), encoding="utf-8")

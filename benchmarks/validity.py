@@ -1,7 +1,7 @@
 """False alarms of everything that we ship, on exchangeable data, and of the peers: writes VALIDITY.md beside this file.
 
 ``python benchmarks/validity.py [--runs N] [--seed N] [--out FILE]``; ends with exit code 1 if a promise is broken.
-``--only entry-points`` runs only these, and prints their section without writing the document.
+``--only entry-points`` or ``--only live`` runs only these, and replaces their section of the document.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 import false_alarms
 import peers
-from entry_points import SCENARIOS, TEMPTING
+from entry_points import LIVE, LIVE_TEMPTING, SCENARIOS, TEMPTING
 from exchangeable import PValues, alarms, catalogue, measures
 from exchangeable.protocols import Alarm, Floats, Measure
 from exchangeable.research import binomial, certificate
@@ -208,10 +208,18 @@ class Entries(NamedTuple):
     tempting: list[false_alarms.Counted]  # not promised
 
 
-def entries(runs: int, seed: int, progress: certificate.Progress) -> Entries:
+def entries(kind: str, runs: int, seed: int, progress: certificate.Progress) -> Entries:
+    scenarios, tempting = (SCENARIOS, TEMPTING) if kind == "entry-points" else (LIVE, LIVE_TEMPTING)
     share = runs / RUNS
-    found = false_alarms.judge(SCENARIOS, seed, share=share, processes=WORKERS, progress=progress)
-    return Entries(found, false_alarms.count(TEMPTING, seed, share, WORKERS, progress))
+    found = false_alarms.judge(scenarios, seed, share=share, processes=WORKERS, progress=progress)
+    return Entries(found, false_alarms.count(tempting, seed, share, WORKERS, progress))
+
+
+SECTIONS = {"entry-points": false_alarms.ENTRY_POINTS, "live": false_alarms.LIVE_MONITORS}
+
+
+def sections(entered: dict[str, Entries]) -> list[str]:
+    return [false_alarms.section(SECTIONS[kind], *one) for kind, one in entered.items()]
 
 
 # ------------------------------------------------------------------ the document
@@ -225,9 +233,9 @@ def span(low: float, high: float) -> str:
     return f"{percent(low)} to {percent(high)}"
 
 
-def headline(found: Ours, entered: Entries) -> str:
+def headline(found: Ours) -> str:
     cells = found.cells
-    again = [", ".join(c[:4]) for c in broken(found)] + [one.scenario.name for one in entered.found.broken]
+    again = [", ".join(c[:4]) for c in broken(found)]
     worst = max(cells, key=lambda c: c.rate / c.promise)
     power = min(c.power for c in cells)
     mistaken = 0.5 * (1.0 - binomial.CONFIDENCE) * 0.5 * (1.0 - AGAIN_CONFIDENCE)
@@ -357,23 +365,32 @@ def _peer_row(c: Counted) -> list[str]:
     return [f"{c.peer.name} ({peers.version(c.peer.library)})", takes, c.data, *figures, f"{c.odd}", f"{c.failed}"]
 
 
-def document(found: Ours, entered: Entries, counted: Sequence[Counted], seconds: float) -> str:
+def document(found: Ours, entered: dict[str, Entries], counted: Sequence[Counted], seconds: float) -> str:
     libraries = ["exchangeable", "numpy", *(name for name in peers.LIBRARIES if peers.version(name))]
     return "\n".join(
         [
             heading("Certificate of validity", "make validity", libraries) + f"It took {seconds / 60.0:.1f} minutes.\n",
-            headline(found, entered),
-            false_alarms.section(*entered),
+            headline(found),
+            *sections(entered),
             by_kind(found.cells),
             *by_alarm(found.cells),
             mean_time(found.long),
             side_by_side(counted, found.cells),
             "## How to run it\n\n`make validity` for all of this; `python benchmarks/validity.py --only entry-points`"
-            " for the entry points; `exchangeable certify --measure value --bet plugin --alarm ville` for one"
+            " (or `live`) for a section; `exchangeable certify --measure value --bet plugin --alarm ville` for one"
             " combination of the catalogue; `exchangeable.research.certificate.certify` for your own"
             " measure, bet or alarm. One seed gives the same counts on any number of processes.\n",
         ]
     )
+
+
+def replace_section(text: str, section: str) -> str:
+    """Return the document with a new version of one of its sections."""
+    heading = section.split("\n")[0]
+    if heading not in text:  # a new one comes before that of the kinds of data
+        return text.replace("## By kind of data", f"{section}\n## By kind of data", 1)
+    start = text.index(heading)
+    return text[:start] + section + text[text.index("\n## ", start) :]
 
 
 def show(what: str, done: int, total: int) -> None:
@@ -391,19 +408,22 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("VALIDITY.md"))
-    parser.add_argument("--only", choices=["entry-points"])
+    parser.add_argument("--only", choices=list(SECTIONS))
     chosen = parser.parse_args(words)
     start = time.perf_counter()
-    entered = entries(chosen.runs, chosen.seed, show)
+    kinds = [chosen.only] if chosen.only else list(SECTIONS)
+    entered = {kind: entries(kind, chosen.runs, chosen.seed, show) for kind in kinds}
+    broken_entries = any(one.found.broken for one in entered.values())
     if chosen.only:
-        print(false_alarms.section(*entered))
-        sys.exit(bool(entered.found.broken))
+        text = replace_section(chosen.out.read_text(encoding="utf-8"), *sections(entered))
+        chosen.out.write_text(text, encoding="utf-8")
+        sys.exit(broken_entries)
     found = ours(chosen.runs, chosen.seed, show)
     counted = count_peers(chosen.runs, chosen.seed, show)
     text = document(found, entered, counted, time.perf_counter() - start)
     chosen.out.write_text(text, encoding="utf-8")
     print(text)
-    sys.exit(bool(broken(found) or entered.found.broken))
+    sys.exit(bool(broken(found) or broken_entries))
 
 
 if __name__ == "__main__":
