@@ -9,15 +9,22 @@
 # make sanitize  the tests of the compiled loops, and forged snapshots, under AddressSanitizer and UndefinedBehaviorSanitizer (gcc)
 # make docs    the documentation as a site, into site/
 # make bench   speed, as ratios, against peers and the hardware: writes benchmarks/RESULTS.md
+# make service the server: rates, stalls, many streams, faults, a quarter of an hour: writes benchmarks/SERVICE.md
 # make spark   the same on Apache Spark: writes benchmarks/SPARK.md
 # make validity  false alarms of everything that we ship, counted, and of the peers: writes benchmarks/VALIDITY.md
 # make recipes  false alarms of tempting recipes that are not valid: writes docs/invalid-recipes.md
 # make power   what the bets make of the same p-values: writes benchmarks/POWER.md (DATA=folder with the datasets)
 # make detection  delay after a change at one rate of false alarms, two hours: writes benchmarks/DETECTION.md and DETECTION_LONG.md (DATA=...)
+# make shares  other shares of the families of bets in Sentinel: writes benchmarks/SHARES.md (DATA=folder with the datasets)
 # make models  drift detectors inside models of river: writes benchmarks/MODELS.md
+# make table-monitor  time per row of TableMonitor: writes benchmarks/TABLE_MONITOR.md
+# make keyed   many live streams in one process, what a call costs: writes benchmarks/KEYED.md
+# make risk    how soon a mean loss above a limit is found, and false alarms: writes benchmarks/RISK.md
+# make table-parts  what TableMonitor says has moved, and what missing labels cost: writes benchmarks/TABLE_PARTS.md
 # make tables  the verdicts on the tables that ship with Python packages: writes benchmarks/REAL_TABLES.md
 # make table-power  which departures of a table are found, by us and by others: writes benchmarks/TABLES.md
 # make sequences  both versions of the default bet on the columns of these tables: writes benchmarks/SEQUENCES.md
+# make streams  many streams on one machine, against loops, Ray, Dask and others: writes benchmarks/STREAMS.md
 # make native  compile the kernels in src/exchangeable/native (the other targets do so when a source has changed)
 # make page    what the server's page takes from npm, into src/exchangeable/service/page/vendor
 # make pictures  the pictures in the documentation
@@ -42,7 +49,7 @@ SOURCES := $(wildcard src/exchangeable/native/*.[ch]) scripts/build_native.py ha
 NATIVE := src/exchangeable/native/_native.abi3.so
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench spark validity recipes power detection models tables table-power sequences published native page pictures paper clean
+.PHONY: demo quick test soak check check-oldest check-newest pipelines sanitize style types doctest docs wheel bench service spark validity recipes power detection shares keyed models risk table-monitor table-parts tables table-power sequences published streams native page pictures paper clean
 
 demo: $(VENV)/.demo $(NATIVE)
 	$(BIN)/exchangeable demo
@@ -94,6 +101,9 @@ wheel: $(VENV)/.tools $(VENV)/.check
 bench: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/run.py
 
+service: $(VENV)/.test $(NATIVE)
+	$(BIN)/python benchmarks/bench_service.py
+
 spark: $(VENV)/.tools $(VENV)/.test $(NATIVE)
 	$(BIN)/python benchmarks/run_spark.py
 
@@ -109,8 +119,23 @@ power: $(VENV)/.demo $(NATIVE)
 detection: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/bench_detection.py --cache out/detection $(if $(DATA),--data $(DATA))
 
+shares: $(BENCH)/.bench $(NATIVE)
+	$(BENCH)/bin/python benchmarks/bench_shares.py $(if $(DATA),--data $(DATA))
+
 models: $(BENCH)/.bench $(NATIVE)
 	$(BENCH)/bin/python benchmarks/bench_models.py
+
+table-monitor: $(VENV)/.demo $(NATIVE)
+	$(BIN)/python benchmarks/bench_table_monitor.py
+
+keyed: $(VENV)/.test $(NATIVE)
+	$(BIN)/python benchmarks/bench_keyed.py
+
+risk: $(VENV)/.demo $(NATIVE)
+	$(BIN)/python benchmarks/bench_risk.py
+
+table-parts: $(VENV)/.demo $(NATIVE)
+	$(BIN)/python benchmarks/table_parts.py
 
 tables: $(BENCH)/.tables $(NATIVE)
 	$(BENCH)/bin/python benchmarks/real_tables.py
@@ -123,6 +148,9 @@ sequences: $(BENCH)/.tables $(NATIVE)
 
 published: $(VENV)/.demo $(NATIVE)
 	$(BIN)/python benchmarks/published.py $(if $(DATA),--data $(DATA))
+
+streams: $(BENCH)/.bench $(NATIVE)
+	$(BENCH)/bin/python benchmarks/bench_streams.py
 
 native: $(NATIVE)
 

@@ -26,6 +26,7 @@ FILES = [
     *("test_elementary.py", "test_native.py", "test_native_bets.py", "test_contracts.py", "test_bets.py"),
     *("test_more_bets.py", "test_alarms.py", "test_nearest.py", "test_neighbours.py", "test_frozen.py"),
     *("test_tiles.py", "test_pvalues.py", "test_keyed.py", "test_snapshot.py", "test_monitor_history.py"),
+    "test_table_lines.py",
 ]
 SKIPPED = [  # left out: they test numbers rather than memory, or are repeated below
     *("integrates", "mpmath", "fifty_digits", "direct_sums", "paper", "on_sentinel", "never_loses"),
