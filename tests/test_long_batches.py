@@ -32,8 +32,8 @@ from servers import NDJSON, Caller, Reply, Server, lines
 from serving import NDJSON as NDJSON_TYPE
 from serving import Served, numbered, served
 
-ROWS = np.random.default_rng(1).normal(size=(4000, 16)).round(2)
-LABELS = [f"class {i % 3}" for i in range(4000)]
+ROWS = np.random.default_rng(1).normal(size=(6000, 16)).round(2)
+LABELS = [f"class {i % 3}" for i in range(6000)]
 NEAR: dict[str, Any] = {"measure": {"kind": "nearest-neighbour"}, "seed": 0}
 
 
@@ -71,7 +71,7 @@ def test_a_quiet_stream_is_served_while_a_long_batch_is_computed(server: Server)
     with closing(Caller(server.port)) as caller:
         while long.is_alive():
             reply = caller(
-                "POST", "/v1/streams/quiet/observations", lines(answered + 1, ROWS[answered % 4000, :1]), kind=NDJSON
+                "POST", "/v1/streams/quiet/observations", lines(answered + 1, ROWS[answered % 6000, :1]), kind=NDJSON
             )
             assert reply.status == 200
             answered += long.is_alive()
@@ -79,7 +79,7 @@ def test_a_quiet_stream_is_served_while_a_long_batch_is_computed(server: Server)
     assert long.reply is not None
     state = long.reply.body["state"]
     assert (state["p"], state["log10_martingale"]) == near_state(ROWS, LABELS)
-    assert answered >= 10
+    assert answered >= 3  # at most one before the batch has arrived, and one as it ends, if the batch held the server
 
 
 def test_requests_behind_a_long_batch_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
