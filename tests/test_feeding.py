@@ -267,6 +267,7 @@ def test_csv_of_single_numbers_and_of_events(server: Served) -> None:
         (b"x\n1\n\xff\n", 400, "line 3 must be UTF-8 text"),
         (b"seq,x\n1.5,1\n", 422, "line 2: seq must be an integer from 1 to 9007199254740991, got '1.5'"),
         (b"seq,x\n0,1\n", 422, "line 2: seq must be an integer from 1"),
+        (b"x,time\n1," + b"9" * 5000 + b"\n", 422, "line 2: time must"),
         (b"x\n" + b"1\n" * 51, 413, "a batch must have at most 50 lines, got 51"),
         (b",".join(b"%d" % i for i in range(30)) + b",a\n", 422, "line 1 must name at most 20 columns"),
         (b"x,id\n1," + b"i" * 300, 422, "line 2: id must have at most 256 characters, got 300"),

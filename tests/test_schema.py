@@ -24,6 +24,7 @@ from exchangeable.data.schema import Preparation, prepare
 from exchangeable.data.sparse import PROJECTIONS, project
 from exchangeable.data.table import Table
 from exchangeable.data.times import numeric_times, parse_times
+from exchangeable.data.values import read_text
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -180,6 +181,12 @@ def test_lists_and_dictionaries_in_cells_are_set_aside() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ missing values
+
+
+def test_thousands_of_digits_are_text() -> None:
+    """Python does not parse integers of so many digits."""
+    items: list[str | None] = ["1", "2", "9" * 5000]
+    assert read_text("a", items).kind == "text"
 
 
 def test_missing_numbers_become_the_median_and_a_column() -> None:

@@ -22,6 +22,7 @@ from exchangeable.validation import LARGEST, NUMBER, format_value
 
 Kind = Literal["numbers", "booleans", "text", "times", "empty", "other"]
 MAX_EXACT_INTEGER = 2**53  # float64 holds every integer up to here
+MAX_DIGITS = 16  # an integer of more digits is larger, and Python does not parse thousands of them
 CODES = "integers beyond 2**53 were read as codes, not as numbers"
 MAX_MIXED, MIN_WORDS = 20, 2  # up to 20 different numbers and words are categories, if each word occurs twice
 MOSTLY = 0.9  # of the values that are present: a column with that many numbers is meant to hold numbers
@@ -250,7 +251,9 @@ def read_text(name: str, items: list[Any]) -> Column:
 def is_code(number: str) -> bool:
     """Return whether digits are a code rather than a number: 007, or an integer that float64 cannot hold."""
     digits = number.strip().lstrip("+-")
-    return digits.isdecimal() and ((len(digits) > 1 and digits[0] == "0") or int(digits) > MAX_EXACT_INTEGER)
+    if not digits.isdecimal():
+        return False
+    return (len(digits) > 1 and digits[0] == "0") or len(digits) > MAX_DIGITS or int(digits) > MAX_EXACT_INTEGER
 
 
 def _read_dates(name: str, items: list[Any]) -> Column:
