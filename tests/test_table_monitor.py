@@ -286,6 +286,91 @@ def test_ids_and_times_need_a_queue() -> None:
             new().extend(ROWS[:1], **given)
 
 
+FORMS: dict[str, Callable[[list[Any]], Any]] = {
+    "array": np.array,
+    "series": lambda values: pd.Series(values, index=range(len(values))[::-1]),
+    "other index": lambda values: pd.Series(values, index=range(1000, 1000 + len(values))),
+    "index": pd.Index,
+    "polars": pl.Series,
+    "tuple": tuple,
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_ids_and_times_of_every_form_belong_to_rows_by_position(form: Any) -> None:
+    rows, ids, times = [row | {"price": None} for row in ROWS[:20]], list(range(20)), [10.0 * i for i in range(20)]
+    expected, found = new(wait=25, bins=8), new(wait=25, bins=8)
+    expected.extend(rows, ids, times)
+    found.extend(rows, form(ids), form(times))
+    assert expected.waiting == [17, 18, 19]
+    assert state(found) == state(expected)
+    found.extend(rows[:1], form([20]), form([200.0]))
+    assert found.waiting == [18, 19, 20]
+    for given in ("ab", 5, form(ids[:1])):
+        with pytest.raises(ValueError, match="ids must hold one item for each of the 2 rows"):
+            found.extend(rows[:2], given, [300.0, 300.0])
+    with pytest.raises(ValueError, match="id must be a string or an integer, got None"):
+        found.update(rows[0], time=300.0)
+
+
+@pytest.mark.parametrize(
+    ("ids", "times"),
+    [
+        ([5, 6, 6], [50, 51, 52]),
+        ([5, 6, 0], [50, 51, 52]),
+        ([5, 6, None], [50, 51, 52]),
+        ([5, 6, 7], [50, 51, None]),
+        ([5, 6, 7], [50, 51, math.nan]),
+        ([5, 6, 7], [50, 51, 1.7e12]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+def test_a_bad_id_or_time_changes_nothing(ids: Any, times: Any, on_alarm: str) -> None:
+    monitor = new(wait=20, bins=8, on_alarm=on_alarm)
+    rows = [row | {"price": None} for row in ROWS]
+    monitor.extend(rows[:3], [0, 1, 2], [0, 1, 2])
+    before = state(monitor)
+    with pytest.raises(ValueError, match=r"id|time"):
+        monitor.extend(rows[3:6], ids, times)
+    assert state(monitor) == before
+
+
+@pytest.mark.parametrize("settings", [{}, {"bins": 8}, {"bins": 8, "on_alarm": "restart", "alpha": 0.5}], ids=str)
+@pytest.mark.parametrize("most", [3, 1000])
+def test_late_labels_in_any_split(settings: Any, most: int) -> None:
+    """Rows with and without labels, that expire, that fill the queue, and ids that are used again when forgotten."""
+    rng = np.random.default_rng(2)
+    rows = [row | ({"price": None} if rng.random() < 0.7 else {}) for row in ROWS]
+    times = np.cumsum(rng.choice([0.0, 1.0, 40.0], len(rows), p=[0.6, 0.35, 0.05])).tolist()
+    ids = [i % 90 if most == 3 and "on_alarm" not in settings else i for i in range(len(rows))]
+    whole, single, parts = (new(wait=30, most=most, **settings) for _ in range(3))
+    path = whole.extend(rows, ids, times)
+    steps = [single.update(*row) for row in zip(rows, ids, times, strict=True)]
+    assert [list(column) for column in zip(*steps, strict=True)] == [column.tolist() for column in path[:3]]
+    for first in range(0, len(rows), 7):
+        part = slice(first, first + 7)
+        parts.extend(rows[part], ids[part], times[part])
+    assert state(whole) == state(single) == state(parts)
+    assert whole.left_out.expired > (0 if most == 3 else 10)
+    assert (whole._labelled.lines.run > 1) == (most == 3)
+    assert (whole.test > 1) == ("on_alarm" in settings)
+
+
+def test_a_batch_of_late_rows_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = new(wait="forever", bins=8)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(monitor, "_bet", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        monitor.extend(ROWS[:3], [1, 2, 3])
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="interrupted in the middle of a row"):
+        monitor.extend(ROWS[:3], [4, 5, 6])
+
+
 def test_constant_columns_are_watched_in_full_rows_only() -> None:
     for bins in (None, 32):
         monitor = ex.TableMonitor({**TRAIN, "zero": [0.0] * 300}, seed=1, bins=bins)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from itertools import chain
@@ -100,9 +101,9 @@ class LateLabels:
     def observe(self, id: str | int, x: Any, y: Any = None, *, time: Any = None) -> list[tuple[str | int, Step]]:  # noqa: A002
         """Add an example, with or without its label; return the examples that were tested as a result."""
         id = _check_id(id)  # noqa: A001
-        if id in self._queue or id in self._expired or id in self._tested:
+        if self.knows(id):
             raise ValueError(f"id must differ from those of other examples, got {id!r:.80} again")
-        at = self._time(time, needed=y is None)
+        at = self._time(time, self._latest, needed=y is None)
         new = _Waiting(id, copy.deepcopy(x), y, at, None if y is None else True)
         self._check_room(new)
         self._queue[id] = new
@@ -117,7 +118,7 @@ class LateLabels:
         if y is None:
             raise ValueError(f"y must be the label of example {id!r:.80}, got None; call never(id) if it never comes")
         id = _check_id(id)  # noqa: A001
-        at = self._time(time, needed=True)
+        at = self._time(time, self._latest, needed=True)
         if id in self._expired:
             in_time = delay(self._expired[id], at) <= self.wait
             released = self._release(at)
@@ -151,10 +152,28 @@ class LateLabels:
 
     # -------------------------------------------------------------- details
 
-    def _time(self, time: Any, *, needed: bool) -> float | None:
+    def knows(self, id: str | int) -> bool:  # noqa: A002
+        """Return whether an example has this id, as far as it is remembered."""
+        return id in self._queue or id in self._expired or id in self._tested
+
+    def check_times(self, times: Sequence[Any], needed: Sequence[bool]) -> list[float | None]:
+        """Check the times of examples that are to be observed in this order; return them in seconds."""
+        found, latest = [], self._latest
+        for time, need in zip(times, needed, strict=True):
+            found.append(self._time(time, latest, needed=need))
+            latest = _later(latest, found[-1])
+        return found
+
+    def only_waits(self, y: Any, time: float | None) -> bool:
+        """Return whether the next example would be added to the queue, and nothing else would happen."""
+        queue = chain(self._queue.values(), [_Waiting("", None, y, time, None if y is None else True)])
+        decided = next(decide(queue, _later(self._latest, time), self.wait), None)
+        return decided is None and len(self._queue) < self.most
+
+    def _time(self, time: Any, latest: float | None, *, needed: bool) -> float | None:
         if time is None and (not needed or self.wait == math.inf):
             return None
-        return seconds(time) if self.wait == math.inf else check_near(seconds(time), self._latest)
+        return seconds(time) if self.wait == math.inf else check_near(seconds(time), latest)
 
     def _find(self, id: str | int) -> _Waiting:  # noqa: A002
         id = _check_id(id)  # noqa: A001
@@ -166,13 +185,9 @@ class LateLabels:
         if len(self._queue) < self.most:
             return
         queue = chain(self._queue.values(), [new])
-        if len(self._queue) + 1 - sum(1 for _ in decide(queue, self._later(new.time), self.wait)) > self.most:
+        if len(self._queue) + 1 - sum(1 for _ in decide(queue, _later(self._latest, new.time), self.wait)) > self.most:
             expected = f"the queue must hold at most {self.most} waiting examples"
             raise QueueFullError(f"{expected}, and is full: observe {new.id!r:.80} again when labels have come")
-
-    def _later(self, time: float | None) -> float | None:
-        """Return the latest time so far, including this one."""
-        return self._latest if time is None else time if self._latest is None else max(self._latest, time)
 
     def _decide(self, example: _Waiting, y: Any, used: bool, time: float | None) -> list[tuple[str | int, Step]]:
         """Use an example, or leave it out."""
@@ -189,7 +204,7 @@ class LateLabels:
 
     def _release(self, time: float | None) -> list[tuple[str | int, Step]]:
         """Test the decided examples at the head of the queue."""
-        latest = self._later(time)
+        latest = _later(self._latest, time)
         decisions = list(decide(self._queue.values(), latest, self.wait))
         used = [example for example, used in decisions if used]
         steps = self._test(used)
@@ -266,6 +281,11 @@ def _check_id(id: Any) -> str | int:  # noqa: A002
     if isinstance(id, bool) or not isinstance(id, (str, int, np.integer)):
         raise ValueError(f"id must be a string or an integer, got {id!r:.80}")
     return str(id) if isinstance(id, str) else int(id)
+
+
+def _later(latest: float | None, time: float | None) -> float | None:
+    """Return the later of two times, of which either may be missing."""
+    return latest if time is None else time if latest is None else max(latest, time)
 
 
 V = TypeVar("V")

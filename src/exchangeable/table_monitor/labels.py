@@ -19,7 +19,7 @@ RECENT = 256  # rows with labels that are kept
 
 
 class LabelledLines:
-    """The lines of the label, its residual and full rows with labels; an example is (scores, features, number).
+    """The lines of the label, its residual and full rows with labels; an example is (scores, number).
 
     Their tests are divided into runs. If ``complete``, the pools hold rows of the reference, all with labels. New rows
     can be compared with them only as long as no row is left out, since the rows whose labels come may differ from the
@@ -107,8 +107,9 @@ class LabelledLines:
 
     def extend(self, X: Any, y: Any) -> Path:
         """Consume examples. There are no p-values of all lines together, so those of the path are 1."""
-        scores, features, at = zip(*X, strict=True)
-        rows = Rows(np.array(scores), np.array(features), np.asarray(y, np.float64), np.array(at, np.int64))
+        found, at = zip(*X, strict=True)
+        scores = np.array(found)
+        rows = Rows(scores, self.constants.features(scores), np.asarray(y, np.float64), np.array(at, np.int64))
         evidence, alarm = self._extend_runs(rows)
         count = np.arange(1, len(evidence) + 1)
         return Path(count, np.ones(len(evidence)), evidence, alarm, count, count, "")

@@ -385,7 +385,7 @@ class TableMonitor(Tracker):
             raise ValueError(f"id and time require a monitor with wait, got {format_value(time if id is None else id)}")
         if not isinstance(row, Mapping):
             raise ValueError(f"row must be a mapping from columns to values, got {format_value(row)}")
-        path = self._extend(*self._read([row]), None if id is None else [id], None if time is None else [time])
+        path = self._extend(*self._read([row]), [id], [time])
         return TableStep(int(path.n[0]), float(path.log_value[0]), bool(path.alarm[0]))
 
     def extend(
@@ -429,30 +429,48 @@ class TableMonitor(Tracker):
         self.invalid_cells += wrong
         return path
 
-    def _extend_with_queue(self, rows: Rows, ids: Sequence[Any] | None, times: Sequence[Any] | None) -> TablePath:
-        """Bet on rows one by one, since a label that comes with a row may release earlier ones."""
-        n = len(rows.y)
-        for name, given in (("ids", ids), ("times", times)):
-            if (given is None and name == "ids") or (given is not None and len(given) != n):
-                raise ValueError(f"{name} must hold one item for each of the {n} rows, got {format_value(given)}")
-        before = copy.deepcopy(vars(self)) if n > 1 else None  # one row is rejected before anything changes
-        paths = []
+    def _extend_with_queue(self, rows: Rows, ids: Any, times: Any) -> TablePath:
+        """Bet on rows, and before each on the rows whose labels it releases.
+
+        All is checked first. Only an id that is known may be rejected later, since ids are forgotten as rows come.
+        """
+        assert self._queue is not None  # noqa: S101
+        n, missing = len(rows.y), np.isnan(rows.y)
+        ids = [_check_id(one) for one in _listed("ids", ids, n)]
+        times = self._queue.check_times([None] * n if times is None else _listed("times", times, n), missing.tolist())
+        known = len(set(ids)) < n or any(one in self._dropped or self._queue.knows(one) for one in ids)
+        before = copy.deepcopy(vars(self)) if known and n > 1 else {}
+        paths: list[TablePath] = []
+        done = 0
         try:
-            for i in range(n):
-                time = None if times is None else times[i]
-                paths.append(self._extend_once(rows.take(slice(i, i + 1)), ids[i] if ids else None, time))
+            while done < n:
+                stop = self._observe_rows(rows, ids, times, done)
+                some = rows.take(slice(done, stop))
+                paths.append(self._consume(some._replace(y=np.full(stop - done, np.nan))))
+                done = stop
         except BaseException:
-            vars(self).update(before or {})
+            vars(self).update(before or {"_interrupted": self._interrupted or done > 0})
             raise
         return _join(paths)
 
-    def _extend_once(self, row: Rows, id: Any, time: Any) -> TablePath:  # noqa: A002
-        """Add a row to the queue of late labels, and bet on it without its label."""
-        y = None if np.isnan(row.y[0]) else float(row.y[0])
-        example = row.scores[0].tolist(), row.features[0].tolist(), int(row.at[0])
-        if _check_id(id) in self._dropped:
-            raise ValueError(f"id must differ from those of earlier rows, got {format_value(id)} again")
+    def _observe_rows(self, rows: Rows, ids: list[str | int], times: list[float | None], first: int) -> int:
+        """Add a row to the queue of late labels, and those behind it that only wait; return where they end.
+
+        After a restart, rows belong to a new queue, so they are added one by one if there may be one.
+        """
+        for i in range(first, len(ids)):
+            assert self._queue is not None  # noqa: S101
+            y = None if np.isnan(rows.y[i]) else float(rows.y[i])
+            if i > first and (self.on_alarm == "restart" or not self._queue.only_waits(y, times[i])):
+                return i
+            self._observe((rows.scores[i].tolist(), int(rows.at[i])), ids[i], y, times[i])
+        return len(ids)
+
+    def _observe(self, example: tuple[list[float], int], id: str | int, y: float | None, time: float | None) -> None:  # noqa: A002
+        """Add a row to the queue of late labels; if that is full, leave out the rows that wait."""
         assert self._queue is not None  # noqa: S101
+        if id in self._dropped:
+            raise ValueError(f"id must differ from those of earlier rows, got {format_value(id)} again")
         try:
             self._queue.observe(id, example, y, time=time)
         except QueueFullError:
@@ -460,7 +478,6 @@ class TableMonitor(Tracker):
             self._labelled.next = self.n + 1
             self._drop_waiting()
             self._queue.observe(id, example, y, time=time)
-        return self._consume(row._replace(y=np.full(1, np.nan)))
 
     def _consume(self, rows: Rows) -> TablePath:
         """Bet on rows; after a restart the remaining ones are ranked again, in small batches at first."""
@@ -707,6 +724,14 @@ def _stored_step(last: Any, n: int) -> TableStep:
     if not valid or log_value != log_value:
         raise ValueError(f"last must be the step of row {n}, got {format_value(last)}")
     return TableStep(count, log_value, alarm)
+
+
+def _listed(name: str, values: Any, n: int) -> list[Any]:
+    """Return one value for each row, in their order: a series is not read by its index."""
+    found = None if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__") else list(values)
+    if found is None or len(found) != n:
+        raise ValueError(f"{name} must hold one item for each of the {n} rows, got {format_value(values)}")
+    return found
 
 
 def _join(parts: Sequence[TablePath]) -> TablePath:
