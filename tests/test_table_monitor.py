@@ -550,6 +550,31 @@ def test_late_labels_are_checked() -> None:
         new().label("a", 1.0)
 
 
+def test_a_label_that_comes_again_changes_nothing_but_a_count() -> None:
+    monitor = new(wait=60, bins=8, most=2)
+    for i in range(2):
+        monitor.update(ROWS[i] | {"price": None}, id=i, time=i)
+    monitor.label(1, 1.0, time=2)  # waits behind row 0
+    assert (monitor.label(1, 1.0, time=2), monitor.ignored_labels, monitor.waiting) == ([], 1, [0, 1])
+    assert monitor.label(0, 1.0, time=3) == [0, 1]
+    with pytest.raises(ValueError, match="id must be that of a waiting example, got 9"):
+        monitor.label(9, 1.0, time=3)  # no row has had this id
+    monitor.update(ROWS[2] | {"price": None}, id=2, time=3)
+    monitor.never(2)
+    monitor.extend([row | {"price": None} for row in ROWS[3:5]], [3, 4], [4, 100])  # row 3 has expired
+    monitor = snapshot.decode(state(monitor))
+    assert monitor.label(3, 1.0, time=100) == []
+    assert monitor.left_out.expired == sum(monitor.left_out.classes.values()) == 1
+    for i in range(4):  # tested, never, counted as expired
+        assert monitor.label(i, 1.0, time=100) == []
+    assert monitor.label(0, 2.0) == []
+    assert monitor.ignored_labels == 6
+    before = state(monitor)
+    with pytest.raises(ValueError, match="label 'price' must be a finite number"):
+        monitor.label(0, "dear", time=100)
+    assert state(monitor) == before
+
+
 def test_rows_may_come_without_the_label() -> None:
     monitor = new()
     monitor.extend({name: cells for name, cells in LIVE.items() if name != "price"})
@@ -702,6 +727,7 @@ def forge(tree: Any, path: Any, value: Any) -> None:
         (("settings", "bins"), None),
         (("settings", "on_alarm"), "never"),
         (("settings", "invalid_cells"), -1),
+        (("settings", "ignored_labels"), None),
         (("settings", "seed"), 6),
         (("schema", "columns"), []),
         (("schema", "offsets"), np.zeros(1)),

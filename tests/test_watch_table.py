@@ -156,6 +156,10 @@ def late_lines(rows: pl.DataFrame, wait: int) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: line["time"])
 
 
+def queue(monitor: TableMonitor) -> dict[str, int]:
+    return {"waiting": len(monitor.waiting), "ignored_labels": monitor.ignored_labels}
+
+
 @pytest.mark.parametrize("on_alarm", ["latch", "restart"])
 def test_late_labels(run: Run, tmp_path: Path, rows: pl.DataFrame, on_alarm: str) -> None:
     lines = late_lines(rows, 10)
@@ -167,7 +171,7 @@ def test_late_labels(run: Run, tmp_path: Path, rows: pl.DataFrame, on_alarm: str
         key, time = line.pop("id"), line.pop("time")
         monitor.label(key, line["y"], time=time) if "y" in line else monitor.update(line, key, time)
     last = records(done.out)[-1]
-    assert last == record(monitor, on_alarm == "latch") | {"waiting": len(monitor.waiting)}
+    assert last == record(monitor, on_alarm == "latch") | queue(monitor)
     assert last["waiting"] > 0
     for stop in (40, 90, len(lines)):  # the same lines in three parts
         text = "".join((tmp_path / "late").read_text().splitlines(keepends=True)[:stop])
@@ -194,6 +198,19 @@ def test_labels_that_are_refused(run: Run, tmp_path: Path, rows: pl.DataFrame, l
     assert clue in done.err
 
 
+def test_labels_that_come_again_are_counted(run: Run, tmp_path: Path, rows: pl.DataFrame) -> None:
+    lines = [json.dumps(line) + "\n" for line in late_lines(rows, 10)]
+    twice = [line for line in lines for _ in range(1 + ('"y"' in line))]
+    found = []
+    for name, content in (("once", lines), ("twice", twice)):
+        (tmp_path / name).write_text("".join(content))
+        done = run("watch", name, *WITH, "--wait", 20, "--state", f"{name}.state")
+        found.append(records(done.out)[-1])
+    assert found[0].pop("ignored_labels") == 0
+    assert found[1].pop("ignored_labels") == len(twice) - len(lines)
+    assert found[0] == found[1]
+
+
 def test_delays_of_the_reference(run: Run, tmp_path: Path, rows: pl.DataFrame) -> None:
     train = ex.read("train.csv")
     train.with_columns(took=pl.int_range(train.height) % 40).write_csv("timed.csv")
@@ -204,7 +221,7 @@ def test_delays_of_the_reference(run: Run, tmp_path: Path, rows: pl.DataFrame) -
     for line in lines:
         key, time = line.pop("id"), line.pop("time")
         monitor.label(key, line["y"], time=time) if "y" in line else monitor.update(line, key, time)
-    assert records(done.out)[-1] == record(monitor, monitor.alarm_at is not None) | {"waiting": len(monitor.waiting)}
+    assert records(done.out)[-1] == record(monitor, monitor.alarm_at is not None) | queue(monitor)
 
 
 def test_labels_come_late_in_json_only(run: Run, rows: pl.DataFrame) -> None:

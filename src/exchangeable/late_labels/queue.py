@@ -156,6 +156,15 @@ class LateLabels:
         """Return whether an example has this id, as far as it is remembered."""
         return id in self._queue or id in self._expired or id in self._tested
 
+    def lacks_label(self, id: str | int) -> bool:  # noqa: A002
+        """Return whether the label of an example can be added, even if only to be counted."""
+        return id in self._expired or (id in self._queue and self._queue[id].used is None)
+
+    @property
+    def known(self) -> int:
+        """The number of ids that are remembered."""
+        return len(self._queue) + len(self._expired) + len(self._tested)
+
     def check_times(self, times: Sequence[Any], needed: Sequence[bool]) -> list[float | None]:
         """Check the times of examples that are to be observed in this order; return them in seconds."""
         found, latest = [], self._latest

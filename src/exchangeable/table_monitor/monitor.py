@@ -70,7 +70,7 @@ REMEMBERED = 10  # full queues of ids that were dropped
 RECENT = 512  # rows whose scores are kept, to describe what has changed
 SETTINGS = (
     *("alpha", "period", "columns", "bins", "on_alarm", "max_rows", "seed", "invalid"),
-    *("invalid_cells", "has_reference", "delay"),
+    *("invalid_cells", "ignored_labels", "has_reference", "delay"),
 )
 DIVISION_STREAM = 2**32 - 3  # the stream of random numbers that divides the reference
 
@@ -117,7 +117,7 @@ class TableMonitor(Tracker):
     - ``wait``: None expects the label in each row; the lines with the label leave out rows without one. A number of
       seconds, a timedelta or "forever" lets labels come later (``label``), and ``never`` says that one will not: see
       `LateLabels`. Columns are tested at once. If more than ``most`` rows wait, the lines with the label begin again
-      with the next row.
+      with the next row. ``ignored_labels`` counts labels that came again.
     - ``delay`` names a column of the reference: the seconds until the label came, missing if it never did. Rows whose
       labels come in time may differ from the others, so the lines with the label compare with the reference only as
       long as no row is left out, and then with each other; with ``delay``, always with the rows of the reference whose
@@ -181,6 +181,7 @@ class TableMonitor(Tracker):
         self.delay: str | None = delay
         self.wait: float | timedelta | str | None = wait
         self.invalid_cells: int = 0
+        self.ignored_labels: int = 0
         self.last: TableStep | None = None
         self.schema: Constants
         fixed, pool = self._learn(reference, label, schema, categorical, keep)
@@ -399,15 +400,26 @@ class TableMonitor(Tracker):
         return path._replace(guarantee=self.guarantee)
 
     def label(self, id: str | int, y: Any, *, time: Any = None) -> list[str | int]:  # noqa: A002
-        """Add the label of an earlier row; return the ids of the rows whose labels were used as a result."""
+        """Add the label of an earlier row; return the ids of the rows whose labels were used as a result.
+
+        A label that comes again, or for a row that is no longer remembered, changes nothing: ``ignored_labels`` counts
+        it.
+        """
         if self._queue is None:
             raise ValueError("label requires a monitor with wait, such as wait='forever'")
         if self.schema.label is None or is_missing(y):
             raise ValueError(f"y must be the label of row {id!r:.80}, got {format_value(y)}")
         (score,), _ = label_scores(self.schema.label, [y], "error", None)
-        if _check_id(id) in self._dropped:
+        if self._is_decided(_check_id(id), self._queue):
+            self.ignored_labels += 1
             return []
         return self._used(self._queue.label(id, float(score), time=time))
+
+    def _is_decided(self, id: str | int, queue: LateLabels) -> bool:  # noqa: A002
+        """Return whether a row has had its label or is no longer remembered; False if no row has had this id."""
+        if queue.knows(id):
+            return not queue.lacks_label(id)
+        return id in self._dropped or self.n > queue.known + len(self._dropped)
 
     def never(self, id: str | int) -> list[str | int]:  # noqa: A002
         """Leave out a waiting row whose label will never come; return the ids of the rows used as a result.
@@ -625,11 +637,12 @@ class TableMonitor(Tracker):
         labelled: Any,
     ) -> TableMonitor:
         given = dict(settings)
-        counts = {name: given.pop(name) for name in ("invalid_cells", "has_reference")}
+        counts = {name: given.pop(name) for name in ("invalid_cells", "ignored_labels", "has_reference")}
         bins, wait, delay = given.pop("bins"), given.pop("wait"), given.pop("delay")
         monitor = cls(schema=load_constants(schema), **given)
         monitor.bins = None if bins is None else check_integer("bins", bins, 2, 2**20)
         monitor.invalid_cells = check_integer("invalid_cells", counts["invalid_cells"], 0, MAX_COUNT)
+        monitor.ignored_labels = check_integer("ignored_labels", counts["ignored_labels"], 0, MAX_COUNT)
         monitor.has_reference = bool(counts["has_reference"])
         monitor._load_record(record, history, last)
         run, state, left_out = labelled

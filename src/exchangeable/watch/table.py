@@ -141,7 +141,7 @@ class TableWatch(Loop):
         if monitor.invalid == "missing":
             record["invalid_cells"] = monitor.invalid_cells
         if monitor.wait is not None:
-            record["waiting"] = len(monitor.waiting)
+            record |= {"waiting": len(monitor.waiting), "ignored_labels": monitor.ignored_labels}
         return json.dumps(record) + "\n"
 
 
