@@ -96,6 +96,23 @@ def test_the_width_of_floats_makes_no_difference(categorical: tuple[str, ...]) -
     assert all(np.array_equal(path, paths[0]) for path in paths)
 
 
+def test_lines_that_have_stopped_are_named() -> None:
+    monitor = new(max_rows=60, columns="none", wait="forever")
+    monitor.extend(ROWS[:30], range(30))  # the other 30 are of the reference
+    assert monitor.stopped == ["full rows", "full rows and label"]
+    assert snapshot.decode(state(monitor)).stopped == monitor.stopped
+    found = monitor.explain()
+    assert ", stopped at max_rows" in str(found[0])
+    assert "Stopped, since they hold max_rows rows: 'full rows and label', 'full rows'." in str(found)
+    assert ("stopped at max_rows", "full rows, full rows and label") in monitor.parts()
+    before = monitor.log_value
+    monitor.extend(ROWS[30:], range(30, 100))
+    assert monitor.log_value == before
+    quiet = new(max_rows=61, wait="forever")
+    quiet.extend(ROWS[:30], range(30))
+    assert (quiet.stopped, "stopped" in str(quiet.explain())) == ([], False)
+
+
 def test_restarts_happen_in_the_tests_above() -> None:
     for name in ("restart", "restart with bins"):
         monitor = new(**SETTINGS[name])

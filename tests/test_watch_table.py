@@ -66,7 +66,7 @@ def record(monitor: TableMonitor, alarm: bool) -> dict[str, Any]:
         "changepoint": monitor.changepoint,
         "rejected_by": monitor.rejected_by,
         "columns": {f.name: f.log10_evidence for f in findings if f.rejected or f.log10_evidence > 0.0},
-    }
+    } | ({"stopped": monitor.stopped} if monitor.bins is None else {})
 
 
 def expected(monitor: TableMonitor, rows: list[dict[str, Any]], every: int | None = None) -> list[dict[str, Any]]:

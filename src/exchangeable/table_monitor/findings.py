@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from exchangeable.data.errors import list_names
 from exchangeable.martingale import LN10
 from exchangeable.protocols import Floats
 from exchangeable.table_monitor.constants import LOWEST, ColumnConstants, Constants
@@ -35,9 +36,11 @@ class Finding(NamedTuple):
     changepoint: int | None  # rows before the change, as estimated at its alarm
     description: str
     rows: tuple[int, ...] = ()  # the numbers of the strangest recent rows, the strangest first
+    stopped: bool = False  # it holds max_rows rows, and does not bet any more
 
     def __str__(self) -> str:
-        evidence = f"{'ALARM, ' * self.rejected}evidence 10^{self.log10_evidence:.1f}"
+        stopped = ", stopped at max_rows" * self.stopped
+        evidence = f"{'ALARM, ' * self.rejected}evidence 10^{self.log10_evidence:.1f}{stopped}"
         since = "" if self.changepoint is None else f", since about row {self.changepoint + 1:,}"
         rows = f"; strangest rows {', '.join(map(str, self.rows))}" if self.rejected and self.rows else ""
         return f"{self.name}: {evidence}{since}{': ' * bool(self.description)}{self.description}{rows}."
@@ -103,7 +106,9 @@ class Explanation(list[Finding]):
     def __str__(self) -> str:
         keep = "" if self.keep_from is None else f"Rows to keep for retraining: from about row {self.keep_from:,} on."
         named = [one for one in self if one.rejected] or self[:LISTED]
-        lines = [*map(str, named), self.moved, keep, self.harm]
+        stopped = [one.name for one in self if one.stopped]
+        full = f"Stopped, since they hold max_rows rows: {list_names(stopped)}." if stopped else ""
+        lines = [*map(str, named), full, self.moved, keep, self.harm]
         return "\n".join(line for line in lines if line)
 
 
@@ -112,7 +117,7 @@ def load_explanation(stored: Any, names: set[str]) -> Explanation:
     *found, given = [Finding(*one) if one else None for one in stored]
     explanation = Explanation([one for one in found if one is not None], given)
     everything = [*explanation, *(() if given is None else (given,))]
-    valid = all(type(one.description) is str and type(one.rejected) is bool for one in everything)
+    valid = all(type(one.description) is str and type(one.rejected) is type(one.stopped) is bool for one in everything)
     if {one.name for one in explanation} != names or not valid or len(found) != len(explanation):
         raise ValueError("the explanation of the latest alarm must be about the lines of the monitor, got another")
     return explanation
@@ -122,7 +127,7 @@ def find(plan: Plan, line: Line, constants: Constants, recent: Rows) -> Finding:
     """Describe a line; ``recent`` are the latest rows, for lines that need labels those with labels."""
     text, rows = _describe(plan, constants, recent) if len(recent.at) else ("", ())
     evidence, rejected = line.log_evidence / LN10, line.alarm_at is not None
-    return Finding(line.name, line.kind, evidence, rejected, line.alarm_at, line.changepoint, text, rows)
+    return Finding(line.name, line.kind, evidence, rejected, line.alarm_at, line.changepoint, text, rows, line.stopped)
 
 
 def line_values(plan: Plan, constants: Constants, rows: Rows) -> Floats:

@@ -56,6 +56,7 @@ class Line(NamedTuple):
     log_evidence: float  # the log capital times the weight
     alarm_at: int | None
     changepoint: int | None
+    stopped: bool = False  # it holds as many rows as it may, and does not bet any more
 
 
 class LineState(NamedTuple):

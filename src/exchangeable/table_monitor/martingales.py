@@ -71,8 +71,13 @@ class Lines:
 
     def __iter__(self) -> Iterator[Line]:
         numbers = self._integers[:, [native.LINE_ALARM, native.LINE_CHANGE]].tolist()
-        for plan, evidence, (alarm, change) in zip(self.plans, self.log_evidence.tolist(), numbers, strict=True):
-            yield Line(plan.name, plan.kind, evidence, *((None, None) if alarm < 0 else (alarm, change)))
+        for k, (plan, evidence, (alarm, change)) in enumerate(zip(self.plans, self.log_evidence, numbers, strict=True)):
+            since = (None, None) if alarm < 0 else (alarm, change)
+            yield Line(plan.name, plan.kind, float(evidence), *since, k in self._exact and not self._room(k))
+
+    def _room(self, k: int) -> int:
+        """Return how many more rows an exact line of full rows may hold."""
+        return self.max_rows - measure_size(self.measures[k])
 
     @property
     def log_evidence(self) -> Floats:
@@ -178,7 +183,7 @@ class Lines:
         if self.labelled < len(self):
             used[self.labelled :] = y == y
         for k in self._exact:
-            used[k] &= np.cumsum(used[k]) <= self.max_rows - measure_size(self.measures[k])
+            used[k] &= np.cumsum(used[k]) <= self._room(k)
         return used
 
     def _values(self, rows: Rows, used: Bools, values: Floats, first: int) -> None:

@@ -112,7 +112,8 @@ class TableMonitor(Tracker):
       to "number" or to a list of categories. Pools then start empty, and the alarm is about changes since the start.
     - ``columns``: "each" tests everything, "none" full rows only.
     - ``bins``: None ranks values exactly, in memory that grows with the stream, and compares full rows with at most
-      ``max_rows`` others, after which their line stops. An integer, such as 256, ranks values in that many bins, and
+      ``max_rows`` others, after which their line stops (``stopped``); with ``columns="none"`` nothing is tested then.
+      An integer, such as 256, ranks values in that many bins, and
       full rows by their distance to 256 rows of the reference: memory is constant.
     - ``wait``: None expects the label in each row; the lines with the label leave out rows without one. A number of
       seconds, a timedelta or "forever" lets labels come later (``label``), and ``never`` says that one will not: see
@@ -309,6 +310,11 @@ class TableMonitor(Tracker):
             finding.name for finding in self._ended or () if finding.rejected
         ]
 
+    @property
+    def stopped(self) -> list[str]:
+        """The names of the lines of full rows that hold ``max_rows`` rows, and do not bet any more."""
+        return [line.name for line in self._lines if line.stopped]
+
     def explain(self, risk: Risk | None = None) -> Explanation:
         """Describe each line: its evidence, when it changed, and how the rows after it differ from the reference.
 
@@ -362,6 +368,8 @@ class TableMonitor(Tracker):
         given = [(name, str(value)) for name, value in settings.items() if value is not None]
         if self.schema.label is not None and self.has_reference:
             given.append(("labels compared with", "the reference" if self.compares_labels else "earlier rows"))
+        if self.stopped:
+            given.append(("stopped at max_rows", ", ".join(self.stopped)))
         return [
             ("monitor", f"{len(self.schema.columns)} columns, {len(self._lines)} lines"),
             *given,

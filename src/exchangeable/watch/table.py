@@ -138,6 +138,8 @@ class TableWatch(Loop):
             "rejected_by": monitor.rejected_by,
             "columns": {f.name: _finite(f.log10_evidence) for f in findings if f.rejected or f.log10_evidence > 0.0},
         }
+        if monitor.bins is None:
+            record["stopped"] = monitor.stopped
         if monitor.invalid == "missing":
             record["invalid_cells"] = monitor.invalid_cells
         if monitor.wait is not None:
