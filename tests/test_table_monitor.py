@@ -388,15 +388,29 @@ def test_a_batch_of_late_rows_that_is_interrupted(monkeypatch: pytest.MonkeyPatc
         monitor.extend(ROWS[:3], [4, 5, 6])
 
 
-def test_constant_columns_are_watched_in_full_rows_only() -> None:
+def test_a_constant_column_that_begins_to_vary_is_named() -> None:
     for bins in (None, 32):
         monitor = ex.TableMonitor({**TRAIN, "zero": [0.0] * 300}, seed=1, bins=bins)
-        assert not {"unit", "zero"} & {line.name for line in monitor._lines}
-        assert "columns 'unit', 'zero' are constant" in " ".join(monitor.schema.notes)
         monitor.extend({**table(150, 8), "zero": [1.0] * 150})
-        assert monitor.rejected_by == ["full rows"]
-    kept = ex.TableMonitor(TRAIN, seed=1, keep="unit")
-    assert "unit" in {line.name for line in kept._lines}
+        assert monitor.rejected_by == ["zero", "full rows"]
+        found = {finding.name: finding.description for finding in monitor.explain()}
+        assert found["zero"] == "median 1 (reference 0)"
+
+
+WIDE = {f"c{i}": [f"v{(i + j) % 16}" for j in range(320)] for i in range(17)} | {"unit": ["kg"] * 320}
+
+
+def test_more_than_256_features() -> None:
+    for reference in (WIDE, {f"x{i}": np.random.default_rng(i).normal(size=40) for i in range(257)}):
+        monitor = ex.TableMonitor(reference, seed=1)
+        assert {line.kind for line in monitor._lines} == {"column"}
+        assert "features, more than 256: each is tested, full rows are not" in monitor.schema.notes[-1]
+        with pytest.raises(ValueError, match="columns must be 'each' with more than 256 features, got 'none'"):
+            ex.TableMonitor(reference, seed=1, columns="none")
+    monitor = ex.TableMonitor(WIDE, seed=1)
+    monitor.extend(WIDE | {"unit": ["g"] * 320})
+    assert "unit" in monitor.rejected_by
+    assert {finding.name: finding.description for finding in monitor.explain()}["unit"] == "kg 0% (reference 100%)"
 
 
 @pytest.mark.parametrize(

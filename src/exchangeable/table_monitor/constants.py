@@ -62,7 +62,7 @@ class ColumnConstants:
     deviation: float = 1.0
     summary: tuple[float, ...] = ()  # quantiles of the numbers, or shares of the categories, in the reference
     missing: float = 0.0  # the share of missing values in the reference
-    constant: bool = False  # all values are equal, so it is not tested on its own
+    constant: bool = False  # all values are equal, so its only feature is whether a value differs
     narrow: bool = False  # its numbers have 32 bits or few digits, and are rounded to 32 bits
     types: tuple[str, ...] = ()  # of cells in the reference; any if empty
 
@@ -321,16 +321,7 @@ def learn_constants(
     target = None if reading.label is None else _label_constants(reading.label)
     target = None if target is None else replace(target, types=types.get(target.name, ()))
     aside = (*roles.aside.items(), *((column.name, "times") for column in roles.times))
-    notes = [*roles.notes(), *_constant_notes(columns)]
-    return _with_features(Constants(columns, target, aside=aside, notes=tuple(notes)), cells)
-
-
-def _constant_notes(columns: Sequence[ColumnConstants]) -> list[str]:
-    names = [column.name for column in columns if column.constant]
-    if not names:
-        return []
-    one = len(names) == 1
-    return [f"column{'s' * (not one)} {list_names(names)} {'is' if one else 'are'} constant: watched in full rows only"]
+    return _with_features(Constants(columns, target, aside=aside, notes=tuple(roles.notes())), cells)
 
 
 def _column_constants(column: Column, kept: bool = False) -> ColumnConstants:
@@ -385,10 +376,14 @@ def _label_constants(column: Column) -> ColumnConstants:
 
 
 def _with_features(constants: Constants, cells: Cells) -> Constants:
-    """Add scales, principal directions and the regression of the label, if there are not too many features."""
+    """Add scales, principal directions and the regression of the label, if there are not too many features.
+
+    A number and a constant column have one feature, a column of categories one for each of the most frequent.
+    """
     names = [feature for column in constants.columns for feature in column.features]
-    if len(names) > MAX_FEATURES or cells.n < 2:
-        return constants
+    if len(names) > MAX_FEATURES:
+        note = f"the columns have {len(names):,} features, more than {MAX_FEATURES}: each is tested, full rows are not"
+        return replace(constants, notes=(*constants.notes, note))
     scores, _ = table_scores(constants, cells, invalid="missing")
     sizes = [len(column.features) for column in constants.columns]
     origin = np.repeat(np.arange(len(sizes)), sizes)

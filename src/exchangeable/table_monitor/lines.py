@@ -103,8 +103,8 @@ def plan_lines(
             else exact()
             for _, kind, values, exact in views
         ]
-    tested = [j for j, column in enumerate(constants.columns) if each and not column.constant]  # they come first
-    columns = [*tested, *(None for _ in views[len(tested) :])]
+    tested = len(constants.columns) if each else 0  # they come first
+    columns = [*range(tested), *(None for _ in views[tested:])]
     return [
         Plan(name, kind, values, one, column)
         for (name, kind, values, _), one, column in zip(views, fresh, columns, strict=True)
@@ -126,7 +126,7 @@ View = tuple[str, str, Callable[[Rows], Any], Callable[[], Measure] | None]
 
 def _views(constants: Constants, each: bool, bins: int | None) -> list[View]:
     """Return the name and kind of each line, what it ranks, and its measure unless it ranks numbers."""
-    columns = [(j, column) for j, column in enumerate(constants.columns) if each and not column.constant]
+    columns = list(enumerate(constants.columns)) if each else []
     views: list[View] = [(c.name, "column", lambda rows, j=j: rows.scores[:, j], None) for j, c in columns]  # type: ignore[misc]
     for component in constants.components if each else ():
         views.append(

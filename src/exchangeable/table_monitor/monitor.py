@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from exchangeable import native
 from exchangeable.alarms import Ville
+from exchangeable.analysis.views import MAX_FEATURES
 from exchangeable.data.errors import ColumnError, DataError
 from exchangeable.data.values import is_missing
 from exchangeable.history import Curve, History
@@ -190,7 +191,8 @@ class TableMonitor(Tracker):
         if fixed is not None:
             self.schema = replace(self.schema, summaries=tuple(self._summaries(fixed)))
         if not self._plans:
-            raise ValueError("columns must be 'each' with a schema of columns only, got 'none'")
+            rule = "with a schema of columns only" if fixed is None else f"with more than {MAX_FEATURES} features"
+            raise ValueError(f"columns must be 'each' {rule}, got 'none'")
         self._lines: Lines = Lines(self._plans, self._start(pool), self.max_rows)
         self._recent: Floats = np.zeros((RECENT, len(self.schema.columns)))
         complete = pool is not None and delay is None and not np.isnan(pool.y).all()
