@@ -3,6 +3,7 @@
 import copy
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -395,6 +396,27 @@ def test_a_constant_column_that_begins_to_vary_is_named() -> None:
         assert monitor.rejected_by == ["zero", "full rows"]
         found = {finding.name: finding.description for finding in monitor.explain()}
         assert found["zero"] == "median 1 (reference 0)"
+
+
+@pytest.mark.parametrize(
+    ("bad", "note"),
+    [
+        (["unknown"], "1 cell of column 'weight' in the reference counts as missing: in row 6 it must be .*'unknown'"),
+        ([math.inf, -math.inf], "2 cells of column 'weight' in the reference count as missing: in row 6 it .*got inf"),
+        (["n/a", None], "1 cell of column 'weight'"),
+        ([None, math.nan], None),
+    ],
+    ids=str,
+)
+def test_invalid_cells_of_the_reference_are_noted(bad: list[Any], note: str | None) -> None:
+    cells: list[Any] = [*TRAIN["weight"]]
+    cells[5 : 5 + len(bad)] = bad
+    for label in ("price", "weight"):
+        for bins in (None, 8):
+            notes = ex.TableMonitor(TRAIN | {"weight": cells}, label, seed=1, bins=bins).schema.notes
+            found = [one for one in notes if "weight" in one and "label" not in one]
+            assert len(found) == (note is not None)
+            assert note is None or re.match(note, found[0])
 
 
 WIDE = {f"c{i}": [f"v{(i + j) % 16}" for j in range(320)] for i in range(17)} | {"unit": ["kg"] * 320}

@@ -570,6 +570,20 @@ def table_scores(constants: Constants, cells: Cells, *, invalid: str, first: int
     return scores, count
 
 
+def invalid_notes(constants: Constants, cells: Cells) -> list[str]:
+    """Return a note about each column of the reference with invalid cells, which count as missing."""
+    notes = []
+    for column in (*constants.columns, *(() if constants.label is None else (constants.label,))):
+        _, wrong = column.scores(cells.columns[column.name], cells.inferred)
+        if wrong:
+            row, rule = wrong[0]
+            notes.append(
+                f"{len(wrong):,} cell{'s' * (len(wrong) > 1)} of column {format_value(column.name)} in the reference "
+                f"count{'s' * (len(wrong) == 1)} as missing: in row {row + 1:,} it {rule}"
+            )
+    return notes
+
+
 def row_scores(constants: Constants, row: Mapping[str, Any]) -> tuple[list[float], float] | None:
     """Return the scores of a row and that of its label, NaN if it has none; None if a cell or a column is not valid.
 

@@ -32,6 +32,7 @@ from exchangeable.table_monitor.constants import (
     check_places,
     dump_constants,
     given_constants,
+    invalid_notes,
     learn_constants,
     load_constants,
     row_scores,
@@ -237,7 +238,10 @@ class TableMonitor(Tracker):
             raise ColumnError(f"categorical and keep must name columns of the reference, got {format_value(name)}")
         types = {name: cell_types(column) for name, column in cells.columns.items()}
         self.schema = learn_constants(cells.take(order[:first]), label, categorical, keep, types)
-        fixed, pool = (self._rows(cells.take(part), "missing")[0] for part in (order[:first], order[first:]))
+        rows, wrong = self._rows(cells, "missing")
+        fixed, pool = rows.take(order[:first]), rows.take(order[first:])
+        if wrong:
+            self.schema = replace(self.schema, notes=(*self.schema.notes, *invalid_notes(self.schema, cells)))
         if in_time is not None:
             pool.y[~in_time[order[first:]]] = np.nan
         elif label is not None and np.isnan(pool.y).any():
