@@ -97,6 +97,24 @@ def test_the_width_of_floats_makes_no_difference(categorical: tuple[str, ...]) -
     assert all(np.array_equal(path, paths[0]) for path in paths)
 
 
+@pytest.mark.parametrize("bins", [None, 8])
+def test_a_column_may_have_the_name_of_a_view(bins: Any) -> None:
+    rng = np.random.default_rng(3)
+    size = rng.normal(size=300)
+    names = ["full rows", "label y", "residual of y", "full rows and label", "full rows (view)"]
+    reference = {name: size + rng.normal(size=300) for name in names} | {"y": size > 0.0}
+    component = next(one.name for one in ex.TableMonitor(reference, "y", seed=1)._lines if one.kind == "component")
+    reference[component] = rng.normal(size=300)
+    monitor = ex.TableMonitor(reference, "y", seed=1, bins=bins)
+    assert len(monitor.curves) == len({line.name for line in monitor._lines}) == len(monitor._lines)
+    monitor.extend(reference | {"full rows": size + 9.0})
+    found = {finding.name: finding for finding in monitor.explain()}
+    assert monitor.rejected_by[0] == "full rows"
+    assert found["full rows"].description.startswith("median 9")
+    assert found["full rows (view) (view)"].description.startswith("distance to the reference:")
+    assert snapshot.decode(state(monitor)).explain() == monitor.explain()
+
+
 def test_lines_that_have_stopped_are_named() -> None:
     monitor = new(max_rows=60, columns="none", wait="forever")
     monitor.extend(ROWS[:30], range(30))  # the other 30 are of the reference

@@ -139,7 +139,17 @@ def _views(constants: Constants, each: bool, bins: int | None) -> list[View]:
         if constants.has_features:
             name = f"residual of {constants.label.name}"
             views.append((name, "residual", lambda rows: constants.residuals(rows.features, rows.y), None))
-    return views
+    return _distinct(views)
+
+
+def _distinct(views: Sequence[View]) -> list[View]:
+    """Rename views that have the name of a column, since evidence, seeds and descriptions go by name."""
+    found: dict[str, View] = {}
+    for name, *others in views:
+        while name in found:
+            name += " (view)"
+        found[name] = (name, *others)  # type: ignore[assignment]
+    return list(found.values())
 
 
 def _row_views(constants: Constants, bins: int | None) -> list[View]:
