@@ -353,6 +353,43 @@ def test_a_file_that_grows_is_resumed(run: Run, tmp_path: Path, rows: pl.DataFra
     assert "was created with --reference" in run("watch", "x.csv", *words).err
 
 
+@pytest.mark.parametrize("wait", [None, 20])
+def test_rows_with_numbers_may_be_sent_again(run: Run, tmp_path: Path, rows: pl.DataFrame, wait: int | None) -> None:
+    plain = rows.to_dicts() if wait is None else late_lines(rows, 10)
+    count, lines = 0, []
+    for line in plain:
+        count += "size" in line
+        lines.append(line | ({"seq": count} if "size" in line else {}))
+    words = (*WITH, "--every", 10, *(() if wait is None else ("--wait", wait)))
+
+    def watch(parts: list[dict[str, Any]], *more: str) -> Any:
+        (tmp_path / "part").write_text("".join(json.dumps(line) + "\n" for line in parts))
+        with (tmp_path / "part").open("rb") as part:
+            command = [*PROGRAM, *map(str, words), *more]
+            return subprocess.run(command, stdin=part, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    whole = records(watch(plain).stdout)
+    found: list[dict[str, Any]] = []
+    for part in (lines[:50], lines[30:70], lines[45:] + lines[20:40]):
+        found += records(watch(part, "--state", "s").stdout)
+    assert found[-1] | {"ignored_labels": 0} == whole[-1] | {"ignored_labels": 0}
+    gap = watch(lines[:5] + lines[6:])
+    missing = lines[5].get("seq")
+    assert (gap.returncode, f"line 6: seq must be {missing}, got {(missing or 0) + 1}" in gap.stderr) == (3, True)
+    for wrong, clue in [(0, "seq must be an integer from 1 to"), ("1", "got '1'"), (True, "got True")]:
+        assert clue in watch([lines[0] | {"seq": wrong}]).stderr
+    if wait is not None:
+        label = next(line for line in lines if "y" in line)
+        assert "a label must have none, got 7" in watch([*lines[:11], label | {"seq": 7}]).stderr
+
+
+def test_a_column_may_be_called_seq(run: Run, tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(size=(100, 2)).round(3)
+    pl.DataFrame(values, schema=["a", "seq"]).write_csv(tmp_path / "train.csv")
+    (tmp_path / "rows").write_text('{"a": 1, "seq": 0.5}\n' * 2)
+    assert records(run("watch", "rows", "--reference", "train.csv").out)[-1]["n"] == 2
+
+
 def test_killed_and_resumed(tmp_path: Path, rows: pl.DataFrame) -> None:
     words = [*PROGRAM, "rows.jsonl", *map(str, WITH), "--every", "1", "--state", "s", "--save-every", "0"]
     seen: dict[int, str] = {}

@@ -307,7 +307,8 @@ def watch(
 
     With --state, a resumed watch gives exactly the numbers of an uninterrupted one. The state is saved after the
     output, so after a crash or kill -9 some examples may have to be sent again; they are then written again with the
-    same n. Lines with "seq" (1, 2, ...) can safely be sent twice: known ones are skipped, and a gap is an error.
+    same n. Lines of JSON with "seq" (1, 2, ...) can safely be sent twice: known ones are skipped, and a gap is an
+    error. With --reference, "seq" counts rows, not labels, unless it is a column of the table.
     Standard input is assumed to continue where it ended; a FILE is continued where reading stopped. The options must be
     those that the state was created with, and only one process can use a state file. SIGINT and SIGTERM save the state.
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -123,6 +123,14 @@ class Loop(ABC):
     def _test(self, block: Block) -> LineError | None:
         """Test the examples of a block and write the steps, up to an invalid line, whose error is returned."""
 
+    def _new_numbers(self, seq: Sequence[int | None], line: Sequence[int]) -> tuple[list[int], LineError | None]:
+        """Return the positions of the examples that were not seen before, up to a gap, and the error about that."""
+        steps, _, fault = sequence.classify_in_turn(seq, self.tracker.n + 1)
+        if fault is None:
+            return steps, None
+        message = f"seq must be {fault.expected}, got {fault.number}: the numbers between them are missing"
+        return steps, LineError(line[fault.position], message)
+
     def _emit(self, lines: list[str]) -> None:
         if not lines:
             return
@@ -173,12 +181,9 @@ class Watch(Loop):
         """Drop the examples whose sequence number was seen before, and stop at a gap."""
         if batch.seq is None:
             return batch
-        steps, _, fault = sequence.classify_in_turn(batch.seq, self.monitor.n + 1)
+        steps, fault = self._new_numbers(batch.seq, batch.line)
         new = batch.select(steps)
-        if fault is None:
-            return new
-        message = f"seq must be {fault.expected}, got {fault.number}: the numbers between them are missing"
-        return new._replace(fault=LineError(batch.line[fault.position], message))
+        return new if fault is None else new._replace(fault=fault)
 
     def _steps(self, batch: Batch) -> tuple[list[OutputStep], LineError | None]:
         """Test the examples at once; if the batch is rejected, test them one by one to find the invalid line."""

@@ -18,15 +18,17 @@ from exchangeable.table_monitor.constants import ColumnConstants
 from exchangeable.validation import format_value
 
 Format = Literal["auto", "jsonl", "csv", "tsv"]
+SEQ = "seq"  # the key of the number of a row
 _BOM = b"\xef\xbb\xbf"
 
 
 class Row(NamedTuple):
-    """A row: its cells by column, and its id and time if its label may come later."""
+    """A row: its cells by column, its id and time if its label may come later, and its number if it has one."""
 
     cells: dict[str, Any]
     id: str | int | None = None
     time: Any = None
+    seq: int | None = None
 
 
 class LateLabel(NamedTuple):
@@ -50,7 +52,8 @@ class RowReader:
 
     JSONL: each line is an object with a value for each column: a number, text, true, false or null. If labels come
     later, each row also has an ``id`` and, unless the monitor waits forever, a ``time``; the label comes as an object
-    with that id, the label and its time, and nothing else.
+    with that id, the label and its time, and nothing else. Unless the reference has a column ``seq``, a row may have
+    its number there, from 1.
 
     CSV and TSV have a header, unless ``header`` is False, which names the columns 1, 2, ... The delimiter of CSV is the
     one of comma, tab, semicolon and bar with which the header names the most columns of the reference.
@@ -83,6 +86,7 @@ class RowReader:
         known = [*schema.columns, *(() if schema.label is None else (schema.label,))]
         self._kinds = {column.name: _kind(column) for column in known}
         self._texts = {column.name for column in known if column.categories and column.types == ("text",)}
+        self._numbered = SEQ not in {*schema.allowed, *((id, time) if monitor.wait is not None else ())}
         self._names: list[str] | None = None
         self._delimiter = ","
         for name in (id, time) if monitor.wait is not None else ():
@@ -184,18 +188,23 @@ class RowReader:
             raise LineError(number, str(error), malformed=True) from None
         if not isinstance(cells, dict):
             raise LineError(number, f"must be an object with a value for each column, got {format_value(cells)}")
-        return Row(cells) if self.monitor.wait is None else self._with_id(number, cells)
+        seq = cells.pop(SEQ, None) if self._numbered else None
+        if seq is not None and not (type(seq) is int and 1 <= seq <= LAST_SEQ):
+            raise LineError(number, f"{SEQ} must be an integer from 1 to {LAST_SEQ}, got {format_value(seq)}")
+        return Row(cells, seq=seq) if self.monitor.wait is None else self._with_id(number, cells, seq)
 
-    def _with_id(self, number: int, cells: dict[str, Any]) -> Row | LateLabel:
+    def _with_id(self, number: int, cells: dict[str, Any], seq: int | None) -> Row | LateLabel:
         """Return a row whose label may come later, or such a label."""
         id, time = cells.pop(self.id, None), cells.pop(self.time, None)  # noqa: A001
         integer = isinstance(id, int) and not isinstance(id, bool) and abs(id) <= LAST_SEQ
         if not integer and not (isinstance(id, str) and 1 <= len(id) <= TEXT_LENGTH and id.isprintable()):
             rule = f"a string of 1 to {TEXT_LENGTH} printable characters or an integer"
             raise LineError(number, f"must have {format_value(self.id)}, {rule}, since labels come later")
-        if cells.keys() == {self._label}:
-            return LateLabel(id, next(iter(cells.values())), time)
-        return Row(cells, id, time)
+        if cells.keys() != {self._label}:
+            return Row(cells, id, time, seq)
+        if seq is not None:
+            raise LineError(number, f"{SEQ} is the number of a row, so a label must have none, got {seq}")
+        return LateLabel(id, next(iter(cells.values())), time)
 
 
 def _kind(column: ColumnConstants) -> frozenset[str] | None:

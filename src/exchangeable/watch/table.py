@@ -13,7 +13,7 @@ import numpy as np
 from exchangeable.data.events.errors import LineError
 from exchangeable.table_monitor import TableMonitor
 from exchangeable.watch.loop import Loop
-from exchangeable.watch.rows import LateLabel, Row, RowReader
+from exchangeable.watch.rows import LateLabel, Row, RowBatch, RowReader
 from exchangeable.watch.source import Block, Signals, Source, Stopped
 from exchangeable.watch.state import StateFile
 
@@ -69,7 +69,7 @@ class TableWatch(Loop):
             self._emit([self._line(self.monitor, alarm=self._latched)])
 
     def _test(self, block: Block) -> LineError | None:
-        batch = self.reader.read(block.lines, block.first)
+        batch = self._new_rows(self.reader.read(block.lines, block.first))
         lines: list[str] = []
         done, size = 0, MOST
         while done < len(batch.items):
@@ -83,6 +83,16 @@ class TableWatch(Loop):
                 size = len(items) // 2  # to find the invalid line
         self._emit(lines)
         return batch.fault
+
+    def _new_rows(self, batch: RowBatch) -> RowBatch:
+        """Drop the rows whose sequence number was seen before, and stop at a gap."""
+        rows = [(i, item.seq) for i, item in enumerate(batch.items) if isinstance(item, Row)]
+        if all(seq is None for _, seq in rows):
+            return batch
+        steps, fault = self._new_numbers([seq for _, seq in rows], [batch.line[i] for i, _ in rows])
+        dropped = {i for i, _ in rows} - {rows[step][0] for step in steps}
+        kept = [i for i, line in enumerate(batch.line) if i not in dropped and (fault is None or line < fault.line)]
+        return RowBatch([batch.line[i] for i in kept], [batch.items[i] for i in kept], fault or batch.fault)
 
     def _next(self, items: Sequence[Item]) -> Sequence[Item]:
         """Return a late label, or the rows with the same columns up to the next line that is written."""
