@@ -589,6 +589,16 @@ def test_other_keys_are_refused(keys: Any) -> None:
     assert len(monitors) == 0
 
 
+@pytest.mark.parametrize("keys", ["ab", b"ab"])
+def test_one_key_is_not_a_list_of_its_characters(keys: Any) -> None:
+    monitors = Monitors(composite())
+    monitors.extend(list(keys), [1, 1], [0.5, 0.6])
+    for call in (monitors.delete, monitors.standings, lambda keys: monitors.extend(keys, [2, 2], [0.5, 0.6])):
+        with pytest.raises(ValueError, match=r"keys must be a list of keys, got b?'ab': write \[b?'ab'\] for one"):
+            call(keys)
+    assert monitors.version == len(monitors) == 2
+
+
 def test_keys_stay_of_one_kind() -> None:
     monitors = Monitors(composite())
     monitors.extend([1], [1], [0.5])

@@ -39,6 +39,8 @@ def validate(keys: Any) -> Any:
     with needed("arrow", "many streams at once"):
         import pyarrow as pa
 
+    if isinstance(keys, (str, bytes)):  # not a list of characters
+        raise ValueError(f"keys must be a list of keys, got {format_value(keys)}: write [{format_value(keys)}] for one")
     values = keys.to_numpy() if type(keys).__module__.startswith("pandas") else keys
     try:
         column = _cast(values if isinstance(values, (pa.Array, pa.ChunkedArray)) else _from_list(values))
