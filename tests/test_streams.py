@@ -193,6 +193,11 @@ def test_refused_rows_are_counted_and_not_tested() -> None:
     assert result["log10_martingale"].to_list() == [path.log_value[-1] / LN10, 0.0]
     given = pl.DataFrame({"k": ["a", "a"], "p": [0.0, 1.0]})
     assert ex.test_streams(given, "k", measure=ex.Precomputed())["refused"].to_list() == [1]
+    huge = pl.DataFrame({"k": ["a"] * 3, "x": [1.0, 2.0, 1e200], "z": [1.0, 2.0, 3.0], "c": ["u", "v", "u"]})
+    same = measures.Conditional(measures.NearestDistance())
+    for options in ({"features": ["x", "z"]}, {"features": ["x", "z"], "label": "c", "measure": same}):
+        assert ex.test_streams(huge, "k", **options).select("n", "refused").rows() == [(2, 1)]
+    assert ex.test_streams(huge, "k", features="x")["refused"].to_list() == [0]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +207,10 @@ def test_refused_rows_are_counted_and_not_tested() -> None:
         ([dt.date(2024, 1, 31)] * 2, "2024-01-31"),
         (["ä", "ä"], "ä"),
         (pl.Series(["c", "c"], dtype=pl.Categorical), "c"),
-        ([dt.datetime(2024, 1, 31, 5)] * 2, "2024-01-31 05:00:00.000000"),
+        ([dt.datetime(2024, 1, 31, 5)] * 2, "2024-01-31T05:00:00"),
+        ([dt.datetime(2024, 1, 31, 5, microsecond=500)] * 2, "2024-01-31T05:00:00.000500"),
+        ([dt.time(5)] * 2, "05:00:00"),
+        (pl.Series([dt.datetime(2024, 1, 31, 5)] * 2).dt.replace_time_zone("Asia/Tokyo"), "2024-01-30T20:00:00"),
     ],
 )
 def test_keys_and_their_seeds(keys: Any, seed_key: Any) -> None:
@@ -211,6 +219,31 @@ def test_keys_and_their_seeds(keys: Any, seed_key: Any) -> None:
     _, path = alone([1.0, 1.0], 3, seed_key, measures.Value(), bets.Power(0.5))
     assert np.array_equal(result["p"], path.p)
     assert result["k"][0] == keys[0]
+
+
+def test_the_unit_of_times_does_not_matter(tmp_path: Path) -> None:
+    times = [dt.datetime(2024, 1, 31, i // 20) for i in range(60)]
+    frame = pl.DataFrame({"device": times, "x": np.random.default_rng(0).normal(size=60)})
+    frame.write_csv(tmp_path / "data.csv")
+    units = [frame.with_columns(pl.col("device").cast(pl.Datetime(unit))) for unit in ("ms", "us", "ns")]
+    seconds = frame.to_pandas().astype({"device": "datetime64[s]"})
+    utc = frame.with_columns(pl.col("device").dt.replace_time_zone("UTC"))
+    for data in (*units, seconds, utc, tmp_path / "data.csv"):
+        for row, key in zip(rows_of(ex.test_streams(data, "device", seed=1)), times[::20], strict=True):
+            x = frame.filter(pl.col("device") == key)["x"]
+            _, path = alone(x, 1, key.isoformat(), measures.Value(), None)
+            assert row["log10_martingale"] == path.log_value[-1] / LN10
+    exact = pl.DataFrame({"k": pl.Series([1, 1]).cast(pl.Datetime("ns")), "x": [1.0, 1.0]})
+    _, path = alone([1.0, 1.0], 1, "1970-01-01T00:00:00.000000001", measures.Value(), bets.Power(0.5))
+    result = ex.test_streams(exact, "k", seed=1, bet=bets.Power(0.5))
+    assert result["log10_martingale"][0] == path.log_value[-1] / LN10
+
+
+def test_streams_are_sorted_by_instant_when_the_clock_is_turned_back() -> None:
+    start = dt.datetime(2024, 10, 27, 0, 30)
+    key = pl.Series([start, start + dt.timedelta(hours=1)]).dt.replace_time_zone("UTC")
+    frame = pl.DataFrame({"k": key.dt.convert_time_zone("Europe/Berlin"), "x": [1.0, 2.0]})
+    assert ex.test_streams(frame, "k", seed=1)["k"].equals(frame["k"])
 
 
 def test_a_seed_is_drawn_and_returned(system_seeds: None) -> None:
@@ -415,6 +448,16 @@ def test_text_among_numbers_and_orders(tmp_path: Path) -> None:
         else:
             with pytest.raises(DataError, match=f"ISO format, if the data arrives in parts, got 't' with {shown}"):
                 ex.test_streams(iter(dated.to_arrow().to_batches(7)), "k", "t")
+    padded = pl.DataFrame({"k": ["a"] * 30, "t": [f"{i:03d}" for i in range(29, -1, -1)], "x": np.arange(30.0)})
+    padded.write_csv(tmp_path / "data.csv")
+    numbers = ex.test_streams(padded.with_columns(pl.col("t").cast(int)), "k", "t", seed=1)
+    for data in (padded, tmp_path / "data.csv"):
+        assert rows_of(ex.test_streams(data, "k", "t", seed=1)) == rows_of(numbers)
+    codes = padded.with_columns(x=pl.Series(["1.5"] * 29 + ["007"]))
+    with pytest.raises(DataError, match="'x' holds text with codes, such as '007' in row 30: convert the column"):
+        ex.test_streams(codes, "k", "t")
+    with pytest.raises(DataError, match="order must be a column of numbers: 't' must hold numbers in at least 90%"):
+        ex.test_streams(padded.with_columns(t=pl.Series(["1.5"] + ["1" * 5000] * 29)), "k", "t")
     low = pl.DataFrame({"k": ["a", "a"], "t": [-(2**63), 0], "x": [1.0, 2.0]})
     assert ex.test_streams(low, "k", "t")["refused"].to_list() == [0]
 

@@ -60,17 +60,19 @@ def test_streams(
     has the numbers of a `TableMonitor` with this schema and the seed of the stream; its evidence is the weighted
     maximum over the columns. The schema must not be learned from the rows that are tested.
 
-    **Discovered** are the streams that e-BH finds at ``alpha``: on average at most this share of them has not changed.
-    That holds however the streams depend on one another, if the data ends at a time fixed in advance. It holds for all
-    streams of the data together, or for ``streams`` of them, if there will be more (see `fleet.e_bh`).
+    **Discovered** are the streams that e-BH finds at ``alpha``: on average, at most this fraction of them are false
+    discoveries. That holds however the streams depend on one another, if the data ends at a time fixed in advance. It
+    holds for all streams of the data together, or for ``streams`` of them, if there will be more (see `fleet.e_bh`).
 
     **Seeds.** ``seed=None`` draws a seed from the operating system; it is the last column. A key is text, an integer, a
-    date or a time; the latter two get the seed of their text in ISO format. Rows of a stream with equal orders have no
-    order, so the seed shuffles them.
+    date or a time. A date gets the seed of the text ``2024-01-31``, a time that of ``key.isoformat()`` in UTC without
+    the zone, whatever the unit of the column: ``2024-01-31T05:00:00``, with 6 digits of a second if they are not all 0,
+    or 9 if needed. Rows of a stream with equal orders have no order, so the seed shuffles them.
 
-    **Refused** rows are counted and not tested: those with a missing or infinite number, text in place of a number (in
-    at most 10 % of the rows), a missing label or a missing order. A missing key is an error, since the row belongs to
-    no stream.
+    **Refused** rows are counted and not tested: those with a missing or infinite number, one beyond 1e150 if the
+    measure uses distances, text in place of a number (in at most 10 % of the rows), a missing label or a missing order.
+    A missing key is an error, since the row belongs to no stream. In a column of text, 007 is a number as an order; as
+    a feature it is a code, and an error.
 
     **Memory.** Parquet files, lazy frames of Polars and batches are read in parts. Above a gigabyte they are divided by
     key into temporary files; frames in memory stay there. With ``presorted=True`` the data is sorted by key already,

@@ -227,16 +227,20 @@ class Labels:
 
 
 class _TextNumbers:
-    """A column of text that holds numbers, and how many cells are none."""
+    """A column of text that holds numbers, and how many cells are none. 007 is an order, but no feature: see `read`."""
 
     def __init__(self, role: str, name: str) -> None:
         self.role = role
         self.name = name
         self._present = self._good = 0
-        self._bad = ""
+        self._bad = self._code = ""
 
     def read(self, column: Any, before: int) -> Floats:
-        """Return the numbers, NaN for cells that are none; ``before`` rows were read earlier."""
+        """Return the numbers, NaN for cells that are none; ``before`` rows were read earlier.
+
+        A feature with a code such as 007 holds text, as for `read_text`. Integers above 2**53 are no numbers, since as
+        floats they would be ties.
+        """
         coded = column.cast("large_string").combine_chunks().dictionary_encode()
         texts = coded.dictionary.to_pylist()
         known = np.array([_number(text) for text in texts] + [np.nan])
@@ -247,20 +251,27 @@ class _TextNumbers:
             self._bad = f"{format_value(texts[at[bad[0]]])} in row {before + bad[0] + 1:,}"
         self._present += int(present.sum())
         self._good += int(present.sum() - bad.size)
+        if self.role == "features" and not self._code:
+            codes = [i for i, text in enumerate(texts) if NUMBER.fullmatch(text.strip()) and is_code(text)]
+            rows = np.flatnonzero(np.isin(at, codes))[:1].tolist()
+            self._code = "".join(f"{format_value(texts[at[row]])} in row {before + row + 1:,}" for row in rows)
         return np.asarray(numbers)
 
     def check(self) -> None:
-        """Check that most cells are numbers."""
+        """Check that most cells are numbers, and that those of a feature are no codes."""
+        rule = "features must be columns of numbers" if self.role == "features" else "order must be a column of numbers"
         if self._good < MOSTLY * self._present:
-            rule = f"must hold numbers in at least {MOSTLY:.0%} of the rows with a value"
+            most = f"must hold numbers in at least {MOSTLY:.0%} of the rows with a value"
             found = f"got {self._present - self._good:,} others among {self._present:,}, such as {self._bad}"
-            role = "features" if self.role == "features" else "order"
-            raise DataError(f"{role} must be columns of numbers: {format_value(self.name)} {rule}, {found}")
+            raise DataError(f"{rule}: {format_value(self.name)} {most}, {found}")
+        if self._code:
+            advice = "convert the column to numbers, or leave it out of features"
+            raise DataError(f"{rule}: {format_value(self.name)} holds text with codes, such as {self._code}: {advice}")
 
 
 def _number(text: str) -> float:
     number = text.strip()
-    return float(number) if NUMBER.fullmatch(number) and not is_code(number) else np.nan
+    return float(number) if NUMBER.fullmatch(number) and not is_code(number.lstrip("+-0")) else np.nan
 
 
 # ------------------------------------------------------------------ types

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from exchangeable.data.errors import ColumnError, DataError, naming
 from exchangeable.data.labels import LabelKind
 from exchangeable.fleet import e_bh
 from exchangeable.measures import Conditional, NearestDistance, NearestNeighbour, NearestResidual, Value
+from exchangeable.measures.neighbours import Neighbours
 from exchangeable.monitor import Monitor
 from exchangeable.protocols import Alarm, Bet, Measure
 from exchangeable.pvalues import Precomputed, draw_seed
@@ -161,11 +162,13 @@ def _default_measure(reader: ColumnReader) -> Measure:
 
 def _use(wanted: Wanted, labels: Labels | None, monitor: Any, options: Options) -> Use:
     measure = getattr(monitor, "measure", None)
-    kind: LabelKind | None = None if labels is None else labels.kind()
+    kind: LabelKind | Literal["scores"] | None = None if labels is None else labels.kind()
     if isinstance(measure, (NearestNeighbour, Conditional)):
         kind = None if labels is None else "classes"
     if isinstance(measure, NearestResidual) and labels is not None and not labels.numeric:
         raise ColumnError(f"label must name a column of numbers for {measure!r}, got {format_value(labels.name)}")
     scores = isinstance(monitor, TableMonitor)
     p_values = isinstance(measure, Precomputed)
-    return Use(wanted, "scores" if scores else kind, p_values=p_values, presorted=options.presorted)
+    distances = isinstance(getattr(measure, "measure", measure), Neighbours)
+    kind = "scores" if scores else kind
+    return Use(wanted, kind, p_values=p_values, distances=distances, presorted=options.presorted)

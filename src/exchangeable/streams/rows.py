@@ -15,7 +15,7 @@ from exchangeable.keyed import keys as key_columns
 from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import thetas
 from exchangeable.streams.source import Wanted
-from exchangeable.validation import format_value
+from exchangeable.validation import LARGEST, format_value
 
 
 class Streams(NamedTuple):
@@ -45,14 +45,16 @@ class Use(NamedTuple):
     wanted: Wanted
     labels: LabelKind | Literal["scores"] | None = None
     p_values: bool = False
+    distances: bool = False  # whether the measure squares differences, which may overflow
     presorted: bool = False  # whether the rows of each stream must be together
 
 
 def sort_rows(table: Any, use: Use, seed: int, first_row: Integers | int = 0) -> Streams:
     """Sort the rows of a table into streams. ``first_row`` is the position of its first row, or of each, in the data.
 
-    A row is refused if a number or its label is missing, if a number is infinite (or, for p-values, not in (0, 1]), or
-    if its order is missing: for its own values alone, so this affects no guarantee. O(n log n).
+    A row is refused if a number or its label is missing, if a number is infinite (for p-values, not in (0, 1]; for
+    distances, beyond 1e150), or if its order is missing: for its own values alone, so this affects no guarantee.
+    O(n log n).
     """
     wanted = use.wanted
     names, code = _keys(table[wanted.key], presorted=use.presorted)
@@ -85,7 +87,8 @@ def _features(table: Any, use: Use) -> Floats:
 
 def _accepted(table: Any, numbers: Floats, use: Use) -> NDArray[np.bool_]:
     """Return which rows are tested."""
-    good = np.asarray(np.isfinite(numbers) if numbers.ndim == 1 else np.isfinite(numbers).all(axis=1))
+    valid = np.abs(numbers) <= LARGEST if use.distances else np.isfinite(numbers)
+    good = np.asarray(valid if numbers.ndim == 1 else valid.all(axis=1))
     if use.p_values and numbers.ndim == 1:
         good &= (numbers > 0.0) & (numbers <= 1.0)
     required = [use.wanted.order, None if use.labels == "scores" else use.wanted.label]
@@ -100,7 +103,8 @@ def _keys(column: Any, *, presorted: bool) -> tuple[Any, Integers]:
 
     kind = column.type
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which would copy it
-    keys = key_columns.validate(whole.cast("string") if types.is_temporal(kind) else whole)
+    integers = f"int{kind.bit_width}" if types.is_temporal(kind) else None
+    keys = key_columns.validate(whole if integers is None else whole.cast(integers))
     groups = key_columns.group(keys, key_columns.Keys())
     if presorted:
         starts = np.flatnonzero(groups.code[1:] != groups.code[:-1]) + 1
@@ -108,7 +112,7 @@ def _keys(column: Any, *, presorted: bool) -> tuple[Any, Integers]:
             _, first = np.unique(groups.code[np.append(0, starts)], return_index=True)
             again = np.setdiff1d(np.arange(len(starts) + 1), first)[0]
             raise DataError(unsorted_message(column[int(starts[again - 1])].as_py()))
-    return groups.names.cast(kind) if types.is_temporal(kind) else groups.names, groups.code
+    return groups.names if integers is None else groups.names.cast(integers).cast(kind), groups.code
 
 
 def unsorted_message(name: Any) -> str:
@@ -117,11 +121,27 @@ def unsorted_message(name: Any) -> str:
 
 
 def _seed_keys(names: Any) -> list[Any]:
-    """Return the keys as `stream_seed` accepts them: dates and times as text in ISO format."""
+    """Return the keys as `stream_seed` accepts them: dates and times as text in ISO format, whatever their unit.
+
+    >>> import pyarrow as pa
+    >>> _seed_keys(pa.array([0, 1_500], pa.timestamp("ms")))
+    ['1970-01-01T00:00:00', '1970-01-01T00:00:01.500000']
+    """
     from pyarrow import types
 
-    listed: list[Any] = (names.cast("string") if types.is_temporal(names.type) else names).to_pylist()
-    return listed
+    kind = names.type
+    if not types.is_temporal(kind):
+        return list(names.to_pylist())
+    utc = names.cast(f"timestamp[{kind.unit}]") if types.is_timestamp(kind) else names
+    return [_iso(text) for text in utc.cast("string").to_pylist()]
+
+
+def _iso(text: str) -> str:
+    """Write the fraction of a second as ``isoformat`` does: with no digits if it is 0, else 6, or 9 if needed."""
+    whole, _, fraction = text.replace(" ", "T").partition(".")
+    digits = fraction.ljust(9, "0")
+    digits = digits[:6] if digits.endswith("000") else digits
+    return f"{whole}.{digits}" if int(digits) else whole
 
 
 def _order(column: Any, at: Integers) -> NDArray[Any]:
