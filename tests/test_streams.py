@@ -23,7 +23,7 @@ from exchangeable.data.schema import ORDER_STREAM
 from exchangeable.fleet import e_bh, stream_seed
 from exchangeable.keyed.whole import WholeStreams
 from exchangeable.martingale import LN10
-from exchangeable.streams import Options, Wanted, blocks, report, tester
+from exchangeable.streams import Options, Wanted, blocks, report, single, tester
 from exchangeable.streams import run as run_streams
 
 LENGTHS = (60, 1, 400, 13, 200, 2300)
@@ -520,12 +520,15 @@ def test_the_command(run: Run, tmp_path: Path) -> None:
     assert page.count("<polyline") == 1
     assert "<b>" not in page.split("</style>")[1]
     assert page.count('href="fleet_files/001-d2-b.html"') == 1
-    (single,) = (tmp_path / "fleet_files").iterdir()
-    assert single.name == "001-d2-b.html"
-    assert "<b>" not in single.read_text().split("</style>")[1]
-    assert 'href="../fleet.html"' in single.read_text()
-    assert single.read_text().count("<svg") == 2
-    found = json.loads(command(*options, "--format", "json").out)
+    (page_of_one,) = (tmp_path / "fleet_files").iterdir()
+    assert page_of_one.name == "001-d2-b.html"
+    assert "<b>" not in page_of_one.read_text().split("</style>")[1]
+    assert 'href="../fleet.html"' in page_of_one.read_text()
+    assert page_of_one.read_text().count("<svg") == 2
+    assert "It has reached evidence of at least 80." in text.out
+    assert "The seed is 5." in text.out
+    found = json.loads(command(*options, "--format", "json", "--streams", "400").out)
+    assert (found["n_streams"], found["fleet_size"]) == (4, 400)
     result = ex.test_streams(path, "device", "time", seed=5, bet=bets.CompositeJumper())
     assert found["discovered"][0]["log10_martingale"] == result.filter("discovered")["log10_martingale"][0]
     csv = command(*options, "--format", "csv")
@@ -533,7 +536,36 @@ def test_the_command(run: Run, tmp_path: Path) -> None:
     steps = command(*options, "--format", "csv", "--steps")
     assert len(steps.out.splitlines()) == len(frame) + 1
     quiet = command(*options, "--streams", "1000000000000000")
-    assert (quiet.code, quiet.out[:4]) == (0, "None")
+    assert quiet.code == 0
+    assert quiet.out.startswith("No change was found in any of 4 streams, at a false discovery rate of 5 %.")
+
+
+def test_the_report_says_how_many_streams_there_will_be() -> None:
+    frame = pl.DataFrame({"k": [1] * 300 + [2] * 300, "x": [*map(float, range(300)), *[0.0] * 300]})
+    fixed = run_streams(frame, Wanted("k", None, None, None), Options(seed=1, streams=100_000))
+    assert "by e-BH among 100,000 streams, the largest number that there will ever be." in report.document(fixed)
+    given = run_streams(frame, Wanted("k", None, None, None), Options(seed=1))
+    assert "by e-BH among 2 streams." in report.document(given)
+    assert "<h1><bdi>k</bdi> <bdi>1</bdi> has changed</h1>" in single.document(given, 0, "fleet.html")
+
+
+def test_alarms_of_tests_that_restart_are_no_discoveries(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    readings((40, 40, 300, 40)).write_csv(path)
+    options = [str(path), "--key", "device", "--order", "time", "--seed", "5", "--bet", "composite-jumper"]
+    options += ["--on-alarm", "restart", "--steps", "--format", "csv"]
+    loud = run("streams", *options)
+    assert (loud.code, "true" in loud.out) == (1, True)
+    quiet = run("streams", *options, "--alarm-alpha", "1e-300")
+    assert (quiet.code, "true" in quiet.out) == (0, False)
+    refused = run("streams", *options, "--report", str(tmp_path / "fleet.html"))
+    assert refused.code == 2
+    assert "--report needs --on-alarm latch: the capital after a restart is not evidence" in refused.err
+    restarts = Options(on_alarm="restart", steps=True, seed=5)
+    result = run_streams(path, Wanted("device", "time", None, None), restarts)
+    assert (result.changed, len(result.discovered)) == (True, 0)
+    with pytest.raises(ValueError, match="a report needs on_alarm='latch', got 'restart'"):
+        report.save_report(result, tmp_path / "fleet.html")
 
 
 @pytest.mark.parametrize(

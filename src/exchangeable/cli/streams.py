@@ -142,11 +142,14 @@ def streams(
     """Test many streams of one table, and find those that have changed (e-BH).
 
     The numbers are those of `exchangeable.test_streams(FILE, key, order)` in Python. The exit code is 0 if no stream is
-    discovered, and 1 if some are.
+    discovered, and 1 if some are; with --on-alarm restart, 1 if there is an alarm.
     """
     from exchangeable.streams import Options, Wanted, run
+    from exchangeable.streams.summary import RESTARTED
 
     check_report(report, title=title, author=author)
+    if report is not None and on_alarm is OnAlarm.restart:
+        raise CommandError(f"--report needs --on-alarm latch: {RESTARTED}", USAGE)
     if steps and format is not TableFormat.csv:
         raise CommandError("--steps writes a row for each row of the data, so it needs --format csv", USAGE)
     chosen = MonitorOptions(measure, neighbours, bet, epsilon, alarm, alarm_alpha, period, on_alarm, seed)
@@ -165,7 +168,7 @@ def streams(
         from exchangeable.streams.report import save_report
 
         save_report(result, report, name=source_name(file), title=title, author=author)
-    if len(result.discovered):
+    if result.changed:
         raise RejectedError
 
 
@@ -201,6 +204,7 @@ def _record(result: FleetTest) -> dict[str, Any]:
     plain = [{n: v if isinstance(v, (int, float, str, type(None))) else str(v) for n, v in r.items()} for r in rows]
     return {
         "n_streams": len(result.columns["n"]),
+        "fleet_size": result.fleet_size,
         "n_rows": result.rows,
         "n_refused": int(result.columns["refused"].sum()),
         "n_discovered": len(rows),
@@ -215,7 +219,7 @@ def _write_table(result: FleetTest) -> None:
     """Write the verdict and a table of the discovered streams; names cannot send control characters."""
     from exchangeable.streams import text
 
-    write("\n".join([f"{text.headline(result)}.", *text.lead(result)]))
+    write("\n".join([f"{text.headline(result)}.", *text.lead(result), f"The seed is {result.seed}."]))
     rows = result.discovered[:LISTED].tolist()
     if not rows:
         return

@@ -22,7 +22,7 @@ from exchangeable.streams.columns import ColumnReader, Labels
 from exchangeable.streams.frame import check_names
 from exchangeable.streams.rows import Use, sort_rows
 from exchangeable.streams.source import Source, Wanted, open_source
-from exchangeable.streams.summary import FleetTest, Tested, join, tested
+from exchangeable.streams.summary import RESTARTED, FleetTest, Tested, join, tested
 from exchangeable.streams.tables import fresh_table, table_columns
 from exchangeable.streams.tester import Progress, StreamTester, check_measure
 from exchangeable.table_monitor import TableMonitor
@@ -55,8 +55,7 @@ class Options(NamedTuple):
                 raise ValueError(f"{name} must be an object, such as {part.__name__}(), got the class {part.__name__}")
         check_names(wanted.key, wanted.order, steps=self.steps)
         if self.on_alarm == "restart" and not self.steps:
-            rule = "on_alarm='restart' requires steps=True"
-            raise ValueError(f"{rule}: the capital after a restart is not evidence that the stream has changed")
+            raise ValueError(f"on_alarm='restart' requires steps=True: {RESTARTED}")
 
 
 def run(data: Any, wanted: Wanted, options: Options) -> FleetTest:
@@ -85,7 +84,8 @@ def run(data: Any, wanted: Wanted, options: Options) -> FleetTest:
         del block, streams
     if monitor is None or not done:
         raise DataError("data must have at least one row, got none")
-    fields = join(parts, source.wanted, options.alpha, options.streams, steps=options.steps)
+    restarts = monitor.on_alarm == "restart"
+    fields = join(parts, source.wanted, options.alpha, options.streams, steps=options.steps, restarts=restarts)
     fields["columns"]["seed"] = np.full(len(fields["columns"]["n"]), seed, np.uint64)
     return FleetTest(source.wanted, source.library, monitor, seed, options.alpha, rows=done, span=reader.span, **fields)
 

@@ -18,7 +18,7 @@ from exchangeable.martingale import LN10
 from exchangeable.protocols import Floats, Integers
 from exchangeable.streams import single, text
 from exchangeable.streams.axis import axis_days, axis_values, is_dated
-from exchangeable.streams.summary import FleetTest
+from exchangeable.streams.summary import RESTARTED, FleetTest
 from exchangeable.streams.tester import Curve
 
 WIDTH, HEIGHT, MARGIN = 240.0, 64.0, 4.0
@@ -41,6 +41,8 @@ def save_report(
     check_heading("title", title)
     check_heading("author", author)
     check_packages()
+    if result.restarts:
+        raise ValueError(f"a report needs on_alarm='latch', got 'restart': {RESTARTED}")
     target = Path(path)
     folder = target.with_name(f"{target.stem}_files")
     links = single.file_names(result, shown_streams(result))

@@ -51,6 +51,7 @@ def document(result: FleetTest, t: int, back: str, title: str | None = None, aut
         pictures = _evidence(result, t), None if curve.x is None else _numbers(result, t, curve.x)
     view: dict[str, Any] = {
         "heading": {"title": title or "Test of many streams", "author": author or "", "date": today().isoformat()},
+        "key": result.wanted.key,
         "name": str(columns[result.wanted.key][t].as_py()),
         "back": f"../{back}",
         "facts": facts,

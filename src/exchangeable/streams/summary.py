@@ -18,6 +18,8 @@ from exchangeable.streams.source import Wanted
 from exchangeable.streams.tester import Curve, Outcome, best_curves
 from exchangeable.table_monitor import TableMonitor
 
+RESTARTED = "the capital after a restart is not evidence that the stream has changed"
+
 
 class FleetTest(NamedTuple):
     """The result of a test of many streams: ``columns`` with a row for each, sorted by key."""
@@ -28,6 +30,7 @@ class FleetTest(NamedTuple):
     seed: int
     alpha: float
     log_threshold: float  # the log capital that a discovery must have reached
+    fleet_size: int  # the number of streams that e-BH counts
     columns: dict[str, Any]
     curves: dict[int, Curve]  # of the streams with most evidence, by their row
     rows: int  # of the data
@@ -35,8 +38,18 @@ class FleetTest(NamedTuple):
     steps: dict[str, Any] | None = None
 
     @property
+    def restarts(self) -> bool:
+        """Whether tests start again after an alarm: then the capital is no evidence, and nothing is discovered."""
+        return bool(self.monitor.on_alarm == "restart")
+
+    @property
+    def changed(self) -> bool:
+        """Whether a stream is discovered; if tests restart, whether there was an alarm."""
+        return bool(self.steps["alarm"].any()) if self.restarts and self.steps else len(self.discovered) > 0
+
+    @property
     def discovered(self) -> Integers:
-        """The rows of the discovered streams, those with most evidence first."""
+        """The rows of the discovered streams, those with most evidence first; none if tests restart."""
         at = np.flatnonzero(self.columns["discovered"])
         return at[np.argsort(-self.columns["log10_martingale"][at], kind="stable")]
 
@@ -61,7 +74,9 @@ def tested(streams: Streams, outcome: Outcome) -> Tested:
     return Tested(streams._replace(X=np.empty(0), y=None, at=none, order=None), outcome, marks, rows)
 
 
-def join(parts: list[Tested], wanted: Wanted, alpha: float, streams: int | None, *, steps: bool) -> dict[str, Any]:
+def join(
+    parts: list[Tested], wanted: Wanted, alpha: float, streams: int | None, *, steps: bool, restarts: bool
+) -> dict[str, Any]:
     """Return the fields of `FleetTest` that hold numbers."""
     import pyarrow as pa
 
@@ -72,7 +87,7 @@ def join(parts: list[Tested], wanted: Wanted, alpha: float, streams: int | None,
         )
     columns = _columns(wanted, names, parts, steps=steps)
     found = e_bh(columns["log_value"], alpha, streams=streams)
-    columns["discovered"] = found.rejected
+    columns["discovered"] = np.zeros_like(found.rejected) if restarts else found.rejected
     sorting = np.arange(len(names)) if len(parts) == 1 else pa.compute.sort_indices(names).to_numpy().astype(np.int64)
     if len(parts) > 1:
         columns = {name: _take(column, sorting) for name, column in columns.items()}
@@ -83,7 +98,8 @@ def join(parts: list[Tested], wanted: Wanted, alpha: float, streams: int | None,
     curves = best_curves({int(place[t]): curve for t, curve in curves.items()}, log_value)
     rows = _steps(wanted, parts, place) if steps else None
     head = _head(columns, log_value)
-    return {"log_threshold": found.log_threshold, "columns": head, "curves": curves, "steps": rows}
+    numbers = {"log_threshold": found.log_threshold, "fleet_size": found.streams}
+    return {**numbers, "columns": head, "curves": curves, "steps": rows}
 
 
 def _columns(wanted: Wanted, names: Any, parts: list[Tested], *, steps: bool) -> dict[str, Any]:

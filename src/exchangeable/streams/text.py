@@ -22,7 +22,7 @@ def headline(result: FleetTest) -> str:
     count, total = len(result.discovered), len(result.columns["n"])
     rate = f"at a false discovery rate of {percent(result.alpha)}"
     if not count:
-        return f"None of {count_of(total, 'stream')} is found to have changed, {rate}"
+        return f"No change was found in any of {count_of(total, 'stream')}, {rate}"
     return f"{count:,} of {count_of(total, 'stream')} {'has' if count == 1 else 'have'} changed, {rate}"
 
 
@@ -30,14 +30,14 @@ def lead(result: FleetTest) -> list[str]:
     """Return sentences about the data: rows, refused rows, and the evidence that was needed."""
     refused = int(result.columns["refused"].sum())
     needed = format_evidence(result.log_threshold / LN10)
-    if len(result.discovered):
-        lines = [f"Each of them has reached evidence of at least {needed}."]
+    if found := len(result.discovered):
+        lines = [f"{'It' if found == 1 else 'Each of them'} has reached evidence of at least {needed}."]
     else:
         lines = [f"A single stream would need evidence of {needed}; several together need less each."]
     lines.append(f"{count_of(result.rows, 'row')} in {count_of(len(result.columns['n']), 'stream')} were read.")
     if refused:
-        missing = "a number or label is missing, a number is infinite, or the order is missing"
-        lines.append(f"{count_of(refused, 'row')} {'was' if refused == 1 else 'were'} refused: {missing}.")
+        why = "a number, the label or the order is missing, or a number is infinite, out of range or text"
+        lines.append(f"{count_of(refused, 'row')} {'was' if refused == 1 else 'were'} refused: {why}.")
     return lines
 
 
@@ -45,15 +45,16 @@ def method(result: FleetTest) -> list[str]:
     """Return how the streams were tested, and what is guaranteed."""
     monitor = result.monitor
     order = "in the order of the data" if result.wanted.order is None else f"sorted by {result.wanted.order}"
+    more = ", the largest number that there will ever be" if result.fleet_size > len(result.columns["n"]) else ""
     return [
         f"Each stream is the rows of one {result.wanted.key}, {order}.",
         f"Tested: {', '.join(result.wanted.features or ())}.",
         f"{recipe(monitor)}, seed {result.seed}.",
-        f"Discoveries by e-BH: of the streams named here, at most {percent(result.alpha)} on average have not changed, "
-        "however the streams depend on one another, if the data ends at a time fixed in advance and no stream is left "
-        "out.",
-        f"Alarm of a single stream: {monitor.guarantee} Over many streams, some false alarms are expected; the "
-        "discoveries account for that.",
+        f"Discoveries by e-BH among {count_of(result.fleet_size, 'stream')}{more}. On average, at most "
+        f"{percent(result.alpha)} of the discovered streams are false discoveries, however the streams depend on one "
+        "another, if the data ends at a time fixed in advance and no stream is left out.",
+        f"Each stream has an alarm of its own. {monitor.guarantee} Over many streams, some false alarms are expected; "
+        "the discoveries account for that.",
         "Times of changes are estimates, without a guarantee.",
     ]
 
