@@ -131,6 +131,7 @@ def _spark(frame: pl.DataFrame, rows: int, bet: str) -> Values:
 WAYS: dict[str, Work] = {
     "test_streams, 1 thread": _ours(1),
     "test_streams, 2 threads": _ours(CORES),
+    "test_streams, shuffled rows": _ours(CORES),
     "compiled loops alone": _native,
     "loop": _loop,
     "joblib": _joblib,
@@ -163,6 +164,7 @@ def started(way: str) -> Iterator[None]:
 def main(way: str, streams: int, rows: int, bet: str) -> None:
     """Run a way on a few streams, so that all is loaded, then on all of them."""
     frame, work = readings(streams, rows), WAYS[way]
+    frame = frame.sample(fraction=1.0, shuffle=True, seed=0) if way.endswith("shuffled rows") else frame
     with started(way):
         work(frame.head(16 * rows), rows, bet)
         seconds: list[float] = []

@@ -134,6 +134,20 @@ def test_several_features_and_labels(label: str | None, measure: str) -> None:
     assert len(numeric) == 3
 
 
+def test_ties_of_any_number_of_rows_are_shuffled_by_the_seed() -> None:
+    rng = np.random.default_rng(6)
+    columns = {"k": rng.choice(["a", "b", "c"], 200), "time": rng.integers(0, 40, 200) * 10**15}
+    frame = pl.DataFrame(columns | {"u": rng.integers(0, 3, 200) * 1.0, "v": rng.normal(size=200)})
+    assert frame.group_by("k", "time").len()["len"].n_unique() > 4
+    for features in (["u"], ["u", "v"]):
+        for row in rows_of(ex.test_streams(frame, "k", "time", features, seed=1)):
+            table = in_order(frame.filter(pl.col("k") == row["k"]), 1, row["k"], tuple(reversed(features)))
+            measure = measures.Value() if len(features) == 1 else measures.NearestDistance()
+            x = table.select(features).to_numpy()
+            _, path = alone(x[:, 0] if len(features) == 1 else x, 1, row["k"], measure, None)
+            assert row["log10_martingale"] == path.log_value[-1] / LN10
+
+
 def test_forms_of_data_chunks_and_threads_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = readings().with_columns(x=pl.col("x") + pl.int_range(pl.len()) * 1e-9, time=pl.int_range(pl.len()))
     frame = frame.sort("time")

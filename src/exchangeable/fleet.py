@@ -182,8 +182,14 @@ def stream_seeds(seed: int, keys: Iterable[str | int | bytes]) -> NDArray[np.uin
     True
     """
     name = check_integer("seed", seed, 0, 2**64 - 1).to_bytes(8, "little")
-    digests = b"".join(hashlib.blake2b(_tagged(key), digest_size=8, key=name).digest() for key in keys)
-    return np.frombuffer(digests, "<u8").astype(np.uint64)
+    keyed = hashlib.blake2b(digest_size=8, key=name)
+
+    def digest(key: str | int | bytes) -> bytes:
+        state = keyed.copy()
+        state.update(_tagged(key))
+        return state.digest()
+
+    return np.frombuffer(b"".join(map(digest, keys)), "<u8").astype(np.uint64)
 
 
 def _tagged(key: str | int | bytes) -> bytes:

@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from exchangeable import native
 from exchangeable.data.errors import DataError
 from exchangeable.data.labels import LabelKind
 from exchangeable.data.schema import ORDER_STREAM
 from exchangeable.fleet import stream_seeds
 from exchangeable.keyed import keys as key_columns
 from exchangeable.protocols import Floats, Integers
-from exchangeable.pvalues import thetas
 from exchangeable.streams.source import Wanted
 from exchangeable.validation import LARGEST, format_value
 
@@ -99,20 +99,21 @@ def _accepted(table: Any, numbers: Floats, use: Use) -> NDArray[np.bool_]:
 
 def _keys(column: Any, *, presorted: bool) -> tuple[Any, Integers]:
     """Return each key once, sorted, and the position of the key of each row."""
-    from pyarrow import types
+    from pyarrow import compute, types
 
     kind = column.type
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which would copy it
     integers = f"int{kind.bit_width}" if types.is_temporal(kind) else None
     keys = key_columns.validate(whole if integers is None else whole.cast(integers))
-    groups = key_columns.group(keys, key_columns.Keys())
-    if presorted:
-        starts = np.flatnonzero(groups.code[1:] != groups.code[:-1]) + 1
-        if len(starts) + 1 > len(groups.names):
-            _, first = np.unique(groups.code[np.append(0, starts)], return_index=True)
-            again = np.setdiff1d(np.arange(len(starts) + 1), first)[0]
-            raise DataError(unsorted_message(column[int(starts[again - 1])].as_py()))
-    return groups.names if integers is None else groups.names.cast(integers).cast(kind), groups.code
+    changes = compute.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    starts = np.flatnonzero(np.append(True, changes))
+    groups = key_columns.group(keys.take(_indices(starts)), key_columns.Keys())
+    if presorted and len(starts) > len(groups.names):
+        _, first = np.unique(groups.code, return_index=True)
+        again = np.setdiff1d(np.arange(len(starts)), first)[0]
+        raise DataError(unsorted_message(column[int(starts[again])].as_py()))
+    code = np.repeat(groups.code, np.diff(starts, append=len(keys)))
+    return groups.names if integers is None else groups.names.cast(integers).cast(kind), code
 
 
 def unsorted_message(name: Any) -> str:
@@ -177,14 +178,24 @@ def _as_integers(values: NDArray[Any]) -> Integers:
 def _sorting(code: Integers, order: Integers | None) -> Integers | None:
     """Return the stable sorting by stream and order; None if the rows are sorted."""
     if order is None:
-        return None if _increases(code) else np.argsort(code, kind="stable")
+        return None if _increases(code) else _argsort(code)
     same = code[1:] == code[:-1]
     if _increases(code) and bool((~same | (order[1:] >= order[:-1])).all()):
         return None
     low, high = int(order.min()), int(order.max())
     if (int(code.max()) + 1) * (high - low + 1) >= 2**63:
         return np.lexsort((order, code))
-    return np.argsort(code * (high - low + 1) + (order - low), kind="stable")
+    return _argsort(code * (high - low + 1) + (order - low))
+
+
+def _argsort(values: Integers) -> Integers:
+    """Return the stable sorting of integers from 0 on: of pairs with their positions if they fit, which is faster."""
+    bits = len(values).bit_length()
+    if int(values.max()) >> (63 - bits):
+        return np.argsort(values, kind="stable")
+    pairs = (values << bits) | np.arange(len(values))
+    pairs.sort()
+    return pairs & ((1 << bits) - 1)
 
 
 def _increases(values: Integers) -> bool:
@@ -198,21 +209,25 @@ def _shuffle_ties(
 
     They are first sorted by their values, so that the result does not depend on the order of the rows in the data.
     """
-    moved = np.arange(len(order))
-    stream = np.repeat(np.arange(len(seeds)), np.diff(bounds))
-    tied = (order[1:] == order[:-1]) & (stream[1:] == stream[:-1])
+    tied = np.append(order[1:] == order[:-1], False)
+    tied[bounds[1:][bounds[1:] > 0] - 1] = False  # the last row of a stream
     if not tied.any():
         return None
-    group = np.concatenate([[0], np.cumsum(~tied)])
-    at = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-    columns = [X[at]] if X.ndim == 1 else list(X[at].T)
+    last = np.append(False, tied[:-1]) & ~tied
+    first, at = np.flatnonzero(tied & ~np.append(False, tied[:-1])), np.flatnonzero(tied | last)
+    sizes = np.flatnonzero(last) - first + 1
+    labels = np.zeros(len(order), np.int64)
     if y is not None:
-        columns.append(np.unique([str(y[i]) for i in at.tolist()], return_inverse=True)[1])
-    values = at[np.lexsort((*columns, group[at]))]
+        labels[at] = np.unique([str(y[i]) for i in at.tolist()], return_inverse=True)[1]
     random = np.empty(len(order))
-    for t in np.unique(stream[at]).tolist():
-        random[bounds[t] : bounds[t + 1]] = thetas(int(seeds[t]), 0, int(bounds[t + 1] - bounds[t]), ORDER_STREAM)
-    moved[at] = values[np.lexsort((random[at], group[at]))]
+    for t in np.unique(np.searchsorted(bounds, first, "right") - 1).tolist():
+        native.thetas(int(seeds[t]), ORDER_STREAM, 0, random[bounds[t] : bounds[t + 1]])
+    moved = np.arange(len(order))
+    for size in np.unique(sizes).tolist():
+        rows = first[sizes == size, np.newaxis] + np.arange(size)
+        columns = [X[rows]] if X.ndim == 1 else np.moveaxis(X[rows], -1, 0)
+        values = np.take_along_axis(rows, np.lexsort((*columns, labels[rows])), 1)
+        moved[rows] = np.take_along_axis(values, np.argsort(random[rows], 1, kind="stable"), 1)
     return moved
 
 
