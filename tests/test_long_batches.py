@@ -173,18 +173,21 @@ HEAVY_REQUESTS: dict[str, Callable[[Engine], Future[Any]]] = {
     "columns": lambda engine: engine.columns("table"),
     "bet": lambda engine: engine.bet("near"),
 }
+LOADED: dict[str, Callable[[Engine], Future[Any]]] = {"schema": lambda engine: engine.schema("table")}  # from disk
 
 
-@pytest.mark.parametrize("cold", [False, True])
-@pytest.mark.parametrize("request_", HEAVY_REQUESTS.values(), ids=HEAVY_REQUESTS)
+CASES = [(name, cold) for name in HEAVY_REQUESTS for cold in (False, True)] + [(name, True) for name in LOADED]
+
+
+@pytest.mark.parametrize(("name", "cold"), CASES)
 def test_a_quiet_stream_does_not_wait_for_a_heavy_request(
-    gated: tuple[Served, threading.Event], request_: Callable[[Engine], Future[Any]], cold: bool
+    gated: tuple[Served, threading.Event], name: str, cold: bool
 ) -> None:
     server, gate = gated
     engine = server.app.state.engine
     if cold:
-        engine.write(lambda connection: [engine.streams.drop(name) for name in ("near", "table")]).result()
-    heavy = request_(engine)
+        engine.write(lambda connection: [engine.streams.drop(one) for one in ("near", "table")]).result()
+    heavy = {**HEAVY_REQUESTS, **LOADED}[name](engine)
     assert server.take("quiet", numbered([1.0]))["accepted"] == 1
     assert not heavy.done()
     gate.set()

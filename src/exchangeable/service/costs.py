@@ -63,7 +63,7 @@ def load_cost(connection: sqlite3.Connection, name: str) -> int:
     snapshot_n, snapshot_bytes = connection.execute(
         "SELECT coalesce(max(n), 0), coalesce(sum(length(data)), 0) FROM main.snapshots WHERE stream = ?", (id_,)
     ).fetchone()
-    per_row = 100_000 if measure == "table" else 50 * (n - since) if "nearest" in measure else 5_000
+    per_row = 1_000_000 if measure == "table" else 50 * (n - since) if "nearest" in measure else 5_000
     return int(PER_TEXT_BYTE * configuration + PER_STATE_BYTE * snapshot_bytes + per_row * (n - snapshot_n))
 
 

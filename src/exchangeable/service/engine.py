@@ -90,13 +90,13 @@ class Engine(Writer):
             done.set_result(known.row_fields)
             return done
 
-        def work(connection: sqlite3.Connection) -> RowFields:
-            fields = self.streams.get(connection, name).row_fields
-            if fields is None:
+        def read(connection: sqlite3.Connection, stream: LiveStream) -> RowFields:
+            if stream.row_fields is None:
                 raise no_reference(name)
-            return fields
+            return stream.row_fields
 
-        return self.submit(Job(work, writes=False, stream=name))
+        task = Task(cost=lambda stream: 0, plan=read, finish=lambda connection, fields: fields)
+        return self._submit(name, task, writes=False)
 
     def delete(self, name: str) -> Future[None]:
         """Delete a stream and its history. Its position in the fleet and the number of its tests are kept."""
