@@ -169,6 +169,23 @@ def test_rates_of_requests_observations_and_wrong_tokens(tmp_path: Path) -> None
         )  # each token has its own
 
 
+def test_denied_requests_and_labels_count_for_the_rates(tmp_path: Path) -> None:
+    with Server(tmp_path / "streams.db", RATES) as server:
+        assert ask(server, "/v1/streams/a", method="PUT", body=b'{"measure": {"kind": "nearest-neighbour"}}')[0] == 201
+        labels = b"\n".join(b'{"id": "i%d", "y": 1}' % i for i in range(2000))
+        path, sent = "/v1/streams/a/labels", {"Content-Type": NDJSON}
+        assert ask(server, path, method="POST", body=labels, headers=sent)[0] == 404  # unknown ids
+        status, refusal = ask(server, path, method="POST", body=labels, headers=sent)
+        assert (status, refusal["error"]) == (429, "rate-limit")
+        assert refusal["message"].startswith("this address has reached its limit of observations and labels a second")
+        connection = open_database(server.db)
+        reader = {"Authorization": f"Bearer {access.create(connection, ['read'])}"}
+        connection.close()
+        denied = [ask(server, "/v1/streams/b", method="PUT", headers=reader) for _ in range(30)]
+        assert denied[0][0] == 403
+        assert (429, "rate-limit") in [(status, reply["error"]) for status, reply in denied]
+
+
 def test_a_measure_without_memory_is_503_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def empty(nodes: int) -> None:
         raise MemoryError

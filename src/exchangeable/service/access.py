@@ -104,12 +104,14 @@ class Access:
             raise
 
     def count_request(self, grant: Grant, address: str) -> None:
-        """Count a request for the rate limit of its token."""
-        _wait(self._requests, grant.token or address, 1.0, "this token has reached its limit of requests a second")
+        """Count a request for the rate limit of its token, or of its address without one."""
+        rule = f"{_sender(grant.token)} has reached its limit of requests a second"
+        _wait(self._requests, grant.token or address, 1.0, rule)
 
     def count_observations(self, token: str | None, address: str, count: int) -> None:
-        """Count observations for the rate limit of a token."""
-        _wait(self._observations, token or address, count, "this token has reached its limit of observations a second")
+        """Count observations or labels for the rate limit of a token, or of an address without one."""
+        rule = f"{_sender(token)} has reached its limit of observations and labels a second"
+        _wait(self._observations, token or address, count, rule)
 
     def check(self, authorization: Sequence[str], scope: str, stream: str | None = None) -> Grant:
         """Return what a request may do, or raise ``Problem`` if it may not do this. See `authenticate`."""
@@ -147,6 +149,10 @@ def _find_token(connection: sqlite3.Connection, authorization: Sequence[str]) ->
         raise _unauthorised("this token is unknown, has expired or was revoked")
     patterns = names_of(streams)
     return Grant(name, tuple(scopes.split(",")), None if patterns is None else Names(patterns))
+
+
+def _sender(token: str | None) -> str:
+    return "this address" if token is None else "this token"
 
 
 def _wait(rates: Rates, client: str, amount: float, rule: str) -> None:
@@ -195,8 +201,8 @@ class Allow(SecurityBase):
         address = "?" if request.client is None else request.client.host
         grant = access.authenticate_request(request.headers.getlist("authorization"), address)
         context["token"] = grant.token
-        grant.require(self.scope, request.path_params.get("name"), filtered=self.filtered)
         access.count_request(grant, address)
+        grant.require(self.scope, request.path_params.get("name"), filtered=self.filtered)
         context["granted"] = True
         return grant
 

@@ -77,6 +77,12 @@ async def _kind(request: Request, name: str) -> tuple[str, RowFields | None]:
     return kind, (await result_of(engine.schema(name)) if kind == "table" else None)
 
 
+def _count(request: Request, count: int) -> None:
+    """Count observations or labels for the rate limit of the sender."""
+    address = "?" if request.client is None else request.client.host
+    request.app.state.access.count_observations((REQUEST.get() or {}).get("token"), address, count)
+
+
 @router.post(
     "/v1/streams/{name}/observations",
     summary="Send observations",
@@ -105,8 +111,7 @@ async def send_observations(request: Request, name: Name) -> Response:
 
         batch = parse() if len(body) < LONG_BODY else await run_in_threadpool(parse)
         batch = batch if fields is None else replace(batch, created=fields.created)
-        address = "?" if request.client is None else request.client.host
-        state.access.count_observations((REQUEST.get() or {}).get("token"), address, len(batch))
+        _count(request, len(batch))
         return json_response(await result_of(state.engine.observe(name, batch)))
 
 
@@ -128,6 +133,7 @@ async def send_labels(request: Request, name: Name) -> Response:
         form, body, limits = _form(_media(request)), await request.body(), state.settings.limits
         parse = partial(parsing.labels, form=form, batch=limits.batch, text=limits.string)
         labels = parse(body) if len(body) < LONG_BODY else await run_in_threadpool(parse, body)
+        _count(request, len(labels))
         return json_response(await result_of(state.engine.label(name, labels)))
 
 
