@@ -137,6 +137,7 @@ def test_a_failed_commit_computes_the_batch_again(tmp_path: Path, monkeypatch: p
 
 
 TABLE: dict[str, Any] = {"measure": {"kind": "table"}, "seed": 0}
+LATE: dict[str, Any] = {"measure": {"kind": "table", "label": "b"}, "labels": {}, "seed": 0}
 CELLS = [{"a": a, "b": b} for a, b in ROWS[:60, :2].tolist()]
 
 
@@ -149,12 +150,13 @@ def gated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Ser
         server.create("quiet")
         server.create("near", **NEAR)
         server.take("near", numbered(ROWS[:50].tolist(), id=[f"i{i}" for i in range(50)]))
-        server.create("table", **TABLE)
-        reply = server.ask(
-            "PUT", "/v1/streams/table/reference", content="\n".join(map(json.dumps, CELLS)), headers=NDJSON_TYPE
-        )
-        assert reply.status_code == 201
+        reference = "\n".join(map(json.dumps, CELLS))
+        for name, made in (("table", TABLE), ("late", LATE)):
+            server.create(name, **made)
+            reply = server.ask("PUT", f"/v1/streams/{name}/reference", content=reference, headers=NDJSON_TYPE)
+            assert reply.status_code == 201
         server.take("table", [{"seq": i, "row": row} for i, row in enumerate(CELLS, 1)])
+        server.take("late", [{"id": f"i{i}", "row": {"a": row["a"]}} for i, row in enumerate(CELLS)])
         monkeypatch.setattr(costs, "HEAVY", 20_000)
         monkeypatch.setattr(stream, "SLICE", 1)  # a row at a time
         monkeypatch.setattr(TakingTurns, "_turn", lambda *values: gate.wait(60) and turn(*values))
@@ -167,6 +169,7 @@ HEAVY_REQUESTS: dict[str, Callable[[Engine], Future[Any]]] = {
     "batch": lambda engine: engine.observe("table", _rows_of_table(61, 20)),
     "waiting": lambda engine: engine.observe("near", _batch(51, 20, labelled=False)),
     "release": lambda engine: engine.label("near", [LateLabel("i0", LABELS[0])]),
+    "labels": lambda engine: engine.label("late", [LateLabel(f"i{i}", CELLS[i]["b"]) for i in range(60)]),
     "create": lambda engine: engine.create("frozen", parse_configuration(FROZEN)),
     "reset": lambda engine: engine.reset("table"),
     "export": lambda engine: engine.export("near"),
@@ -186,7 +189,7 @@ def test_a_quiet_stream_does_not_wait_for_a_heavy_request(
     server, gate = gated
     engine = server.app.state.engine
     if cold:
-        engine.write(lambda connection: [engine.streams.drop(one) for one in ("near", "table")]).result()
+        engine.write(lambda connection: [engine.streams.drop(one) for one in ("near", "table", "late")]).result()
     heavy = {**HEAVY_REQUESTS, **LOADED}[name](engine)
     assert server.take("quiet", numbered([1.0]))["accepted"] == 1
     assert not heavy.done()
@@ -236,8 +239,8 @@ def test_heavy_and_light_requests_have_the_same_results(
         engine = Engine(store, settings, lambda events, alerted: None)
         engine.start()
         outcomes.append([_plain(future) for future in _requests(engine, np.random.default_rng(seed))])
+        engine.stop()  # streams may still have been on their way out of memory
         assert engine.queued_requests == engine.queued_rows == 0
-        engine.stop()
         store.close()
     assert outcomes[0] == outcomes[1]
     assert sum(isinstance(outcome, str) for outcome in outcomes[0]) >= 2  # problems

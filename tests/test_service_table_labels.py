@@ -17,6 +17,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 import exchangeable as ex
 from exchangeable import snapshot
 from exchangeable.martingale import LN10
+from exchangeable.service import costs, table_test
 from exchangeable.service.server_config import Settings
 from serving import Served, served
 from test_service_labels import Hand
@@ -100,10 +101,12 @@ def check(server: Served, like: ex.TableMonitor) -> None:
     ("wait", "on_alarm", "bins"),
     [("forever", "latch", None), ("forever", "restart", 16), (WAIT, "latch", 16), (WAIT, "restart", None)],
 )
+@pytest.mark.parametrize("heavy", [costs.HEAVY, 0])
 def test_the_numbers_are_those_of_the_library_also_after_a_kill(
-    tmp_path: Path, wait: Any, on_alarm: str, bins: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heavy: int, wait: Any, on_alarm: str, bins: int | None
 ) -> None:
     """A kill after every third request, with a snapshot now and then: what is restored continues exactly."""
+    monkeypatch.setattr(costs, "HEAVY", heavy)
     events = late_rows(make_rows(2, 40) + make_rows(3, 30, 3.0), timed=wait != "forever")
     like = library(wait=wait, on_alarm=on_alarm, bins=bins)
     path, settings = tmp_path / "0.db", Settings(snapshot_every=23)
@@ -236,6 +239,60 @@ def test_bad_labels_change_nothing(server: Served, labels: list[dict[str, Any]],
     later: Event = "labels", [{"id": "a", "y": 1.0, "time": 2.0}]
     assert send(server, later)["accepted"] == 1
     consume(like, later)
+    check(server, like)
+
+
+@pytest.mark.parametrize("heavy", [costs.HEAVY, 0])
+def test_labels_after_which_a_row_expires_are_stored_as_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heavy: int
+) -> None:
+    """The first label ends the wait of other rows, whose labels come later in the same request, or never."""
+    monkeypatch.setattr(costs, "HEAVY", heavy)
+    rows = [{"id": f"r{i}", "time": float(i), "row": {"size": 1.0 + i, "colour": "red"}} for i in range(4)]
+    labels = [{"id": "r3", "y": 1.0, "time": WAIT + 2.5}, {"id": "r0", "y": 2.0, "time": 9.0}]
+    stored = []
+    for requests in ([labels], [[label] for label in labels]):
+        with served(tmp_path / f"{len(requests)}.db") as server:
+            create(server, labels={"wait": WAIT})
+            server.take("a", rows)
+            replies = [send(server, ("labels", request)) for request in requests]
+            assert sum(reply["late"] for reply in replies) == 1
+            assert server.show("a")["left_out"]["undelivered"] == 1
+            with sqlite3.connect(tmp_path / f"{len(requests)}.db") as data:
+                columns = {"waiting": "id, y, time", "expired": "id, y, time", "labels": "id, y"}
+                tables = [data.execute(f"SELECT {some} FROM {table} ORDER BY id") for table, some in columns.items()]
+                stored.append([table.fetchall() for table in tables])
+    assert stored[0] == stored[1]
+    assert stored[0][1] == [("r0", "2.0", 0.0), ("r1", None, 1.0), ("r2", None, 2.0)]
+
+
+def test_labels_that_fail_half_way_leave_no_trace(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is loaded again, since its test has consumed some of them."""
+    rows = make_rows(6, 60)
+    create(server, labels={})
+    like = library(wait="forever")
+    quiet: Event = "rows", [{"id": f"r{i}", "row": {**row, "y": None}} for i, row in enumerate(rows)]
+    send(server, quiet)
+    consume(like, quiet)
+    labels: Event = "labels", [{"id": f"r{i}", "y": row["y"]} for i, row in enumerate(rows)]
+    consumed = []
+    label = table_test.TableTest.label
+
+    def fail_at_last(test: table_test.TableTest, event: table_test.LabelEvent) -> bool:
+        consumed.append(event)
+        if len(consumed) == len(rows):
+            raise MemoryError
+        return label(test, event)
+
+    for heavy in (costs.HEAVY, 0):
+        monkeypatch.setattr(costs, "HEAVY", heavy)
+        monkeypatch.setattr(table_test.TableTest, "label", fail_at_last)
+        consumed.clear()
+        assert server.label("a", labels[1]).json()["error"] == "out-of-memory"
+        monkeypatch.setattr(table_test.TableTest, "label", label)
+        check(server, like)
+    send(server, labels)
+    consume(like, labels)
     check(server, like)
 
 

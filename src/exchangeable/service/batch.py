@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from exchangeable.data.events.schema import LateLabel
 from exchangeable.service.deduplication import Deduplicator
 from exchangeable.service.late_labels import LabelQueue, Ready
+from exchangeable.service.late_rows import RowLabels, plan_row_labels
 from exchangeable.service.parsing import Batch
 from exchangeable.service.problems import Problem, invalid
 from exchangeable.service.stream import AnyPath, LiveStream, Slices
 from exchangeable.service.stream_config import RateMeasure, RiskMeasure, TableMeasure
-from exchangeable.service.table_test import TableTest
+from exchangeable.service.table_test import RowPath, TableTest
 from exchangeable.validation import LARGEST, format_value
 
 NOTHING = Ready(np.empty(0, np.int64), np.empty((0, 1)), None, {})
@@ -34,7 +35,8 @@ class Plan:
     path: Callable[[], AnyPath] | None = None  # returns the steps, if they were computed ahead
     columns: str | None = None  # of `ready` as they are stored, if they were encoded ahead
     snapshot: bytes | None = None  # of the monitor after the steps, if one is due and was encoded ahead
-    labels: list[LateLabel] | None = None  # of rows of a table, which are tested in the transaction
+    labels: RowLabels | None = None  # of rows of a table
+    alarms: list[RowPath] | None = None  # that these labels raise, if they were consumed ahead
 
 
 def plan_batch(connection: sqlite3.Connection, stream: LiveStream, batch: Batch, now: float) -> Plan:
@@ -52,16 +54,16 @@ def plan_batch(connection: sqlite3.Connection, stream: LiveStream, batch: Batch,
 
 def plan_labels(connection: sqlite3.Connection, stream: LiveStream, labels: list[LateLabel], now: float) -> Plan:
     """Decide on late labels; raise `Problem` if the stream cannot accept them. Nothing changes."""
+    queue = LabelQueue(connection, stream, now)
     if stream.configuration.late_rows:
-        queue = LabelQueue(connection, stream, now)
-        return Plan(stream, queue, NOTHING, {"accepted": 0, "duplicates": 0, "late": 0}, labels=labels)
+        none = {"accepted": 0, "duplicates": 0, "late": 0}
+        return Plan(stream, queue, NOTHING, none, labels=plan_row_labels(queue, labels))
     if not stream.configuration.needs_labels:
         kind = stream.configuration.measure.kind
         advice = ", and its labels are columns of the rows" if kind == "table" else ""
         raise Problem(
             409, "conflict", f"stream {stream.name!r} does not use late labels: its measure is {kind}{advice}"
         )
-    queue = LabelQueue(connection, stream, now)
     counts, ready = queue.label(labels)
     return Plan(stream, queue, ready, counts)
 

@@ -12,6 +12,7 @@ from exchangeable.service.stream_summary import unknown_stream
 HEAVY = 10_000_000
 LOAD = 500_000  # to load the smallest stream
 PER_LABEL = 20_000  # to decide on an observation that waits, or on its label
+PER_ROW_LABEL = 500_000  # the same for a table, with the tests of the lines that use the label
 PER_STATE_BYTE = 15  # to encode a state, or to copy and describe it
 PER_REFERENCE, PER_BIN = 1_000, 50  # to build a measure from a reference score, and a bin
 PER_TEXT_BYTE = 50  # to parse a configuration or a reference
@@ -27,8 +28,10 @@ def batch_cost(stream: LiveStream, batch: Batch) -> int:
 
 def labels_cost(stream: LiveStream, labels: int) -> int:
     """Estimate the time of late labels, which may release all observations that wait."""
-    if not stream.configuration.needs_labels:
+    if not stream.configuration.takes_labels:
         return 0
+    if stream.configuration.late_rows:
+        return PER_ROW_LABEL * labels + stream.cost(stream.waiting)
     return PER_LABEL * (labels + stream.waiting) + stream.cost(stream.waiting)
 
 

@@ -129,7 +129,9 @@ class Engine(Writer):
         """Accept labels of waiting observations; the result is how many were new, and the state."""
         now = self.clock()
         task = Task(
-            cost=lambda stream: labels_cost(stream, len(labels)) + self._snapshot_cost(stream, stream.waiting),
+            cost=lambda stream: (
+                labels_cost(stream, len(labels)) + self._snapshot_cost(stream, stream.waiting + len(labels))
+            ),
             plan=lambda connection, stream: plan_labels(connection, stream, labels, now),
             compute=self.ingest.computing,
             finish=self.ingest.commit,

@@ -7,12 +7,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from exchangeable.data.events.schema import LateLabel
 from exchangeable.martingale import LN10
-from exchangeable.service import history
+from exchangeable.service import history, late_rows
 from exchangeable.service.announcements import Announcements
 from exchangeable.service.batch import Plan, steps_of
-from exchangeable.service.late_rows import follow, label_rows
+from exchangeable.service.late_rows import RowLabels, follow, label_rows
 from exchangeable.service.lookahead import Lookahead
 from exchangeable.service.parsing import Batch
 from exchangeable.service.schema import dump_json
@@ -48,13 +47,17 @@ class Ingest:
 
     def computing(self, plan: Plan) -> Slices[Plan]:
         """Compute the steps of a plan ahead, in slices, and encode what will be stored."""
-        if len(plan.ready.seq):
+        if plan.labels is not None:
+            plan.alarms = yield from label_rows(plan.queue, plan.labels, plan.counts)
+        elif len(plan.ready.seq):
             path = yield from steps_of(plan.stream, plan.ready)
             plan.path = lambda: path
             plan.columns = dump_json(plan.ready.columns) if plan.ready.columns else None
             yield
-            if self.is_snapshot_due(plan.stream, plan.stream.monitor.n):
-                plan.snapshot = plan.stream.encode()
+        else:
+            return plan
+        if self.is_snapshot_due(plan.stream, plan.stream.monitor.n):
+            plan.snapshot = plan.stream.encode()
         return plan
 
     def commit(self, connection: sqlite3.Connection, plan: Plan) -> dict[str, Any]:
@@ -68,7 +71,7 @@ class Ingest:
                 stream.observations += len(new)
                 stream.observed_at, stream.width = time.time(), new.x.shape[1]
             if plan.labels is not None:
-                self._label_rows(connection, plan, plan.labels)
+                self._store_labels(connection, plan, plan.labels)
             else:
                 plan.queue.store(connection)
             if len(plan.ready.seq):
@@ -81,9 +84,11 @@ class Ingest:
         numbers = new.seq[[0, -1]].tolist() if len(new) else [None, None]
         return {**reply, "first_seq": numbers[0], "last_seq": numbers[1]}
 
-    def _label_rows(self, connection: sqlite3.Connection, plan: Plan, labels: list[LateLabel]) -> None:
-        """Let the lines of the label use rows whose labels have come."""
-        for alarm in label_rows(connection, plan.stream, labels, plan.queue.now, plan.counts):
+    def _store_labels(self, connection: sqlite3.Connection, plan: Plan, labels: RowLabels) -> None:
+        """Let the lines of the label use rows whose labels have come, unless that was done ahead; store the labels."""
+        alarms = finish(label_rows(plan.queue, labels, plan.counts)) if plan.alarms is None else plan.alarms
+        late_rows.store(connection, plan.queue)
+        for alarm in alarms:
             self._announcements.record_alarms(connection, plan.stream, alarm)
         self._save_and_prune(connection, plan)
 

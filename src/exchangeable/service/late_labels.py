@@ -199,24 +199,34 @@ class LabelQueue:
 
     def mark(self, labels: list[LateLabel]) -> dict[str, int]:
         """Give labels to waiting observations; those whose labels were not too late stay in the queue."""
-        counts = {"accepted": 0, "duplicates": 0, "late": 0}
-        known, times = self._find(label.id for label in labels), []
-        unknown: list[str] = []
+        counts, known = {"accepted": 0, "duplicates": 0, "late": 0}, self.find(labels)
         for label in labels:
-            self._check_label(label.y)
-            times.append(None if label.never else self.label_time(label))
-            if label.id not in known:
-                unknown.append(label.id)
-                continue
-            before = known[label.id]
-            outcome, known[label.id] = self._apply(label, times[-1], before)
-            counts[outcome] += 1
-            self.waiting -= before.table == "waiting" and known[label.id].table == "expired"
+            counts[self.apply(label, known)] += 1
+        return counts
+
+    def find(self, labels: list[LateLabel]) -> dict[str, KnownId]:
+        """Return the stored data of the ids of labels; raise if one of them is unknown."""
+        known = self._find(label.id for label in labels)
+        unknown = [label.id for label in labels if label.id not in known]
         if unknown:
             message = f"id must be that of an observation that waits in stream {self.stream.name!r}, got {unknown[0]!r}"
             raise Problem(404, "unknown-id", message, ids=unknown[:100])
-        self.clock = self._latest(times)
-        return counts
+        return known
+
+    def apply(self, label: LateLabel, known: dict[str, KnownId]) -> str:
+        """Give a label to an observation, and update what is known of it; return the name of the count to increase."""
+        self._check_label(label.y)
+        time, before = None if label.never else self.label_time(label), known[label.id]
+        outcome, known[label.id] = self._apply(label, time, before)
+        self.waiting -= before.table == "waiting" and known[label.id].table == "expired"
+        self.clock = self._latest([time])
+        return outcome
+
+    def leave_out(self, id_: str, known: KnownId, *, timed: bool) -> KnownId:
+        """Take a waiting observation without a label out of the queue; return what is known of it then."""
+        self._withdrawn[id_] = timed
+        self.waiting -= 1
+        return KnownId("expired", known.time if timed else None, None)
 
     def label_time(self, label: LateLabel) -> float | None:
         """Return the time of a label on the clock of the stream; None if it does not matter."""

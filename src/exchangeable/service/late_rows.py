@@ -6,40 +6,61 @@ A row is tested for its columns at once. The lines of the label use it when its 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from exchangeable.data.events.schema import LateLabel
-from exchangeable.service.late_labels import LabelQueue, move_to_expired
-from exchangeable.service.problems import Problem
-from exchangeable.service.stream import LiveStream
+from exchangeable.service.late_labels import KnownId, LabelQueue, move_to_expired
+from exchangeable.service.problems import Problem, invalid
+from exchangeable.service.stream import LiveStream, Slices
 from exchangeable.service.table_test import LabelEvent, RowPath
 
 
-def label_rows(
-    connection: sqlite3.Connection, stream: LiveStream, labels: list[LateLabel], now: float, counts: dict[str, int]
-) -> Iterator[RowPath]:
-    """Give labels to rows, one by one; count what came of each, and yield the alarms that they raise.
+class RowLabels(NamedTuple):
+    """Late labels of rows, which can be accepted, and what is stored of these rows."""
 
-    Nothing is changed if one of them cannot be accepted.
-    """
-    LabelQueue(connection, stream, now).mark(labels)  # raises if one of them cannot be accepted
+    labels: list[LateLabel]
+    known: dict[str, KnownId]
+
+
+def plan_row_labels(queue: LabelQueue, labels: list[LateLabel]) -> RowLabels:
+    """Raise ``Problem`` if one of the labels cannot be accepted. Nothing changes."""
+    LabelQueue(queue.connection, queue.stream, queue.now).mark(labels)
     for label in labels:
         if not label.never:
-            _check_label(stream, label)
-    for label in labels:
-        queue = LabelQueue(connection, stream, now)
-        (outcome,) = (name for name, count in queue.mark([label]).items() if count)
+            _check_label(queue.stream, label)
+    return RowLabels(labels, queue.find(labels))
+
+
+def label_rows(queue: LabelQueue, planned: RowLabels, counts: dict[str, int]) -> Slices[list[RowPath]]:
+    """Let the test consume labels, one by one; count what came of each, and return the alarms that they raise.
+
+    The queue is told of the rows that the test has left out meanwhile and whose labels come now; `store` follows with
+    the others.
+    """
+    stream, known, alarms = queue.stream, planned.known, list[RowPath]()
+    for label in planned.labels:
+        before = known[label.id]
+        if before.table == "waiting" and before.y is None and not stream.table.is_waiting(label.id):
+            known[label.id] = queue.leave_out(label.id, before, timed=stream.table.has_expired(label.id))
+        outcome = queue.apply(label, known)
         counts[outcome] += 1
         if outcome == "duplicates":
             continue
-        queue.store(connection)
         time = None if label.never else queue.label_time(label)
-        event = LabelEvent(stream.table.n, label.id, label.y, time, label.never)
-        stream.store_label_event(connection, event)
-        alarm = stream.count_label(stream.table.label(event))
-        follow(connection, stream)
-        if alarm is not None:
-            yield alarm
+        try:
+            alarm = stream.label(LabelEvent(stream.table.n, label.id, label.y, time, label.never))
+        except ValueError as error:
+            raise invalid(error, "bad-observation", f"stream {stream.name!r}: {error}") from error
+        alarms += [] if alarm is None else [alarm]
+        yield
+    return alarms
+
+
+def store(connection: sqlite3.Connection, queue: LabelQueue) -> None:
+    """Store labels that the test has consumed."""
+    queue.store(connection)
+    queue.stream.store_label_events(connection)
+    follow(connection, queue.stream)
 
 
 def _check_label(stream: LiveStream, label: LateLabel) -> None:

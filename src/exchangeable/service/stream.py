@@ -86,9 +86,10 @@ class LiveStream:
     width: int | None = None  # numbers in an observation, once there has been one
     snapshot_n: int = -1
     snapshot_bytes: int = 0
-    label_events: int = 0  # stored since the last snapshot: labels that came later than their rows
+    label_events: int = 0  # since the last snapshot: labels that came later than their rows
     left_out: LeftOut = field(default_factory=LeftOut)  # in the current test
     retention: dict[str, int] = field(default_factory=dict)  # in place of those of the settings
+    _unstored: list[LabelEvent] = field(default_factory=list)  # of these, those that are to be stored
     _measured: tuple[int, int] | None = None  # the step at which the memory was measured, and its bytes
 
     # -------------------------------------------------------------- storing and restoring
@@ -192,13 +193,13 @@ class LiveStream:
         self.label_events = len(rows)
         return deque(LabelEvent(n, id_, load_json(y), time, bool(never)) for n, id_, y, time, never in rows)
 
-    def store_label_event(self, connection: sqlite3.Connection, event: LabelEvent) -> None:
-        """Store a label that came later than its row, until a snapshot contains it."""
-        connection.execute(
+    def store_label_events(self, connection: sqlite3.Connection) -> None:
+        """Store the labels that were consumed since the last call, until a snapshot contains them."""
+        connection.executemany(
             "INSERT INTO main.label_events (stream, n, id, y, time, never) VALUES (?, ?, ?, ?, ?, ?)",
-            (self.id, event.n, event.id, dump_json(event.y), event.time, int(event.never)),
+            [(self.id, e.n, e.id, dump_json(e.y), e.time, int(e.never)) for e in self._unstored],
         )
-        self.label_events += 1
+        self._unstored.clear()
 
     def encode(self) -> bytes:
         """Encode the monitor as it is stored."""
@@ -399,7 +400,7 @@ class LiveStream:
     @property
     def clean(self) -> bool:
         """Whether the monitor has consumed nothing that is not stored."""
-        return self.monitor.n == self.tail.n
+        return self.monitor.n == self.tail.n and not self._unstored
 
     @property
     def width_of_steps(self) -> int:
@@ -442,7 +443,13 @@ class LiveStream:
         if isinstance(path, Path):
             self.histogram += count_in_bins(path.p[path.n > self.since])
 
-    def count_label(self, raised: bool) -> RowPath | None:
+    def label(self, event: LabelEvent) -> RowPath | None:
+        """Let the test consume a label that came later than its row; return an alarm that it has raised."""
+        self._unstored.append(event)
+        self.label_events += 1
+        return self._count_label(self.table.label(event))
+
+    def _count_label(self, raised: bool) -> RowPath | None:
         """Update the counters after a label that belongs to the latest row; return an alarm that it has raised."""
         step = self.table.last
         if step is None:

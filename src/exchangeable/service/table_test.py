@@ -156,6 +156,11 @@ class TableTest:
         queue = None if self.monitor is None else self.monitor._queue
         return None if queue is None else next(iter(queue._queue), None)
 
+    def is_waiting(self, id: str) -> bool:  # noqa: A002
+        """Whether a row waits for its label, or for those of earlier rows."""
+        queue = None if self.monitor is None else self.monitor._queue
+        return queue is not None and id in queue._queue
+
     def has_expired(self, id: str) -> bool:  # noqa: A002
         """Whether a row was left out because its label had not come within the wait."""
         queue = None if self.monitor is None else self.monitor._queue
