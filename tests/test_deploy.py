@@ -30,6 +30,7 @@ import restricted
 from chromium import Server, until
 
 pytest.importorskip("fastapi", reason="the service's extra is not installed")
+from exchangeable.service import checksums, schema
 from exchangeable.service.server_config import Settings
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -229,6 +230,19 @@ def test_the_first_token_is_created_once(tmp_path: Path) -> None:
         server.create("a")
     finally:
         server.stop()
+    (tmp_path / "first-token").unlink()  # as the manifest advises
+    for change in (
+        "UPDATE main.tokens SET expires = 4e9",  # `token list` calls such a token not valid, but expiring
+        f"PRAGMA user_version = {schema.newest_version() - 1}",  # only the server migrates, after this container
+    ):
+        with closing(sqlite3.connect(tmp_path / "streams.db", isolation_level=None)) as connection:
+            checksums.install(connection)
+            connection.execute(change)
+        subprocess.run([*init["command"], script], env={**os.environ, "PATH": path}, check=True, timeout=60)
+        assert not (tmp_path / "first-token").exists()
+    (tmp_path / "streams.db").write_bytes(b"no database" * 1000)
+    failed = subprocess.run([*init["command"], script], env={**os.environ, "PATH": path}, check=False, timeout=60)
+    assert (failed.returncode, (tmp_path / "first-token").exists()) == (3, False)
 
 
 def test_the_compose_file_fits_its_schema() -> None:

@@ -260,6 +260,16 @@ def test_wrong_words_about_streams_and_times(run: Run, tmp_path: Path, words: li
     assert len(json.loads(run("token", "list", "--db", "s.db", "--format", "json").out)) == 1
 
 
+def test_a_first_token_is_created_only_without_another(run: Run, tmp_path: Path) -> None:
+    words = ("token", "create", "--scope", "admin", "--if-none", "--db", "s.db")
+    first = run(*words).out.strip()
+    assert first.startswith("ex_")
+    assert (run(*words).code, run(*words).out) == (0, "")
+    assert run("token", "revoke", first, "--db", "s.db").code == 0
+    assert run(*words).out.startswith("ex_")
+    assert len(json.loads(run("token", "list", "--db", "s.db", "--format", "json").out)) == 2
+
+
 def test_wrong_words_about_tokens(run: Run, tmp_path: Path) -> None:
     assert run("token", "create").code == 2
     assert run("token", "create", "--scope", "all").code == 2

@@ -575,7 +575,7 @@ def test_only_the_server_migrates_and_it_keeps_a_copy(
     assert verify.verify(copy, None) == (VERSION_BEFORE, 0, 3, 3, [])
     path.unlink()  # rolling back: the copy in its place, which the earlier release opens
     copy.rename(path)
-    assert store._earlier_version(path) == VERSION_BEFORE
+    assert store.earlier_version(path) == VERSION_BEFORE
     with served(path) as server:
         assert server.show("frozen")["state"]["n"] == 3000
 

@@ -61,15 +61,26 @@ def create(
         list[str] | None, typer.Option(help="The token is for streams with this prefix. Can be repeated.")
     ] = None,
     expires: Expires = None,
+    if_none: Annotated[
+        bool,
+        typer.Option(
+            "--if-none",
+            help="Do nothing if there is an unrevoked token, or if the server must first migrate the database.",
+        ),
+    ] = False,
     db: Database = DEFAULT_DATABASE,
 ) -> None:
     """Create a token and print it. It is shown only once: the database stores its hash."""
     with service_imports():
-        from exchangeable.service import tokens
+        from exchangeable.service import access, store, tokens
     names = [*(stream or []), *(f"{start}*" for start in prefix or [])] or None
     with usage_errors():
         end = _expiry(expires)
+    if if_none and store.earlier_version(db) is not None:
+        return
     with database(db, create=True) as connection, usage_errors(), _transaction(connection):
+        if if_none and access.tokens_exist(connection):
+            return
         scopes = [one.value for one in scope]
         write(tokens.create(connection, scopes, note, streams=names, expires=end, user=_user()))
 

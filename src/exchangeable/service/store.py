@@ -93,7 +93,7 @@ def _check_copy(path: Path) -> None:
             raise StoreError(f"the database is damaged, so it is not migrated; a copy is {path}: {checksums.ADVICE}")
 
 
-def _earlier_version(path: Path) -> int | None:
+def earlier_version(path: Path) -> int | None:
     """Return the schema version of a database that has to be migrated; None if there is nothing to migrate."""
     if not _size(path):
         return None
@@ -160,7 +160,7 @@ class Store:
         self.path: Path = Path(path).resolve()  # one file has one lock, even if there are links to it
         self._lock = acquire_lock(self.path)
         try:
-            self._keep_copy(_earlier_version(self.path))
+            self._keep_copy(earlier_version(self.path))
             self._writer = open_database(self.path, migrate=True)
             self._shrinks: bool = self._writer.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
             self._check_structure()
