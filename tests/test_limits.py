@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import logging
 import re
 import socket
 import subprocess
@@ -19,7 +21,7 @@ import numpy as np
 import pytest
 
 from exchangeable.service import access
-from exchangeable.service.logs import Repetitions
+from exchangeable.service.logs import REQUEST, JsonLines, Repetitions
 from exchangeable.service.server_config import Limits, Settings
 from exchangeable.service.store import open_database
 from servers import NDJSON, Server, lines
@@ -246,22 +248,60 @@ def test_a_quota_rejects_what_grows_until_something_is_deleted(tmp_path: Path) -
         assert server.db.stat().st_size <= 500_000
 
 
-def test_repeated_messages_are_counted_instead_of_written() -> None:
-    import logging
+def logged_with(repetitions: Repetitions, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines that are written of records of the logger "a"."""
+    logger, text = logging.getLogger("a"), io.StringIO()
+    handler = logging.StreamHandler(text)
+    handler.setFormatter(JsonLines())
+    handler.addFilter(repetitions)
+    logger.addHandler(handler)
+    try:
+        for record in records:
+            logger.handle(logging.makeLogRecord({"name": "a", "levelno": logging.WARNING, **record}))
+    finally:
+        logger.removeHandler(handler)
+    return [json.loads(line) for line in text.getvalue().splitlines()]
 
+
+def test_repeated_messages_are_counted_instead_of_written() -> None:
     now = [0.0]
     repetitions = Repetitions(2, clock=lambda: now[0])
 
-    def passes(text: str, level: int = logging.WARNING) -> str | None:
-        record = logging.LogRecord("a", level, "", 0, text, (), None)
-        return record.getMessage() if repetitions.filter(record) else None
+    def messages(*texts: str, level: int = logging.WARNING) -> list[str]:
+        return [line["message"] for line in logged_with(repetitions, [{"msg": t, "levelno": level} for t in texts])]
 
-    assert [passes("accept failed") for _ in range(5)] == ["accept failed"] * 2 + [None] * 3
-    assert passes("other") == "other"
-    assert [passes("audit", logging.INFO) for _ in range(3)] == ["audit"] * 3
+    assert messages(*["accept failed"] * 5) == ["accept failed"] * 2
+    assert messages("other") == ["other"]
+    assert messages(*["audit"] * 3, level=logging.INFO) == ["audit"] * 3
     now[0] = 61.0
-    assert passes("accept failed") == "accept failed (and 3 times more in the minute before)"
-    assert passes("accept failed") == "accept failed"
+    lines = logged_with(repetitions, [{"msg": "later", "levelno": logging.INFO}])
+    assert [(line["message"], line.get("left_out")) for line in lines] == [
+        ("left out in the minute before: accept failed", 3),
+        ("later", None),
+    ]
+    assert messages(*["accept failed"] * 3) == ["accept failed"] * 2
+
+
+def test_one_sender_cannot_hide_what_is_logged_of_another() -> None:
+    """Neither by repeating a message, nor by using up the memory of the different messages."""
+    now = [0.0]
+    repetitions = Repetitions(2, clock=lambda: now[0])
+    noisy = [{"msg": "denied", "client": "10.0.0.1"}] * 9 + [{"msg": "denied", "receiver": "down"}] * 9
+    assert len(logged_with(repetitions, noisy)) == 4
+    others = [{"token": "b", "client": "10.0.0.1"}, {"client": "10.0.0.2"}, {"receiver": "up"}]
+    lines = logged_with(repetitions, [{"msg": "denied", **other} for other in others])
+    assert [line.items() >= other.items() for line, other in zip(lines, others, strict=True)] == [True] * 3
+    assert len(logged_with(repetitions, [{"msg": f"{k}"} for k in range(2000)])) == 997  # 995 of them, 2 of the rest
+    now[0] = 61.0
+    token = REQUEST.set({"request": "0" * 16, "stream": "s"})  # the request whose line comes next
+    lines = logged_with(repetitions, [{"msg": "next"}])
+    REQUEST.reset(token)
+    assert [(line.get("client"), line.get("receiver"), line.get("left_out"), line.get("stream")) for line in lines] == [
+        ("10.0.0.1", None, 7, None),
+        (None, "down", 7, None),
+        (None, None, 1003, None),
+        (None, None, None, "s"),
+    ]
 
 
 def test_the_log_is_json_with_the_stream_and_the_token(tmp_path: Path) -> None:
@@ -273,11 +313,17 @@ def test_the_log_is_json_with_the_stream_and_the_token(tmp_path: Path) -> None:
     server.start()
     wait_for(server)
     try:
-        assert ask(server, "/v1/streams/a", method="PUT", headers={"Authorization": f"Bearer {token}"})[0] == 201
+        headers = {"Authorization": f"Bearer {token}"}
+        assert ask(server, "/v1/streams/a", method="PUT", headers=headers)[0] == 201
+        names = [{"name": "a"}, *({"name": f"s{k}"} for k in range(60))]
+        body = "\n".join(map(json.dumps, names)).encode()
+        assert ask(server, "/v1/streams", "POST", body, {**headers, "Content-Type": NDJSON})[0] == 200
     finally:
         server.end()
     logged = [json.loads(line) for line in server.said().splitlines() if line.startswith("{")]
-    audit = next(line for line in logged if line["logger"] == "exchangeable.audit")
+    audit, many = (line for line in logged if line["logger"] == "exchangeable.audit")
+    assert (many["created_streams"], many["names"]) == (60, [f"s{k}" for k in range(10)])
+    assert audit["client"] == "127.0.0.1"
     assert (audit["stream"], audit["token"], audit["method"], audit["status"]) == ("a", token[3:11], "PUT", 201)
     assert re.fullmatch("[0-9a-f]{16}", audit["request"])
     assert any(line["logger"] == "exchangeable.access" and line["path"] == "/healthz" for line in logged)

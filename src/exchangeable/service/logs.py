@@ -15,8 +15,9 @@ from typing import Any, TextIO
 __all__ = ["REQUEST", "JsonLines", "Repetitions", "Stderr", "configure"]
 REPEATS = 5  # lines of the same message in a period
 PERIOD = 60.0  # seconds
-MAX_MESSAGES = 1_000  # different messages that are counted in a period
-FIELDS = ("request", "stream", "token", "method", "path", "status", "seconds")
+MAX_MESSAGES = 1_000  # different messages that are counted apart in a period
+PARTIES = ("token", "client", "receiver")  # fields of a record that tell apart whom it concerns
+FIELDS = ("request", "stream", *PARTIES, "method", "path", "status", "seconds", "created_streams", "names", "left_out")
 # What is known about the request that the current task serves; `Allow` adds the id of the token.
 REQUEST: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("request", default=None)
 
@@ -47,9 +48,11 @@ class JsonLines(logging.Formatter):
 
 
 class Repetitions(logging.Filter):
-    """Lets each message pass a few times in a minute; the first one of the next minute says how many were left out.
+    """Lets each message pass a few times in a minute. After that minute, one line says how many were left out.
 
-    Messages are the same if their logger and their text before formatting are. O(1) for each record.
+    Messages are the same if their logger, level and text before formatting are, and if they concern the same token,
+    address and receiver of alerts. So one sender cannot hide what is logged of another. Messages beyond
+    `MAX_MESSAGES` different ones are counted together for each logger. O(1) for each record.
     """
 
     def __init__(self, repeats: int = REPEATS, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,30 +60,37 @@ class Repetitions(logging.Filter):
         self._repeats, self._clock = repeats, clock
         self._lock = threading.Lock()
         self._started = clock()
-        self._counts: dict[tuple[str, str], int] = {}
-        self._left_out: dict[tuple[str, str], int] = {}
+        self._counts: dict[tuple[Any, ...], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a record is written."""
-        if record.levelno < logging.WARNING:
-            return True
-        key = (record.name, str(record.msg)[:200])
         with self._lock:
-            if self._clock() - self._started >= PERIOD:
-                self._started, self._left_out = self._clock(), _excess(self._counts, self._repeats)
-                self._counts = {}
-            if len(self._counts) >= MAX_MESSAGES and key not in self._counts:
-                return False
-            self._counts[key] = self._counts.get(key, 0) + 1
-            before = self._left_out.pop(key, 0)
-            passes = self._counts[key] <= self._repeats
-        if before and passes:
-            record.msg, record.args = f"{record.getMessage()} (and {before} times more in the minute before)", ()
+            before = self._next_period() if self._clock() - self._started >= PERIOD else {}
+            passes = record.levelno < logging.WARNING or hasattr(record, "left_out") or self._count(record)
+        for key, count in before.items():
+            if count > self._repeats:
+                logging.getLogger(key[0]).handle(_left_out(count - self._repeats, *key))
         return passes
 
+    def _next_period(self) -> dict[tuple[Any, ...], int]:
+        self._started, before, self._counts = self._clock(), self._counts, {}
+        return before
 
-def _excess(counts: dict[tuple[str, str], int], repeats: int) -> dict[tuple[str, str], int]:
-    return {key: count - repeats for key, count in counts.items() if count > repeats}
+    def _count(self, record: logging.LogRecord) -> bool:
+        parties = (getattr(record, name, None) for name in PARTIES)
+        key = (record.name, record.levelno, str(record.msg)[:200], *parties)
+        if len(self._counts) >= MAX_MESSAGES and key not in self._counts:
+            key = (record.name, logging.WARNING, "other messages")
+        self._counts[key] = self._counts.get(key, 0) + 1
+        return self._counts[key] <= self._repeats
+
+
+def _left_out(count: int, logger: str, level: int, message: str, *parties: str | None) -> logging.LogRecord:
+    """Return the record that stands for those that were left out. It does not concern the current request."""
+    fields = {**dict.fromkeys(FIELDS), **dict(zip(PARTIES, parties, strict=False)), "left_out": count}
+    text = f"left out in the minute before: {message}"
+    named = {"name": logger, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
+    return logging.makeLogRecord({**named, **fields})
 
 
 class Stderr(logging.StreamHandler[TextIO]):

@@ -157,6 +157,7 @@ class SecurityMiddleware:
     def _log(self, scope: Scope, context: dict[str, Any], status: int | None, seconds: float) -> None:
         """Log an admin action, or an attempt without access, and every request if the settings say so."""
         extra = {"method": scope["method"], "path": scope["path"][:200], "status": status, "seconds": round(seconds, 6)}
+        extra |= {"token": context.get("token"), "client": (scope.get("client") or ("?",))[0]}
         if context.get("scope") == "admin" and context.get("granted"):
             AUDIT.info("admin action", extra=extra)
         elif context.get("scope") == "admin":  # a warning, since these are not repeated without end

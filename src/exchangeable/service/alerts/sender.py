@@ -201,7 +201,7 @@ class Sender:
             return outbox.mark_sent(connection, alert.id)
         dead = result.permanent or alert.attempts + 1 >= self.attempts
         level = logging.ERROR if dead else logging.WARNING
-        extra = {"stream": alert.stream}
+        extra = {"stream": alert.stream, "receiver": alert.receiver}
         log.log(level, "alert %d to %s: %s", alert.id, alert.receiver, result.error, extra=extra)
         return outbox.mark_failed(connection, alert.id, result.error, dead=dead)
 

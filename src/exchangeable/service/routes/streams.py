@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from exchangeable.service import bulk, events, history, parsing, schemas
+from exchangeable.service.logs import REQUEST
 from exchangeable.service.problems import Problem
 from exchangeable.service.routes.replies import (
     ADMIN,
@@ -30,6 +31,7 @@ from exchangeable.service.stream_config import Configuration, parse_configuratio
 from exchangeable.service.stream_summary import SUMMARY_COLUMNS, describe_stream, summarize_row
 
 router: APIRouter = APIRouter(tags=["streams"])
+LOGGED = 10  # names of created streams in an audit line
 
 
 def _body(model: type[BaseModel]) -> dict[str, Any]:
@@ -77,7 +79,7 @@ async def create_streams(request: Request) -> Response:
     configuration are counted as such, and lines that must be rejected (409, with all others created) are reported. It
     is safe to send a request again.
     """
-    state, body = request.app.state, await request.body()
+    state, context, body = request.app.state, REQUEST.get() or {}, await request.body()
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != parsing.NDJSON:
         raise Problem(415, "unsupported-media-type", f"Content-Type must be {parsing.NDJSON}, got {media[:80]!r}")
@@ -85,6 +87,8 @@ async def create_streams(request: Request) -> Response:
     outcomes: list[bool | Problem] = []
     for start in range(0, len(streams), bulk.GROUP):
         outcomes += await result_of(state.engine.create_many(streams[start : start + bulk.GROUP]))
+        names = [stream.name for stream, outcome in zip(streams, outcomes, strict=False) if outcome is True]
+        context |= {"created_streams": len(names), "names": names[:LOGGED]}
     counts = {"created": outcomes.count(True), "existing": outcomes.count(False)}
     errors = [
         {"line": stream.line, "name": stream.name, **outcome.body}
