@@ -269,8 +269,11 @@ def run(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]
 def test_verify_command(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "verify", database, "--all", "--format", "json")
     assert (code, err) == (0, "")
-    assert json.loads(out).items() >= {"streams": 3, "replayed": 3, "damage": []}.items()
-    assert "no damage (3 streams" in run(capsys, "verify", database, "--streams", 1)[1]
+    assert json.loads(out).items() >= {"streams": 3, "restored": 3, "replayed": 3, "damage": []}.items()
+    out = run(capsys, "verify", database, "--streams", 1)[1]
+    assert re.fullmatch(
+        r".*: no damage \(3 streams, \d+ rows; 1 stream restored, 1 tested again from the start\)\.\n", out
+    )
     damage_row(database, "UPDATE marks SET n = n + 1 WHERE kind = 'reset'")
     code, out, _ = run(capsys, "verify", database)
     assert (code, "DAMAGED" in out) == (1, True)
@@ -292,6 +295,30 @@ def test_verify_tests_streams_again(database: Path) -> None:
     assert verify.verify(database, 0).damage == []
     (found,) = verify.verify(database, None).damage
     assert found.startswith("stream 'restarting': p of step 2008 is ")
+
+
+@pytest.mark.parametrize("kind", ["alarm", "reset"])
+def test_a_missing_alarm_or_reset_is_damage(database: Path, kind: str) -> None:
+    with closing(open_database(database)) as connection:
+        query = "SELECT count(*), max(n) FROM marks WHERE stream = 2 AND kind = ?"
+        count, n = connection.execute(query, (kind,)).fetchone()
+        connection.execute("DELETE FROM main.marks WHERE stream = 2 AND kind = ? AND n = ?", (kind, n))
+    (found,) = verify.verify(database, None).damage
+    assert found == f"stream 'restarting': the number of marks of its {kind}s must be {count}, got {count - 1}"
+
+
+def test_only_streams_that_were_tested_again_are_counted_as_such(tmp_path: Path) -> None:
+    """Not those whose first steps were pruned, nor those that are empty or have no reference yet."""
+    with served(tmp_path / "s.db", Settings(retention=Retention(observations=0), snapshot_every=500)) as server:
+        server.create("pruned", **STREAMS["frozen"])
+        for start in range(0, 20_000, 10_000):
+            server.take("pruned", numbered(X[start : start + 10_000].tolist(), start + 1))
+        server.create("short", **STREAMS["frozen"])
+        server.take("short", numbered(X[:10].tolist(), 1))
+        server.create("empty")
+        server.create("table", measure={"kind": "table"})
+    report = verify.verify(tmp_path / "s.db", None)
+    assert (report.streams, report.restored, report.replayed, report.damage) == (4, 4, 1, [])
 
 
 def test_streams_of_every_kind_are_tested_again(tmp_path: Path) -> None:
@@ -572,7 +599,7 @@ def test_only_the_server_migrates_and_it_keeps_a_copy(
     with closing(open_database(path)) as connection:
         assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
     copy = tmp_path / f"s.db.v{VERSION_BEFORE}"
-    assert verify.verify(copy, None) == (VERSION_BEFORE, 0, 3, 3, [])
+    assert verify.verify(copy, None) == (VERSION_BEFORE, 0, 3, 3, 3, [])
     path.unlink()  # rolling back: the copy in its place, which the earlier release opens
     copy.rename(path)
     assert store.earlier_version(path) == VERSION_BEFORE

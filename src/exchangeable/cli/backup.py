@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from exchangeable.analysis.formats import count_of
 from exchangeable.cli.output import progress_bars, write
 from exchangeable.cli.service import service_imports, storage_errors
 from exchangeable.validation import printable
@@ -28,6 +29,6 @@ def backup(
     with storage_errors(), progress_bars() as progress:
         copied, report = copy(db, dest, progress)
     write(
-        f"{printable(dest)}: {report.streams:,} streams, {copied.pages:,} pages, of which {copied.written:,} were"
-        " written; no damage."
+        f"{printable(dest)}: {count_of(report.streams, 'stream')}, {count_of(copied.pages, 'page')}, of which"
+        f" {copied.written:,} were written; no damage."
     )

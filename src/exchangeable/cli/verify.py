@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from exchangeable.analysis.formats import count_of
 from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.options import Format, FormatOption
 from exchangeable.cli.output import progress_bars, write
@@ -23,16 +24,16 @@ LISTED = 50  # findings in the text output
 def verify(
     db: Annotated[Path, typer.Argument(metavar="DB", help="Database file of the server, or a backup.")],
     streams: Annotated[
-        int, typer.Option(min=0, help="How many streams, chosen at random, are tested again and compared.")
+        int, typer.Option(min=0, help="How many streams, chosen at random, are restored and tested again.")
     ] = 10,
-    all_streams: Annotated[bool, typer.Option("--all", help="Test all streams again.")] = False,
+    all_streams: Annotated[bool, typer.Option("--all", help="Restore and test all streams again.")] = False,
     format: FormatOption = Format.text,  # noqa: A002
 ) -> None:
     """Check a database for damage, also while a server uses it.
 
-    Checks the structure of the file, the checksums of all rows, that no step is missing, and that the roll-ups match
-    the steps. Some streams are also restored, as the server does. Those whose steps are all still stored are tested
-    again: each p-value and capital must equal the stored one, bit for bit.
+    Checks the structure of the file, the checksums of all rows, that no step, alarm or reset is missing, and that the
+    roll-ups match the steps. Some streams are also restored, as the server does. Those whose steps are all still
+    stored are tested again: each p-value and capital must equal the stored one, bit for bit.
 
     Exit codes: 0 no damage, 1 damage, 2 usage error, 3 the database cannot be checked.
     """
@@ -46,7 +47,8 @@ def verify(
 
 
 def _text(db: Path, report: Report) -> str:
-    checked = f"{report.streams:,} streams, {report.rows:,} rows; {report.replayed:,} streams tested again"
+    again = f"{count_of(report.restored, 'stream')} restored, {report.replayed:,} tested again from the start"
+    checked = f"{count_of(report.streams, 'stream')}, {count_of(report.rows, 'row')}; {again}"
     if not report.damage:
         return f"{printable(db)}: no damage ({checked})."
     listed = [f"  {printable(Path(found))}" for found in report.damage[:LISTED]]

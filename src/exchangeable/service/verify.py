@@ -32,12 +32,14 @@ class Report(NamedTuple):
     version: int  # of the schema
     rows: int
     streams: int
-    replayed: int
+    restored: int  # streams
+    replayed: int  # of these, tested again from the first step
     damage: list[str]
 
 
 def verify(path: Path, replays: int | None = 0, progress: copying.Progress = lambda *_: None) -> Report:
-    """Check a database, also while a server uses it; ``replays`` streams are tested again (None: all).
+    """Check a database, also while a server uses it; ``replays`` streams are restored, and tested again if
+    all of their steps are stored (None: all streams).
 
     Raises `StoreError` if it cannot be checked: it is no database, or one of another release.
     """
@@ -50,7 +52,7 @@ def verify(path: Path, replays: int | None = 0, progress: copying.Progress = lam
             return check.run(replays)
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
-            return Report(0, 0, 0, 0, [f"the database cannot be read: {error}"])
+            return Report(0, 0, 0, 0, 0, [f"the database cannot be read: {error}"])
         raise StoreError(f"database must be a readable SQLite file, got {str(path)!r}: {error}") from error
 
 
@@ -59,7 +61,7 @@ class _Verification:
         self.connection = connection
         self.progress = progress
         self.damage: list[str] = []
-        self.rows = 0
+        self.rows = self.restored = self.replayed = 0
         self.names: dict[int, str] = {}
 
     def run(self, replays: int | None) -> Report:
@@ -77,8 +79,8 @@ class _Verification:
             sample = random.Random(0).sample(sample, min(replays, len(sample)))  # noqa: S311 - not a secret
         for done, stream in enumerate(sample, 1):
             self._replay(stream)
-            self.progress("replaying", done, len(sample))
-        return Report(version, self.rows, len(self.names), len(sample), self.damage)
+            self.progress("restoring", done, len(sample))
+        return Report(version, self.rows, len(self.names), self.restored, self.replayed, self.damage)
 
     def _found(self, what: str) -> None:
         if what not in self.damage:
@@ -144,10 +146,11 @@ class _Verification:
     # -------------------------------------------------------------- the history of a stream
 
     def _check_stream(self, stream: int) -> None:
-        """Check that the steps are complete, and that the roll-ups are those of the steps that are still stored."""
+        """Check that steps, alarms and resets are complete, and that roll-ups match the steps that are still stored."""
         what = f"stream {self.names[stream]!r}"
         with self._reading(what):
-            kept, n = self.connection.execute("SELECT kept, n FROM streams WHERE id = ?", (stream,)).fetchone()
+            query = "SELECT kept, n, alarms, resets FROM streams WHERE id = ?"
+            kept, n, *counts = self.connection.execute(query, (stream,)).fetchone()
             stored = _Blocks(kept)
             for row in read_rows(self.connection, stream, 1):
                 stored.add(row)
@@ -157,7 +160,14 @@ class _Verification:
                 )
             if not self.connection.execute("SELECT 1 FROM fleet WHERE name = ?", (self.names[stream],)).fetchone():
                 self._found(f"{what} has no position in the fleet")
+            for kind, count in zip(("alarm", "reset"), counts, strict=True):
+                if (marks := len(self._marks(stream, kind))) != count:
+                    self._found(f"{what}: the number of marks of its {kind}s must be {count:,}, got {marks:,}")
             self._check_rollups(stream, what, stored, n)
+
+    def _marks(self, stream: int, kind: str) -> list[int]:
+        query = "SELECT n FROM marks WHERE stream = ? AND kind = ? ORDER BY n, rowid"
+        return [n for (n,) in self.connection.execute(query, (stream, kind))]
 
     def _check_rollups(self, stream: int, what: str, stored: _Blocks, n: int) -> None:
         before: dict[int, dict[int, tuple[Any, ...]]] = {}
@@ -176,14 +186,12 @@ class _Verification:
         """Restore a stream as the server does; if all of its steps are stored, test them again, bit for bit."""
         name = self.names[stream]
         with self._reading(f"stream {name!r}"):
-            live = LiveStream.load(self.connection, name)
-            if live.kept > 1 or live.configuration.late_rows:  # labels that came later are not kept
-                return
-            query = "SELECT n FROM marks WHERE stream = ? AND kind = 'reset' ORDER BY n, rowid"
-            resets = [n for (n,) in self.connection.execute(query, (stream,))]
-            if len(resets) != live.resets:
-                raise ValueError(f"it was reset {live.resets} times, but {len(resets)} are recorded")
+            live, resets = LiveStream.load(self.connection, name), self._marks(stream, "reset")
+            self.restored += 1
+            if live.kept > 1 or live.configuration.late_rows or len(resets) != live.resets or not live.tail.n:
+                return  # steps are not stored, labels that came later are not kept, or there is nothing to test
             self._test_again(live, resets)
+            self.replayed += 1
 
     def _test_again(self, live: LiveStream, resets: list[int]) -> None:
         labelled = live.configuration.needs_labels
