@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import math
+import os
 import random
 import re
 import shutil
@@ -501,6 +502,24 @@ def test_backup_and_restore_commands(database: Path, tmp_path: Path, capsys: pyt
     assert run(capsys, "backup", tmp_path / "missing.db", copy)[0] == 3
     assert run(capsys, "backup", database, tmp_path / "none" / "b.db")[0] == 3
     assert states(database) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_creates_belongs_to_the_user_of_the_server(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    for words in (
+        ("token", "create", "--scope", "admin", "--db", folder / "new.db"),
+        ("restore", database, folder / "s.db"),
+        ("backup", folder / "s.db", folder / "copy.db"),
+    ):
+        assert run(capsys, *words)[0] == 0
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in folder.iterdir()}
+    assert owners.keys() >= {"new.db", "s.db", "s.db.lock", "copy.db"}
+    assert set(owners.values()) == {(65534, 65534)}
 
 
 def test_damage_is_neither_backed_up_nor_restored(database: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exchangeable.service.copying import Copied, Progress, copy_database, sync_folder
-from exchangeable.service.store import FILES, StoreError, acquire_lock
+from exchangeable.service.store import FILES, StoreError, acquire_lock, give_to_owner
 from exchangeable.service.verify import Report, verify
 
 __all__ = ["Backup", "DamagedError", "backup", "restore"]
@@ -63,7 +63,10 @@ def _working_on(source: Path, part: Path) -> Iterator[None]:
     if not source.is_file():
         raise StoreError(f"database must be an existing file, got {str(source)!r}")
     try:
+        existed = os.path.lexists(part)
         file = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
+        if not existed:
+            give_to_owner(part)
     except OSError as error:
         raise StoreError(
             f"the backup must be a file in a writable folder, got {str(part)!r}: {error.strerror}"

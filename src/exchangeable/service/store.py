@@ -114,10 +114,19 @@ def _create_file(path: Path) -> None:
     """Create the file if it does not exist. An existing one is not opened: closing it would drop SQLite's locks."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        give_to_owner(path)
     except FileExistsError:
         return
     except OSError as error:
         raise StoreError(f"database must be a writable file, got {str(path)!r}: {error.strerror}") from error
+
+
+def give_to_owner(path: Path | str) -> None:
+    """Give a file that root has just created to the owner of its folder: the server, another user, must open it."""
+    if os.geteuid() == 0:
+        folder = os.stat(Path(path).absolute().parent)
+        with suppress(PermissionError):  # in a sandbox, where root may not give files away
+            os.chown(path, folder.st_uid, folder.st_gid, follow_symlinks=False)
 
 
 def check_file(connection: sqlite3.Connection, path: Path | str) -> None:
@@ -354,7 +363,10 @@ def pages(connection: sqlite3.Connection) -> tuple[int, int, int]:
 def acquire_lock(path: Path) -> int:
     """Lock a database for this process, and return the file to close; raise `StoreError` if another one serves it."""
     try:
+        existed = os.path.lexists(f"{path}.lock")
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        if not existed:
+            give_to_owner(f"{path}.lock")
     except OSError as error:
         raise StoreError(f"database must be in a writable folder, got {str(path)!r}: {error.strerror}") from error
     try:
