@@ -61,6 +61,8 @@ async def check_readiness(request: Request) -> Response:
                 await result_of(engine.probe())
         except TimeoutError:
             raise _stalled(PATIENCE) from None
+        except Problem as problem:  # such as 507: the disk is full
+            raise Problem(503, problem.code, f"the server is not ready: {problem.message}", retry_after=5) from None
     return json_response({"status": "ok"})
 
 
