@@ -253,7 +253,7 @@ def test_csv_of_single_numbers_and_of_events(server: Served) -> None:
         (b"x\n", 422, "the body must hold at least one observation, got none"),
         (b"1\n2\n", 422, "line 1 must be a header with the names of the columns, got '1'"),
         (b"x;y\n1,5;2\n", 422, "line 1 must separate columns by commas, and decimals by points, got ';'"),
-        (b"x\n1,5\n", 422, "line 2: expected 1 columns as in the header, got 2"),
+        (b"x\n1,5\n", 422, "line 2: the number of cells must be 1, as in the header, got 2"),
         (b'x\n"1,5"\n', 422, "line 2: column 'x' must hold a number, got '1,5'"),
         (b"x,x\n1,2\n", 422, "line 1 must give each column a name of its own"),
         (b"seq,id\n1,2\n", 422, "x must have a column"),

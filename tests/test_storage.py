@@ -567,7 +567,7 @@ def test_removed_files_are_noticed_and_what_was_acknowledged_is_saved(
             assert (reply.status_code, reply.json()["error"]) == (503, "storage")
         assert "exchangeable_database_in_place 0.0" in server.ask("GET", "/metrics").text
     (said,) = {record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"}
-    assert "its files were removed or replaced while the server was running" in said
+    assert "the database files were removed or replaced while the server was running" in said
     saved = [*tmp_path.glob("s.db.saved-*")]
     assert ("stop the server and start it again" in said) == (not saved) == (how == "log")
     if saved:

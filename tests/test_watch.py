@@ -149,7 +149,7 @@ def test_lines_that_are_no_examples(line: bytes, clue: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "clue"),
     [
-        ([b"a,b", b"1,2", b"1"], "line 3: expected 2 columns as in the header, got 1"),
+        ([b"a,b", b"1,2", b"1"], "line 3: the number of cells must be 2, as in the header, got 1"),
         ([b"a,b", b"1,2", b"1,"], "column 'b' must hold a number, got ''"),
         ([b"a,b", b"1,2", b"1,1_0"], "column 'b' must hold a number, got '1_0'"),
         ([b"a,b", b"1,2", b"1,inf"], "column 'b' must hold a number, got 'inf'"),

@@ -242,7 +242,7 @@ def test_labels_come_late_in_json_only(run: Run, rows: pl.DataFrame) -> None:
         (["size,colour,grade,ok,ip", "1,red,1,true,2"], 0, "must have only columns of the reference"),
         (["size,size", "1,2"], 0, "line 1: two columns are named 'size'"),
         (["size:colour", "1:red"], 0, "line 1: the header must name columns of the reference ('size', 'colour', "),
-        (["size,colour,grade,ok", "1,red,1"], 0, "line 2: expected 4 columns as in the header, got 3"),
+        (["size,colour,grade,ok", "1,red,1"], 0, "line 2: the number of cells must be 4, as in the header, got 3"),
         (["size,colour,grade,ok", '1,"red,1,true'], 0, "line 2: a quotation mark must be closed"),
         (["size,colour,grade,ok", "1,red,1,\0"], 0, "line 2: column 'ok' must be true or false"),
         (["size,colour,grade,ok"], 0, "there must be at least one example, got none"),

@@ -78,6 +78,7 @@ def _check_names(streams: list[NewStream], errors: list[dict[str, Any]]) -> None
 def rejected(status: int, outcome: str, errors: list[dict[str, Any]], *, created: int, existing: int) -> Problem:
     """Return the reply to a request with lines that were rejected."""
     first = errors[0]
-    message = f"{len(errors)} lines were rejected, {outcome}; the first is line {first['line']}: {first['message']}"
+    lines = "1 line was" if len(errors) == 1 else f"{len(errors)} lines were"
+    message = f"{lines} rejected, {outcome}; the first is line {first['line']}: {first['message']}"
     counts = {"created": created, "existing": existing}
     return Problem(status, first["error"], message, **counts, rejected=len(errors), errors=errors[:MAX_ERRORS])

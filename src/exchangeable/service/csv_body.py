@@ -79,7 +79,7 @@ def _read(body: bytes, batch: int, width: int) -> Table:
     table = Table(names, [], [])
     for line, cells in lines:
         if len(cells) != len(names):
-            raise LineError(line, f"expected {len(names)} columns as in the header, got {len(cells)}")
+            raise LineError(line, f"the number of cells must be {len(names)}, as in the header, got {len(cells)}")
         if len(table.cells) == batch:
             raise parsing.too_long(batch, batch + 1)
         table.cells.append(cells)

@@ -236,7 +236,7 @@ class Store:
         if self.in_place:
             return
         if self._replaced is None:
-            self._replaced = "its files were removed or replaced while the server was running"
+            self._replaced = "the database files were removed or replaced while the server was running"
             log.critical("%s, so nothing more is accepted: %s", self._replaced, self._save_committed())
         raise FilesReplacedError(f"{self._replaced}; see the server's log")
 
@@ -282,7 +282,7 @@ class Store:
             if self._readers:
                 return self._readers.pop()
         if not self.in_place:
-            raise FilesReplacedError("its files were removed or replaced; see the server's log")
+            raise FilesReplacedError("the database files were removed or replaced; see the server's log")
         connection = copying.read_only(self.path, LOCK_TIMEOUT)
         checksums.install(connection)
         connection.execute("PRAGMA query_only = ON")

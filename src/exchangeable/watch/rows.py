@@ -165,7 +165,8 @@ class RowReader:
         cells = split_line(number, text, self._delimiter)
         if len(cells) != len(self._names):
             where = "header" if self.header else "first line"
-            raise LineError(number, f"expected {len(self._names)} columns as in the {where}, got {len(cells)}")
+            rule = f"the number of cells must be {len(self._names)}, as in the {where}"
+            raise LineError(number, f"{rule}, got {len(cells)}")
         comma = self._delimiter != ","
         kinds, row = self._kinds, {}
         for name, cell in zip(self._names, cells, strict=True):

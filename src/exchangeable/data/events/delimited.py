@@ -56,7 +56,8 @@ class DelimitedParser:
         cells = split_line(number, text, self._delimiter)
         if len(cells) != len(self._names):
             where = "header" if self.header else "first line"
-            raise LineError(number, f"expected {len(self._names)} columns as in the {where}, got {len(cells)}")
+            rule = f"the number of cells must be {len(self._names)}, as in the {where}"
+            raise LineError(number, f"{rule}, got {len(cells)}")
         if self._positions is None:
             self._positions = self._choose_features(cells)
         row = [self._number(number, position, cells[position]) for position in self._positions]

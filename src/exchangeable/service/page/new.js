@@ -363,7 +363,7 @@ async function sendAll(stream, all) {
 function outcome(before, after) {
   const alarms = after.alarms - before.alarms;
   if (alarms && !after.state.alarm) return `${alarms === 1 ? "One alarm was" : `${count(alarms)} alarms were`} raised by these rows; a new test runs. ${verdict(after)}`;
-  if (!alarms && before.state.alarm && after.state.alarm) return `They raised no alarm: that at example ${count(after.state.alarm_at)} is older, and stays on until a reset.`;
+  if (!alarms && before.state.alarm && after.state.alarm) return `They raised no alarm: the alarm at example ${count(after.state.alarm_at)} is older, and stays on until a reset.`;
   return verdict(after);
 }
 

@@ -10,7 +10,7 @@ const WORDS = {
   changepoint: ["Change point", "An estimate of the example after which the data is different. It has no guarantee, unlike the alarm.", "after-an-alarm.md"],
   pvalue: ["p-value", "Where an example ranks among the earlier ones, from 0 (stranger than all) to 1. On exchangeable data the p-values are uniform.", "idea.md"],
   bet: ["Bet", "What the next p-value pays. It is placed before the p-value is known, and pays 1 on average if the data is exchangeable.", "choosing.md"],
-  fleet: ["Fleet", "All streams together. With many streams a few alarms are false by chance; the rule e-BH names the streams that have changed, such that on average at most a given share of these is wrong. A stream that joined later, or was reset, needs more evidence, so it may have an alarm and not be named.", "recipes/many-streams.md"],
+  fleet: ["Fleet", "All streams together. With many streams a few alarms are false by chance; the rule e-BH names the streams that have changed, so that on average at most a given share of these is wrong. A stream that joined later, or was reset, needs more evidence, so it may have an alarm and not be named.", "recipes/many-streams.md"],
 };
 
 /** Explain some of the words, as a list that can be opened. */
