@@ -180,6 +180,32 @@ def test_late_labels(run: Run, tmp_path: Path, rows: pl.DataFrame, on_alarm: str
     assert records(resumed.out)[-1] == last
 
 
+def test_a_label_may_raise_the_alarm_and_start_a_new_test(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    x = {"a": rng.normal(size=400), "y": rng.choice(["p", "q"], 400)}
+    pl.DataFrame(x).write_csv(tmp_path / "train.csv")
+    a = rng.normal(3.0 * (np.arange(300) >= 100)).tolist()
+    lines = [[{"id": f"r{i}", "a": a[i]}, {"id": f"r{i}", "y": "p"}][: 2 if i < 60 else 1] for i in range(300)]
+    items = [item for some in lines for item in some]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, items)))
+    words = ("--reference", "train.csv", "--label", "y", "--wait", "forever", "--seed", 1)
+    monitor = TableMonitor("train.csv", "y", wait="forever", seed=1, on_alarm="restart")
+    alarms = []
+    for item in items:
+        test = monitor.test
+        if "y" in item:
+            monitor.label(item["id"], item["y"])
+        else:
+            monitor.update({"a": item["a"]}, item["id"])
+        if monitor.test != test:
+            alarms.append([monitor.n, monitor.alarm_at, monitor.changepoint, monitor.rejected_by])
+    assert [alarm[3][0] for alarm in alarms] == ["label y", "a"]
+    done = run("watch", "rows.jsonl", *words, "--on-alarm", "restart")
+    found = [record for record in records(done.out) if record["alarm"]]
+    assert [[r["n"], r["alarm_at"], r["changepoint"], r["rejected_by"]] for r in found] == alarms
+    assert done.code == 1
+
+
 @pytest.mark.parametrize(
     ("line", "clue"),
     [

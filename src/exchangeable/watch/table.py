@@ -66,7 +66,7 @@ class TableWatch(Loop):
 
     def _write_end(self) -> None:
         if self.monitor.n and not (self._is_written or self.alarms_only or self.quiet):
-            self._emit([self._line(self.monitor, alarm=self._latched)])
+            self._emit([self._line()])
 
     def _test(self, block: Block) -> LineError | None:
         batch = self._new_rows(self.reader.read(block.lines, block.first))
@@ -116,7 +116,7 @@ class TableWatch(Loop):
             return len(items)
         self._since += items[: at + 1]
         if at < len(items) - 1:
-            self.monitor = self.tracker = _replay(self._copy, self._since, self.monitor.on_alarm)
+            self.monitor = self.tracker = _replay(self._copy, self._since)
         self._report(lines, True)
         self._copy, self._since, self._alarm_raised = None, [], True
         return at + 1
@@ -129,20 +129,17 @@ class TableWatch(Loop):
         """Add the line about the present state, if there is to be one."""
         due = self.every is not None and self.monitor.n % self.every == 0 and not self.alarms_only
         self._is_written = (new_alarm or due) and not self.quiet
-        if not self._is_written:
-            return
-        seen = self.monitor
-        if new_alarm and seen.on_alarm == "restart":  # its lines have started again
-            assert self._copy is not None  # noqa: S101
-            seen = _replay(self._copy, self._since, "latch")
-        lines.append(self._line(seen, alarm=new_alarm or self._latched))
+        if self._is_written:
+            lines.append(self._line(new_alarm))
 
-    def _line(self, monitor: TableMonitor, *, alarm: bool) -> str:
-        findings = monitor.explain()
+    def _line(self, new_alarm: bool = False) -> str:
+        """Return the line about the present state; after a restart, with the evidence of the test that has ended."""
+        monitor = self.monitor
+        findings = (monitor.alarm_explanation if new_alarm else None) or monitor.explain()
         record: dict[str, Any] = {
             "n": monitor.n,
             "log10_evidence": _finite(max(finding.log10_evidence for finding in findings)),
-            "alarm": alarm,
+            "alarm": new_alarm or self._latched,
             "alarm_at": monitor.alarm_at,
             "changepoint": monitor.changepoint,
             "rejected_by": monitor.rejected_by,
@@ -173,11 +170,10 @@ def _run_length(items: Sequence[Item]) -> int:
 
 def _apply(monitor: TableMonitor, items: Sequence[Item]) -> int | None:
     """Consume a late label, or rows with the same columns; return the position of the first new alarm, if any."""
-    before, first = monitor.alarm_at, items[0]
+    before, test, first = monitor.alarm_at, monitor.test, items[0]
     if isinstance(first, LateLabel):
         monitor.label(first.id, first.y, time=first.time)
-        new = monitor.on_alarm == "latch" and monitor.alarm_at != before
-        return 0 if new else None
+        return 0 if (monitor.alarm_at, monitor.test) != (before, test) else None
     rows = [item for item in items if isinstance(item, Row)]
     if len(rows) == 1:
         alarm = np.array([monitor.update(first.cells, first.id, first.time).alarm])
@@ -190,10 +186,9 @@ def _apply(monitor: TableMonitor, items: Sequence[Item]) -> int | None:
     return int(alarm.argmax()) if new else None
 
 
-def _replay(monitor: TableMonitor, items: Sequence[Item], on_alarm: str) -> TableMonitor:
+def _replay(monitor: TableMonitor, items: Sequence[Item]) -> TableMonitor:
     """Return a copy of a monitor that has consumed these items."""
     monitor, done = copy.deepcopy(monitor), 0
-    monitor.on_alarm = on_alarm
     while done < len(items):
         size = 1 if isinstance(items[done], LateLabel) else _run_length(items[done:])
         _apply(monitor, items[done : done + size])
