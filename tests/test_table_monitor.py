@@ -540,6 +540,26 @@ def test_the_explanation_of_an_alarm_remains_after_a_restart(bins: Any) -> None:
     assert {one.name for one in found[0] if one.rejected} == {*single.rejected_by} == {*twin.rejected_by}
 
 
+@pytest.mark.parametrize("on_alarm", ["latch", "restart"])
+def test_no_random_number_is_used_twice_given_the_label(on_alarm: str) -> None:
+    """Neither by the runs of one test, nor by the tests after a restart."""
+    rng = np.random.default_rng(7)
+    data = {"a": rng.normal(size=300), "b": rng.normal(size=300), "y": rng.choice(["p", "q"], 300)}
+    monitor = ex.TableMonitor(data, "y", seed=1, on_alarm=on_alarm)
+    sources, used = set(), []
+    for i in range(120):
+        row = {"a": rng.normal() + 4.0 * (i >= 40), "b": rng.normal(), "y": None if i in (20, 80) else "p"}
+        monitor.update(row)
+        given = monitor._labelled.given
+        assert given is not None
+        sources.add(given.monitor.pvalues.seed)
+        if row["y"] is not None:
+            used.append(given.monitor.pvalues.n)  # the position of its theta
+    assert (monitor.test > 1) == (on_alarm == "restart")
+    assert len(sources) == 1
+    assert len(set(used)) == len(used)
+
+
 def test_a_new_category_and_missing_values_are_values() -> None:
     monitor = ex.TableMonitor({"c": list("aab") * 100, "x": [1.0, 2.0, None] * 100}, seed=1)
     scores = monitor._rows(open_cells([{"c": "z", "x": None}, {"c": None, "x": 1}]), "error")

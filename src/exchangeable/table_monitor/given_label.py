@@ -22,10 +22,12 @@ class GivenLabel:
     """A test of the inputs given the label, which a change of the shares of the classes does not affect.
 
     It ranks the residual of the label among rows with the same label; given the label, that is a linear function of the
-    inputs. It has the level of the table for itself, and runs like those of the lines with the label.
+    inputs. It has its own level, equal to that of the table, and runs like those of the lines with the label. The
+    p-values of a run that starts after row ``start`` have higher positions than those of earlier runs and tests, so
+    that no random number is used twice.
     """
 
-    def __init__(self, constants: Constants, level: Level, seed: int, residual: Measure) -> None:
+    def __init__(self, constants: Constants, level: Level, seed: int, residual: Measure, start: int) -> None:
         assert constants.label is not None  # noqa: S101
         self.constants = constants
         self.name: str = f"inputs given {constants.label.name}"
@@ -33,24 +35,24 @@ class GivenLabel:
         self.fresh: Measure = residual
         self.seed: int = stream_seed(seed, self.name)
         self.alarm_at: int | None = None
-        self.monitor: Monitor = self._start(0)
+        self.monitor: Monitor = self._start(0, start)
 
-    def _start(self, run: int, pool: Rows | None = None) -> Monitor:
+    def _start(self, run: int, start: int, pool: Rows | None = None) -> Monitor:
         measure = Conditional(copy.deepcopy(self.fresh))
         if pool is not None and len(pool.y):
             measure.extend(*self._examples(pool))
-        return Monitor(measure, alarm=self.level.alarm(run_share(run)), seed=(self.seed + run) % 2**64)
+        return Monitor(measure, alarm=self.level.alarm(run_share(run)), seed=self.seed, start=start)
 
     def _examples(self, rows: Rows) -> tuple[Any, list[int]]:
         return self.constants.residuals(rows.features, rows.y), rows.y.astype(np.int64).tolist()
 
     def fill(self, pool: Rows) -> None:
         """Fill the pools with rows of the reference."""
-        self.monitor = self._start(0, pool)
+        self.monitor = self._start(0, 0, pool)
 
-    def start_run(self, run: int) -> None:
-        """Begin a run with empty pools; an alarm stays raised."""
-        self.monitor = self._start(run)
+    def start_run(self, run: int, start: int) -> None:
+        """Begin a run after row ``start``, with empty pools; an alarm stays raised."""
+        self.monitor = self._start(run, start)
 
     def extend(self, rows: Rows) -> None:
         """Consume rows with labels."""
@@ -79,17 +81,17 @@ class GivenLabel:
         fresh, monitor, alarm_at = state
         if type(fresh) is not type(self.fresh) or fresh.n:  # type: ignore[attr-defined]
             raise ValueError(f"the measure given the label must be an empty one, got {format_value(fresh)}")
-        self.fresh, like = fresh, repr(self._start(run))
+        self.fresh, like = fresh, repr(self._start(run, 0))
         if not isinstance(monitor, Monitor) or not isinstance(monitor.measure, Conditional):
             raise ValueError(f"the monitor given the label must be like {like:.200}, got {format_value(monitor)}")
         self.monitor = monitor
         self.alarm_at = None if alarm_at is None else check_integer("alarm_at", alarm_at, 1, n)
 
 
-def given_label(constants: Constants, plans: list[Plan], level: Level, seed: int) -> GivenLabel | None:
-    """Return the test, if the label has classes and there is a residual."""
+def given_label(constants: Constants, plans: list[Plan], level: Level, seed: int, start: int) -> GivenLabel | None:
+    """Return the test of the rows after row ``start``, if the label has classes and there is a residual."""
     residual = next((plan.fresh for plan in plans if plan.kind == "residual"), None)
     classes = constants.label is not None and constants.label.categories is not None
     if not classes or not isinstance(residual, (Frozen, Value)):
         return None
-    return GivenLabel(constants, level, seed, copy.deepcopy(residual))
+    return GivenLabel(constants, level, seed, copy.deepcopy(residual), start)

@@ -98,7 +98,7 @@ class LabelledLines:
         self.lines.start_run(self.fresh(start, run), run)
         self.complete = False
         if self.given is not None:
-            self.given.start_run(run)
+            self.given.start_run(run, start)
 
     def update(self, x: Any, y: float) -> Step:
         """Consume one example."""

@@ -237,7 +237,7 @@ def _numbers(states: Sequence[LineState], counts: Integers) -> Integers:
 
 def _reals(states: Sequence[LineState], weights: Sequence[float]) -> Floats:
     rows = [
-        (*state.martingale._sum, state.low, float(np.log(weight)), state.alarm.log_threshold)
+        (*state.martingale._sum, state.low, native.log(weight, None), state.alarm.log_threshold)
         for state, weight in zip(states, weights, strict=True)
     ]
     return np.array(rows)

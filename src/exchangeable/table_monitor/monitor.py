@@ -591,7 +591,7 @@ class TableMonitor(Tracker):
 
     def _labelled_lines(self, *, complete: bool, next: int) -> LabelledLines:  # noqa: A002
         fresh = partial(fresh_lines, self._plans, self._level, self.seed, self.max_rows)
-        given = given_label(self.schema, self._plans, self._level, self.seed)
+        given = given_label(self.schema, self._plans, self._level, self.seed, next - 1)
         return LabelledLines(self._lines, fresh, constants=self.schema, given=given, complete=complete, next=next)
 
     def _read(self, data: Any) -> tuple[Rows, int]:
