@@ -501,6 +501,9 @@ def test_backup_and_restore_commands(database: Path, tmp_path: Path, capsys: pyt
     assert run(capsys, "backup", database, database)[0] == 3
     assert run(capsys, "backup", tmp_path / "missing.db", copy)[0] == 3
     assert run(capsys, "backup", database, tmp_path / "none" / "b.db")[0] == 3
+    code, _, err = run(capsys, "backup", database, tmp_path)
+    assert (code, "must be a file, got the folder" in err) == (3, True)
+    assert not list(tmp_path.parent.glob(f"{tmp_path.name}.part"))
     assert states(database) == before
 
 

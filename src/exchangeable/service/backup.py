@@ -36,6 +36,8 @@ def backup(source: Path, target: Path, progress: Progress = lambda *_: None) -> 
     """
     if source.exists() and target.exists() and source.samefile(target):
         raise StoreError(f"the backup must be another file than the database, got {str(target)!r} for both")
+    if target.is_dir():
+        raise StoreError(f"the backup must be a file, got the folder {str(target)!r}: name a file in it")
     part = Path(f"{target}.part")
     with _working_on(source, part):
         made = _verified_copy(source, part, progress)
