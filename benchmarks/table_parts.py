@@ -1,4 +1,4 @@
-"""What a table monitor says has moved, on pure shifts of the inputs, the labels and the concept, and late labels.
+"""What a table monitor says has changed, on pure shifts of the inputs, the labels and the concept, and late labels.
 
 Run by ``make table-parts``; writes benchmarks/TABLE_PARTS.md.
 """
@@ -21,10 +21,10 @@ RUNS, TRAIN, ROWS = 100, 1000, 600
 OUT = Path(__file__).with_name("TABLE_PARTS.md")
 
 INTRODUCTION = (
-    "# Live tables: what has moved, and labels that are left out\n\nWritten by `make table-parts`, never by hand.\n\n"
-    '## What has moved\n\n`TableMonitor(reference, "y", bins=32)`, {train:,} rows of reference, {rows:,} rows of which'
-    " the second half has changed, {runs} runs each. A cell is the number of runs in which a part has an alarm: the"
-    " lines of the inputs, of the label, of rows with labels, and the test of the inputs given the label"
+    "# Live tables: what has changed, and labels that are left out\n\nWritten by `make table-parts`, never by hand.\n\n"
+    '## What has changed\n\n`TableMonitor(reference, "y", bins=32)`, {train:,} rows of reference, {rows:,} rows'
+    " of which the second half has changed, {runs} runs each. A cell is the number of runs in which a part has an alarm"
+    ": the lines of the inputs, of the label, of rows with labels, and the test of the inputs given the label"
     " (`explain().given_label`), with alpha = 0.01.\n\n"
 )
 LATE = (

@@ -170,7 +170,7 @@ def test_whether_harm_is_shown_since_when_and_how_large(on_alarm: str) -> None:
     x = errors((0.07, 700), (0.4, 300)).astype(float)
     risk = Risk(1.0, bounds=(0.0, 10.0), on_alarm=on_alarm)
     assert (risk.explain().harm, risk.change, risk.explain().losses) == ("open", None, 0)
-    assert str(risk.explain()).startswith("Harm is not shown, and not excluded:")
+    assert str(risk.explain()).startswith("Harm is neither shown nor ruled out:")
     for loss in (10.0 * x).tolist():
         if risk.update(loss).alarm:
             break
@@ -192,8 +192,11 @@ def test_whether_harm_is_shown_since_when_and_how_large(on_alarm: str) -> None:
 @pytest.mark.quick
 def test_a_rise_from_the_first_loss_has_no_mean_before_it() -> None:
     risk = Risk(0.1)
-    risk.extend([1.0] * 5)
+    risk.update(1.0)
+    assert "The mean of 1 loss is 1; its risk lies" in str(risk.explain())
+    risk.extend([1.0] * 4)
     assert risk.change == (None, 1.0)
+    assert "; their mean risk lies" in str(risk.explain())
     assert "before" not in str(risk.explain())
 
 

@@ -342,7 +342,8 @@ def test_ids_and_times_of_every_form_belong_to_rows_by_position(form: Any) -> No
     assert state(found) == state(expected)
     found.extend(rows[:1], form([20]), form([200.0]))
     assert found.waiting == [18, 19, 20]
-    for given in ("ab", 5, form(ids[:1])):
+    wrong: list[Any] = ["ab", 5, form(ids[:1])]
+    for given in wrong:
         with pytest.raises(ValueError, match="ids must hold one item for each of the 2 rows"):
             found.extend(rows[:2], given, [300.0, 300.0])
     with pytest.raises(ValueError, match="id must be a string or an integer, got None"):
@@ -491,7 +492,7 @@ def test_an_explanation_describes_every_line_and_names_strange_rows(bins: Any, w
     assert found["full rows"].description.startswith("distance to the reference: ")
     assert found["residual of price"].part == "rows with labels"
     assert monitor.explain() == snapshot.decode(state(monitor)).explain()
-    assert monitor.explain().moved == "Nothing is shown to have moved."
+    assert monitor.explain().moved == "There is no evidence of a change."
     assert (monitor.explain().keep_from, monitor.explain().given_label, monitor.alarm_explanation) == (None, None, None)
 
 
@@ -499,11 +500,11 @@ def test_what_follows_from_an_alarm() -> None:
     monitor, risk = new(), ex.Risk(0.3)
     monitor.extend(ROWS)
     found = monitor.explain(risk)
-    assert found.moved.startswith("The inputs have moved.")
+    assert found.moved.startswith("The inputs have changed.")
     assert found.keep_from is not None
     assert 55 <= found.keep_from <= 75
     assert f"from about row {found.keep_from} on" in str(found)
-    assert found.harm.startswith("Harm is not shown, and not excluded")
+    assert found.harm.startswith("Harm is neither shown nor ruled out")
     risk.extend([0.0] * 500)
     assert found.harm.startswith("No harm so far: the mean risk is below the limit of 0.3.")
     risk.extend([1.0] * 500)

@@ -68,7 +68,7 @@ class RiskFinding(NamedTuple):
             return f"No harm so far: the mean risk is below the limit of {self.limit:g}."
         if self.harm == "open":
             return (
-                f"Harm is not shown, and not excluded: the mean risk may be below or above the limit of {self.limit:g}."
+                f"Harm is neither shown nor ruled out: the mean risk may be below or above the limit of {self.limit:g}."
             )
         if self.alarm_at is None or self.change is None:
             return f"Harm is shown: the mean risk is above the limit of {self.limit:g}."
@@ -83,7 +83,8 @@ class RiskFinding(NamedTuple):
         low, high = self.interval
         level = f"confidence {100.0 * (1.0 - self.alpha):.4g} %, at all times at once"
         mean = f"The mean of {self.losses:,} loss{'es' * (self.losses > 1)} is {self.mean:.3g}"
-        return f"{mean}; their mean risk lies between {low:.3g} and {high:.3g} ({level})."
+        risk = "their mean risk" if self.losses > 1 else "its risk"
+        return f"{mean}; {risk} lies between {low:.3g} and {high:.3g} ({level})."
 
 
 class RiskPath(NamedTuple):
@@ -121,7 +122,7 @@ class Risk(EvidenceMonitor):
     - With ``alpha`` (default 0.01), the probability that the alarm is ever raised is at most alpha while the hypothesis
       is true.
     - With ``period`` as well, the alarm is one for watching without end: the mean time to a false alarm is at least
-      ``period`` losses, and a rise after a long good time is found sooner.
+      ``period`` losses, and a rise after a long period without harm is found sooner.
 
     ``log_value`` is the log evidence that the limit was exceeded at some time: a mixture of bets with the capital
     prod (1 + lambda_t (loss_t - limit)), over fixed and adaptive lambda and over all starts. ``interval`` covers the

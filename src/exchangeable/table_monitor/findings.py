@@ -1,4 +1,4 @@
-"""What a table monitor says about its lines: when and how each has changed, and what has moved altogether."""
+"""What a table monitor says about its lines: when and how each has changed, and what has changed altogether."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 
     @property
     def part(self) -> str:
-        """What has moved if this line rejects: "inputs", "labels", or "rows with labels", without telling which."""
+        """What has changed if this line rejects: "inputs", "labels", or "rows with labels", without saying which."""
         return PARTS.get(self.kind, "inputs")
 
 
@@ -70,26 +70,30 @@ class Explanation(list[Finding]):
 
     @property
     def keep_from(self) -> int | None:
-        """The first row to keep for retraining, after the latest change of a line with an alarm: an estimate."""
+        """The first row to keep for retraining, after the latest change of a line with an alarm.
+
+        It is an estimate, and often early.
+        """
         changes = [one.changepoint for one in self if one.changepoint is not None]
         return max(changes) + 1 if changes else None
 
     @property
     def moved(self) -> str:
-        """Sentences about what has moved: the inputs, the labels, or the inputs of rows with the same label."""
+        """Sentences about what has changed: the inputs, the labels, or the inputs of rows with the same label."""
         parts = {one.part for one in self if one.rejected}
         given = self.given_label is not None and self.given_label.rejected
-        said = [f"The {part} have moved." for part in ("inputs", "labels") if part in parts]
-        if "rows with labels" in parts and not said:
-            said.append("The rows with their labels have moved: inputs, labels and concept cannot be told apart.")
+        found = [f"The {part} have changed." for part in ("inputs", "labels") if part in parts]
+        if "rows with labels" in parts and not found:
+            which = "it is not possible to say whether the inputs, the labels or the concept changed"
+            found.append(f"The rows with their labels have changed: {which}.")
         if given:
-            said.append(
-                "Rows with the same label look different, so that the shares of the classes are not all that has moved."
-                " Moved inputs alone can do this; whether the concept has moved too cannot be told."
+            found.append(
+                "Rows with the same label look different, so the change is not limited to the class proportions."
+                " Changed inputs alone can do this, so this does not show that the concept has changed."
             )
         elif "labels" in parts and self.given_label is not None:
-            said.append("There is no evidence that rows with the same label look different.")
-        return " ".join(said) or "Nothing is shown to have moved."
+            found.append("There is no evidence that rows with the same label look different.")
+        return " ".join(found) or "There is no evidence of a change."
 
     @property
     def harm(self) -> str:

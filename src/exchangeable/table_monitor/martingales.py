@@ -72,8 +72,9 @@ class Lines:
     def __iter__(self) -> Iterator[Line]:
         numbers = self._integers[:, [native.LINE_ALARM, native.LINE_CHANGE]].tolist()
         for k, (plan, evidence, (alarm, change)) in enumerate(zip(self.plans, self.log_evidence, numbers, strict=True)):
-            since = (None, None) if alarm < 0 else (alarm, change)
-            yield Line(plan.name, plan.kind, float(evidence), *since, k in self._exact and not self._room(k))
+            found, changed = (None, None) if alarm < 0 else (alarm, change)
+            stopped = k in self._exact and not self._room(k)
+            yield Line(plan.name, plan.kind, float(evidence), found, changed, stopped)
 
     def _room(self, k: int) -> int:
         """Return how many more rows an exact line of full rows may hold."""

@@ -326,9 +326,9 @@ class TableMonitor(Tracker):
 
         Lines with an alarm come first, and of these columns before views, each the strongest first. ``changepoint`` is
         an estimate. ``description`` is about the rows after it, without a change about all, and at most about the
-        latest 512, or 256 with labels; ``rows`` are the numbers of the strangest ones. ``part`` tells what has moved.
+        latest 512, or 256 with labels; ``rows`` are the numbers of the strangest ones. ``part`` says what has changed.
 
-        The `Explanation` also says what has moved altogether (``moved``), which rows to keep for retraining
+        The `Explanation` also says what has changed altogether (``moved``), which rows to keep for retraining
         (``keep_from``) and, with a `Risk` of the model's loss, whether harm is shown (``harm``).
         """
         found = self._explain(_sorted_lines(self._lines))
@@ -404,7 +404,7 @@ class TableMonitor(Tracker):
         return TableStep(int(path.n[0]), float(path.log_value[0]), bool(path.alarm[0]))
 
     def extend(
-        self, data: Any, ids: Sequence[str | int] | None = None, times: Sequence[Any] | None = None
+        self, data: Any, ids: Iterable[str | int] | None = None, times: Iterable[Any] | None = None
     ) -> TablePath:
         """Consume many rows: the same numbers as one by one. If one of them is rejected, none is consumed."""
         if self._queue is None and (ids is not None or times is not None):
