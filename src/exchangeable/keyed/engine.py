@@ -57,15 +57,17 @@ class Monitors:
     the test of that key: later events are reported as "full". Leaving out only new numbers would select events by their
     values, and the p-values would not be uniform on exchangeable data.
 
-    **Time.** A call costs its events and their keys, however many other keys there are: for bets with a compiled loop
-    over streams (the jumpers, the mixtures, `Histogram`, `Sentinel`, `SleeperStayer`; `Power` and `Idle`) a
-    millisecond, and 2 microseconds per key and 1 per event; for others 20 to 300 per key.
+    **Time.** The cost of a call depends on its events and their keys, not on how many other keys there are: for bets
+    with a compiled loop over streams (the jumpers, the mixtures, `Histogram`, `Sentinel`, `SleeperStayer`; `Power` and
+    `Idle`) a millisecond, and 2 microseconds per key and 1 per event; for others 20 to 300 per key.
 
     **Memory** per key, with `CompositeJumper` and `Ville`: 320 to 480 bytes (290 encoded), the key itself, 100 bytes to
     find it in calls with few keys, and its pool: 8 bytes per bin for `Frozen`, encoded in 1, 2 or 4; 16 to 40 per
-    distinct number for `Value`, encoded in 9 or more. `Sentinel` needs 3.6 kB, `Plugin` 3 MB, and `Adaptive` 91 kB: 25
-    for the tree, 43 for the sums of 39 periods (of the p-values and of their spread). Both fill up within hundreds of
-    steps, and narrower numbers would change every result.
+    distinct number for `Value`, encoded in 9 or more. The state of `Sentinel` is 3.6 kB, of `Plugin` 3 MB, and of
+    `Adaptive` 91 kB: 25 for the tree, 42 for the sums of 39 periods (21 each for the p-values and their spread), 7 for
+    the tables of the Markov bets, 6 for the kernels, and 11 for the others. These fill up within hundreds of steps, and
+    narrower numbers would change every result. In memory there is room for more keys, so it may take up to 1.5 times as
+    much: 5.1 kB and 123 kB with 1,000 keys.
 
     ``seed=None`` draws a seed from the operating system; an integer makes a run repeatable. The seed is
     ``monitors.seed``, shown in the ``repr`` and stored with the state. The seed of the recipe is ignored. ``extra`` is
