@@ -276,6 +276,8 @@ GOOD = {"k": ["a", "b"], "x": [1.0, 2.0]}
     [
         (GOOD | {"k": ["a", None]}, {}, DataError, "key 'k' must be present in every row, got none in row 2"),
         (GOOD | {"k": [1.5, 2.5]}, {}, DataError, "key must be a column of text, integers, dates or times, got 'k' of"),
+        (GOOD, {"key": None}, ColumnError, "key must name the column that holds the stream of each row, got None"),
+        (GOOD, {"progress": True}, ValueError, "progress must be a function or None, got True"),
         (GOOD, {"key": "q"}, ColumnError, "key must name a column of the data, got 'q'; the columns are 'k', 'x'"),
         (GOOD, {"order": "k"}, ColumnError, "column 'k' must have one use only"),
         (GOOD | {"t": ["x", "y"]}, {"order": "t"}, DataError, "order must be a column of integers, numbers, dates or"),
@@ -492,6 +494,21 @@ def test_a_folder_of_parquet_files(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("k,x\na,1\n")
     with pytest.raises(DataError, match=r"must hold Parquet files \(.parquet\) and no other data, got 'd.csv'"):
         ex.test_streams(tmp_path, "k")
+
+
+def test_columns_of_other_lengths_and_folders_as_columns(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="data must have columns of one length and one type each, got: "):
+        ex.test_streams({"k": ["a", "b"], "x": [1.0]}, "k")
+    pl.DataFrame({"k": ["a"], "x": [1.0]}).write_parquet(tmp_path, partition_by="k")
+    with pytest.raises(DataError, match=r"'k' must be in the files, got it in the name of a folder, 'k=a': polars\."):
+        ex.test_streams(tmp_path, "k")
+    assert ex.test_streams(pl.scan_parquet(tmp_path, hive_partitioning=True), "k")["n"].to_list() == [1]
+
+
+def test_a_first_batch_without_orders() -> None:
+    frame = pl.DataFrame({"k": ["a"] * 4, "t": [None, None, "2024-01-01", "2024-01-02"], "x": [1.0] * 4})
+    with pytest.raises(DataError, match=r"'t' must have a value in the first part of the data, .* got timestamp"):
+        ex.test_streams(iter(frame.to_arrow().to_batches(2)), "k", "t")
 
 
 def test_progress_is_honest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ class ColumnReader:
         self.complete = False  # whether these are all
         self.span: Any = None  # an Arrow array of the first and the last order so far
         self._types: dict[str, Any] = {}
+        self._untyped: set[str] = set()  # columns without a value in the first table
         self._text: dict[str, _TextNumbers] = {}
 
     def read(self, table: Any) -> Any:
@@ -72,11 +73,15 @@ class ColumnReader:
         """Give a column the type that it has in the first table."""
         import pyarrow as pa
 
+        if name not in self._types and column.null_count == len(column):
+            self._untyped.add(name)
         kind = self._types.setdefault(name, column.type)
         with suppress(pa.ArrowInvalid):  # a value would change
             if _family(kind) == _family(column.type):
                 return column.cast(kind)
         rule = f"must have one type in all of the data, got {column.type} after {kind}"
+        if name in self._untyped:
+            rule = f"must have a value in the first part of the data, which decides its type, got {column.type} later"
         raise DataError(f"column {format_value(name)} {rule}")
 
     def _widen(self, order: Any) -> None:
@@ -295,8 +300,7 @@ def _key(name: str, column: Any, before: int) -> Any:
         return column.cast("large_binary")
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
         return column
-    advice = ": pandas turns integers with missing values into floats: convert the column to Int64"
-    hint = advice if types.is_floating(kind) else ""
+    hint = ": write its keys as integers, or as text" if types.is_floating(kind) else ""
     raise DataError(f"key must be a column of {KEYS}, got {format_value(name)} of type {kind}{hint}")
 
 

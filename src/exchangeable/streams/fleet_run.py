@@ -53,6 +53,8 @@ class Options(NamedTuple):
         for name in ("measure", "bet", "alarm"):
             if isinstance(part := getattr(self, name), type):
                 raise ValueError(f"{name} must be an object, such as {part.__name__}(), got the class {part.__name__}")
+        if self.progress is not None and not callable(self.progress):
+            raise ValueError(f"progress must be a function or None, got {format_value(self.progress)}")
         check_names(wanted.key, wanted.order, steps=self.steps)
         if self.on_alarm == "restart" and not self.steps:
             raise ValueError(f"on_alarm='restart' requires steps=True: {RESTARTED}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,9 @@ class Wanted(NamedTuple):
     label: str | None
 
     def check(self) -> Wanted:
-        """Check that no column has two uses."""
+        """Check that there is a key, and that no column has two uses."""
+        if self.key is None:
+            raise ColumnError("key must name the column that holds the stream of each row, got None")
         names = [name for name in (self.key, self.order, self.label, *(self.features or ())) if name is not None]
         for name in names:
             if not isinstance(name, str):
@@ -82,7 +85,8 @@ def open_source(data: Any, wanted: Wanted) -> Source:
     if hasattr(data, "frame") and hasattr(data, "unused"):  # contents of a file
         return _frame(data.frame, wanted, data.unused)
     if isinstance(data, Mapping):
-        data = pa.table(dict(data))
+        with _one_type():
+            data = pa.table(dict(data))
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if isinstance(data, (pa.RecordBatchReader, Iterator)) or (isinstance(data, (list, tuple)) and data):
@@ -95,7 +99,6 @@ def open_source(data: Any, wanted: Wanted) -> Source:
 
 def _frame(data: Any, wanted: Wanted, unused: Set[str] = frozenset()) -> Source:
     import narwhals as nw
-    import pyarrow as pa
 
     if type(data).__module__.startswith("pandas"):
         check_distinct([str(name) for name in getattr(data, "columns", ())])
@@ -106,13 +109,22 @@ def _frame(data: Any, wanted: Wanted, unused: Set[str] = frozenset()) -> Source:
         allowed = "a frame, a file, a folder of Parquet files or an iterator of Arrow batches"
         raise DataError(f"data must be {allowed}, got {format_value(data)}")
     chosen = wanted.choose([str(name) for name in frame.columns], unused)
-    try:
+    with _one_type():
         table: Any = frame.select(chosen.names).to_arrow()
-    except (pa.ArrowException, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"data must have columns of one type each, got: {reason}") from error
     library = str(frame.implementation).lower()
     return Source(chosen, lambda names: iter([Part(table.select(names))]), library, table.num_rows, in_memory=True)
+
+
+@contextmanager
+def _one_type() -> Iterator[None]:
+    """Turn the errors of Arrow into one sentence."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"data must have columns of one length and one type each, got: {reason}") from error
 
 
 def _lazy(frame: Any, wanted: Wanted) -> Source:
@@ -163,7 +175,9 @@ def _path(path: str | os.PathLike[str], wanted: Wanted) -> Source:
     if not os.fspath(path):
         raise DataError("data must name a file or a folder, got ''")
     if Path(path).is_dir():
-        return _parquet(_parquet_files(Path(path)), wanted)
+        files = _parquet_files(Path(path))
+        _check_partitions(Path(path), files, wanted)
+        return _parquet(files, wanted)
     if Path(path).suffix.lower() == ".parquet" and Path(path).is_file():
         return _parquet([Path(path)], wanted)
     return _contents(path, wanted)
@@ -186,6 +200,15 @@ def _parquet_files(folder: Path) -> list[Path]:
         rule = f"{format_value(str(folder))} must hold Parquet files (.parquet) and no other data"
         raise DataError(f"{rule}, got {format_value(others[0].name) if others else 'none'}")
     return files
+
+
+def _check_partitions(folder: Path, files: list[Path], wanted: Wanted) -> None:
+    """Refuse a column that is written as names of folders, such as k=a, since the files do not hold it."""
+    parts = [part for path in files for part in path.relative_to(folder).parts[:-1]]
+    for part in sorted(part for part in parts if part.partition("=")[0] in wanted.names):
+        rule = f"column {format_value(part.partition('=')[0])} must be in the files, got it in the name of a folder"
+        advice = "polars.scan_parquet(folder, hive_partitioning=True) reads such folders"
+        raise DataError(f"{rule}, {format_value(part)}: {advice}")
 
 
 def _parquet(files: list[Path], wanted: Wanted) -> Source:
