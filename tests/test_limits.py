@@ -103,6 +103,75 @@ def test_idle_connections_get_503_above_the_cap_and_end_without_a_head(tight: Se
                 assert one.recv(100) == b""
 
 
+def test_at_the_cap_the_connection_that_was_idle_longest_is_closed(tight: Server) -> None:
+    wait_for(tight)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", tight.port), timeout=30)) for _ in range(20)]
+        for one in idle:
+            assert _is_alive(one)
+        for _ in range(3):
+            assert ask(tight, "/v1/streams")[0] == 200
+        assert idle[0].recv(1000) == b""
+        assert _is_alive(idle[-1])
+
+
+def _is_alive(connection: socket.socket) -> bool:
+    """Ask on a connection whether the server is alive, and read the whole reply."""
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    reply = b""
+    while not reply.endswith(b'{"status":"ok"}'):
+        part = connection.recv(1000)
+        if not part:
+            return False
+        reply += part
+    return True
+
+
+def test_connections_with_half_a_probe_are_bounded_too(tmp_path: Path) -> None:
+    settings = "[limits]\nconnections = 4\nhead_seconds = 60\n"
+    with Server(tmp_path / "streams.db", settings) as server, ExitStack() as stack:
+        assert server.process is not None
+        files = Path(f"/proc/{server.process.pid}/fd")
+        before = len(list(files.iterdir()))
+        for _ in range(100):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=30))
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+            assert ask(server, "/readyz") == (200, {"status": "ok"})  # by then the half has been read
+        assert len(list(files.iterdir())) < before + 60
+
+
+SLOW = """
+[limits]
+connections = 4
+body_seconds = 1
+bodies_bytes = 12_000_000
+client_bodies_bytes = 1_000_000
+body_bytes = 10_000_000
+"""
+
+
+def test_clients_that_do_not_read_their_replies_are_disconnected(tmp_path: Path) -> None:
+    """A reply of 8 MB is more than the kernel buffers; only one of them fits into the budget of a client."""
+    with Server(tmp_path / "streams.db", SLOW) as server, ExitStack() as stack:
+        made = {"measure": {"kind": "nearest-distance", "cap": 1000}}
+        assert server.ask("PUT", "/v1/streams/wide", made).status == 201
+        for part in range(4):
+            body = lines(1 + 125 * part, np.zeros((125, 2000)))
+            assert server.ask("POST", "/v1/streams/wide/observations", body, kind=NDJSON).status == 200
+        replies = []
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.settimeout(30)
+            one.connect(("127.0.0.1", server.port))
+            one.sendall(b"GET /v1/streams/wide/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            replies.append((one, one.recv(16)))
+        assert [head[9:12] for _, head in replies] == [b"200", b"429", b"429", b"429"]
+        wait_for(server, "/v1/streams/wide/export")  # the first one was disconnected, and its bytes were returned
+        with suppress(ConnectionResetError):
+            assert sum(map(len, iter(lambda: replies[0][0].recv(1 << 16), b""))) < 8_000_000
+
+
 def _pipelined(server: Server, *paths: bytes) -> int:
     """Send several requests at once, a byte at a time first; return how many are answered with 200."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as one:

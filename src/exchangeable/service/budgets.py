@@ -1,4 +1,4 @@
-"""Budgets: the bytes of bodies in memory, and how often a client may call."""
+"""Budgets: the bytes of bodies and long replies in memory, and how often a client may call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BURST = 5  # seconds of the permitted rate that may be used at once
 
 
 class BodyBudget:
-    """Bytes of bodies that are received or served, in all and for each client. O(1) for each part of a body.
+    """Bytes of requests and long replies in progress, in all and for each client. O(1) for each part of a body.
 
     >>> budget = BodyBudget(total=100, each=60)
     >>> budget.take("a", 50), budget.take("a", 20).status, budget.take("b", 60).status
@@ -31,10 +31,10 @@ class BodyBudget:
     def take(self, client: str, count: int) -> Problem | None:
         """Reserve some bytes; return why not, if there is no room for them."""
         if self._clients[client] + count > self.each:
-            rule = f"the bodies of one client in progress must hold at most {self.each} bytes together"
+            rule = f"the requests and replies of one client in progress must hold at most {self.each} bytes together"
             return Problem(429, "overload", f"{rule}: send fewer at a time", retry_after=1)
         if self.used + count > self.total:
-            rule = f"the bodies in progress must hold at most {self.total} bytes together"
+            rule = f"the requests and replies in progress must hold at most {self.total} bytes together"
             return Problem(503, "overload", f"the server is busy, {rule}: try again in a second", retry_after=1)
         self.used += count
         self._clients[client] += count

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["POLICY", "SecurityMiddleware"]
 LOG = logging.getLogger("exchangeable.service")
 MIN_BODY_RATE = 8_192  # bytes per second, after the first seconds
+PART = 1 << 16  # bytes of a reply that are given to the connection at a time
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -185,6 +186,7 @@ class _RequestCycle:
         self._disconnected = False
         self._started = False  # the response has started
         self._budget: BodyBudget | None = None
+        self._only_reads = False
         self._context: dict[str, Any] = {}
         self._client = "?"
         self._reserved = 0  # bytes of the budget
@@ -201,8 +203,8 @@ class _RequestCycle:
         return self.problem is not None or (self._disconnected and isinstance(error, ClientDisconnect))
 
     def account(self, budget: BodyBudget, scope: Scope, context: dict[str, Any]) -> None:
-        """Charge the bytes of the body to a budget, on the account of the request's token or else its address."""
-        self._budget, self._context = budget, context
+        """Charge the bytes of the body and of a long reply to a budget: to the request's token or else its address."""
+        self._budget, self._context, self._only_reads = budget, context, scope["method"] == "GET"
         self._client = f"address {(scope.get('client') or ('?',))[0]}"
 
     def _reserve(self, count: int) -> Problem | None:
@@ -215,7 +217,7 @@ class _RequestCycle:
         return problem
 
     def release(self) -> None:
-        """Return the bytes of the body to the budget."""
+        """Return what was charged to the budget."""
         if self._budget is not None and self._reserved:
             self._budget.release(self._client, self._reserved)
             self._reserved = 0
@@ -269,14 +271,34 @@ class _RequestCycle:
         return Problem(413, "too-large", f"the body must hold at most {limit} bytes", limit=limit)
 
     async def send(self, message: Message) -> None:
-        """Send a part of the response with our headers, unless the body was rejected before it started."""
+        """Send a part of the response with our headers, unless the body was rejected before it started.
+
+        A long reply is charged to the budget too, and given to the connection in parts, each when the client has read
+        the one before.
+        """
         if message["type"] == "http.response.start":
+            self.problem = self.problem or self._reserve_reply(message.get("headers", []))
             if self.problem and not self._started:
                 return
             self._started, self.status = True, message["status"]
             message = {**message, "headers": self._with_headers(message.get("headers", []))}
-        if self._started:
-            await self._send(message)
+        if not self._started:
+            return
+        body, start = message.get("body", b""), 0
+        while start + PART < len(body):
+            await self._send({**message, "body": body[start : start + PART], "more_body": True})
+            start += PART
+        await self._send({**message, "body": body[start:]} if start else message)
+
+    def _reserve_reply(self, headers: Iterable[tuple[bytes, bytes]]) -> Problem | None:
+        """Charge a long reply to the budget, unless the request has changed something.
+
+        A reply of any length is sent to a client that receives nothing else.
+        """
+        length = next((int(value) for name, value in headers if name.lower() == b"content-length"), 0)
+        if self._budget is None or length <= PART or not self._only_reads:
+            return None
+        return self._reserve(min(length, self._budget.each))
 
     def _with_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         added = {**self._headers, **({} if self._complete else {b"connection": b"close"})}  # the rest is never read

@@ -142,7 +142,7 @@ def _uvicorn_config(app: FastAPI, limits: Limits) -> uvicorn.Config:
         proxy_headers=False,
         ws="none",
         # h11 limits the size of the headers, which httptools does not
-        http=limited_protocol(allowed_connections(limits.connections), limits.head_seconds),
+        http=limited_protocol(allowed_connections(limits.connections), limits.head_seconds, limits.body_seconds),
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=KEEP_ALIVE,
         h11_max_incomplete_event_size=64 * 1024,
