@@ -22,7 +22,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 from contracts import settled
 from exchangeable.martingale import LN10
-from exchangeable.service import csv_body
+from exchangeable.service import csv_body, parsing
 from exchangeable.service.late_labels import LabelQueue
 from exchangeable.service.logs import JsonLines
 from exchangeable.service.problems import Problem
@@ -208,6 +208,25 @@ def test_observations_without_seq_wait_for_their_labels_under_an_id(server: Serv
 
 
 # ------------------------------------------------------------------ forms of numbers
+
+
+def test_long_bodies_are_not_parsed_in_the_event_loop(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short one is, since a thread takes longer."""
+    threads: list[int] = []
+    for module, name in ((csv_body, "observations"), (parsing, "observations"), (parsing, "labels")):
+        parse = getattr(module, name)
+        seen = lambda *values, parse=parse, **more: threads.append(threading.get_ident()) or parse(*values, **more)  # noqa: E731
+        monkeypatch.setattr(module, name, seen)
+    server.create("long", measure={"kind": "nearest-neighbour"})
+    short = {"text/csv": "x\n", "application/json": "[]", "application/x-ndjson": "{}"}
+    for kind, body in short.items():
+        for what in ("observations", "labels") if kind != "text/csv" else ("observations",):
+            for long in ("", " " * 100_000):
+                path = f"/v1/streams/long/{what}"
+                assert server.ask("POST", path, content=body + long, headers={"Content-Type": kind}).is_client_error
+    assert len(threads) == 10
+    assert len(set(threads[::2])) == 1
+    assert not set(threads[::2]) & set(threads[1::2])
 
 
 def test_all_forms_of_numbers_give_the_same(server: Served) -> None:

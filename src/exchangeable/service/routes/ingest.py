@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -30,9 +31,10 @@ from exchangeable.service.row_fields import RowFields
 from exchangeable.service.schema import load_json
 from exchangeable.service.stream_config import LABELLED
 
+T = TypeVar("T")
 router: APIRouter = APIRouter(tags=["observations"])
 NDJSON_TYPES = frozenset({parsing.NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
-LONG_BODY = 256 * 1024  # bytes: parsing more than this in the event loop would delay other requests
+LONG_BODY = {parsing.CSV: 2_048, parsing.JSON: 16_384, parsing.NDJSON: 32_768}  # bytes that take 1 or 2 ms to parse
 
 
 def _body_of(*kinds: type[Observation] | type[TableRow] | type[LateLabel], csv: bool = False) -> dict[str, Any]:
@@ -77,6 +79,11 @@ async def _kind(request: Request, name: str) -> tuple[str, RowFields | None]:
     return kind, (await result_of(engine.schema(name)) if kind == "table" else None)
 
 
+async def _parse(parse: Callable[[], T], is_long: bool) -> T:
+    """Parse a body; a long one in a thread, since the event loop would delay other requests."""
+    return await run_in_threadpool(parse) if is_long else parse()
+
+
 def _count(request: Request, count: int) -> None:
     """Count observations or labels for the rate limit of the sender."""
     address = "?" if request.client is None else request.client.host
@@ -109,7 +116,7 @@ async def send_observations(request: Request, name: Name) -> Response:
                 return csv_body.observations(body, fields=fields, labels=kind in LABELLED, **more)
             return parsing.observations(body, _form(media), fields=fields, **more)
 
-        batch = parse() if len(body) < LONG_BODY else await run_in_threadpool(parse)
+        batch = await _parse(parse, len(body) > LONG_BODY[media])
         batch = batch if fields is None else replace(batch, created=fields.created)
         _count(request, len(batch))
         return json_response(await result_of(state.engine.observe(name, batch)))
@@ -130,9 +137,9 @@ async def send_labels(request: Request, name: Name) -> Response:
     """
     state = request.app.state
     with state.metrics.ingest_seconds.time():
-        form, body, limits = _form(_media(request)), await request.body(), state.settings.limits
-        parse = partial(parsing.labels, form=form, batch=limits.batch, text=limits.string)
-        labels = parse(body) if len(body) < LONG_BODY else await run_in_threadpool(parse, body)
+        media, body, limits = _media(request), await request.body(), state.settings.limits
+        parse = partial(parsing.labels, body, _form(media), batch=limits.batch, text=limits.string)
+        labels = await _parse(parse, len(body) > LONG_BODY[media])
         _count(request, len(labels))
         return json_response(await result_of(state.engine.label(name, labels)))
 

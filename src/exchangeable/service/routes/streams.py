@@ -113,7 +113,8 @@ async def set_retention(request: Request, name: Name) -> Response:
     What is left out, or null, is as in the settings. It applies from the next observation on: steps above it are
     deleted, and those that were deleted before do not come back. No result depends on it.
     """
-    values = parsing.json_object(await request.body(), request.app.state.settings.limits.json_depth)
+    body, depth = await request.body(), request.app.state.settings.limits.json_depth
+    values = await run_in_threadpool(parsing.json_object, body, depth)
     try:
         retention = schemas.StreamRetention.model_validate(values).model_dump(exclude_none=True)
     except ValidationError as error:
