@@ -190,7 +190,7 @@ def test_a_label_may_raise_the_alarm_and_start_a_new_test(run: Run, tmp_path: Pa
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, items)))
     words = ("--reference", "train.csv", "--label", "y", "--wait", "forever", "--seed", 1)
     monitor = TableMonitor("train.csv", "y", wait="forever", seed=1, on_alarm="restart")
-    alarms = []
+    alarms: list[Any] = []
     for item in items:
         test = monitor.test
         if "y" in item:
@@ -199,7 +199,7 @@ def test_a_label_may_raise_the_alarm_and_start_a_new_test(run: Run, tmp_path: Pa
             monitor.update({"a": item["a"]}, item["id"])
         if monitor.test != test:
             alarms.append([monitor.n, monitor.alarm_at, monitor.changepoint, monitor.rejected_by])
-    assert [alarm[3][0] for alarm in alarms] == ["label y", "a"]
+    assert [by[0] for *_, by in alarms] == ["label y", "a"]
     done = run("watch", "rows.jsonl", *words, "--on-alarm", "restart")
     found = [record for record in records(done.out) if record["alarm"]]
     assert [[r["n"], r["alarm_at"], r["changepoint"], r["rejected_by"]] for r in found] == alarms
