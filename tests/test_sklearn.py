@@ -521,3 +521,5 @@ def test_a_frame_with_text_and_a_reference() -> None:
         test.partial_fit(frame.rename(columns={"size": "Size"}))
     with pytest.raises(ValueError, match="measure must be None if there is a reference"):
         ExchangeabilityTest(measures.NearestDistance(), reference=frame).fit(frame)
+    with pytest.raises(ValueError, match=r"reference must be a table X or a pair \(X, y\), got a tuple of 3"):
+        ExchangeabilityTest(reference=(frame, frame["word"], 1)).fit(frame)

@@ -3,8 +3,10 @@
 import copy
 import itertools
 import math
+import pickle
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,11 @@ import pytest
 
 import exchangeable as ex
 from exchangeable import snapshot
+from exchangeable.pvalues import thetas
 from exchangeable.table_monitor import Explanation
 from exchangeable.table_monitor.cells import open_cells
 from exchangeable.table_monitor.constants import LOWEST
+from exchangeable.table_monitor.monitor import DIVISION_STREAM
 from table_parts import parts
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -233,6 +237,12 @@ SCHEMA = new().schema
         ({"reference": TRAIN, "label": "unit"}, "at least two classes"),
         ({"reference": TRAIN, "keep": "siz"}, "must name columns of the reference, got 'siz'"),
         ({"reference": TRAIN, "wait": 5}, "wait requires a label"),
+        ({"reference": TRAIN, "categorical": 5}, "categorical must be the name of a column or a list of names, got 5"),
+        ({"reference": TRAIN, "keep": ["size", None]}, r"keep must be .* a list of names, got \['size', None\]"),
+        ({"reference": pl.DataFrame(TRAIN).lazy()}, r"data must be in memory, got a lazy frame; collect\(\) it first"),
+        ({"reference": {"1": [0.5] * 50, 1: [1.5] * 50}}, "distinct column names, got '1' twice"),
+        ({"reference": [{"1": 0.5, 1: 1.5}] * 50}, "distinct column names, got '1' twice"),
+        ({"schema": {"a": ["x", object()]}}, "a category of column 'a' in the schema must be text, a number or a bool"),
         ({"reference": TRAIN, "columns": "some"}, "columns must be one of 'each', 'none', got 'some'"),
         ({"reference": TRAIN, "bins": 1}, "bins must be an integer from 2"),
         ({"schema": {"a": "number"}, "bins": 8}, "bins requires a reference"),
@@ -271,11 +281,11 @@ TYPED: dict[str, list[Any]] = {
         ({"size": True}, "column 'size' must be a finite number of magnitude at most 1e\\+150, got True in row 1"),
         ({"text": 7}, "column 'text' must be text, got 7 in row 1"),
         ({"text": True}, "column 'text' must be text, got True in row 1"),
-        ({"code": "1"}, "column 'code' must be a finite number .*got '1' in row 1"),
+        ({"code": "1"}, "column 'code' must be an integer, got '1' in row 1"),
         ({"code": 1.5}, "column 'code' must be an integer, got 1.5 in row 1"),
         ({"flag": 2}, "column 'flag' must be true or false, got 2 in row 1"),
         ({"flag": "true"}, "column 'flag' must be true or false, got 'true' in row 1"),
-        ({"y": "good"}, "label 'y' must be a finite number .*got 'good' in row 1"),
+        ({"y": "good"}, "label 'y' must be an integer, got 'good' in row 1"),
         ({"y": 1.5}, "label 'y' must be an integer, got 1.5 in row 1"),
     ],
     ids=str,
@@ -665,6 +675,41 @@ def test_a_label_that_comes_again_changes_nothing_but_a_count() -> None:
     with pytest.raises(ValueError, match="label 'price' must be a finite number"):
         monitor.label(0, "dear", time=100)
     assert state(monitor) == before
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_pickled_monitor_continues(settings: Any) -> None:
+    monitor = new(wait="forever", **settings)
+    monitor.extend(ROWS[:50], range(50))
+    twin = pickle.loads(pickle.dumps(monitor))
+    for one in (monitor, twin):
+        one.extend(ROWS[50:], range(50, 100))
+    assert state(twin) == state(monitor)
+
+
+def test_types_are_fixed_by_the_rows_that_fix_the_constants() -> None:
+    """A type that only the pool has is not valid, in the pool as in new rows."""
+    cells: list[Any] = [0.5 * i for i in range(300)]
+    plain = ex.TableMonitor({"a": cells, "b": TRAIN["weight"]}, seed=1)
+    order = np.argsort(thetas(1, 0, 300, DIVISION_STREAM), kind="stable")
+    cells[order[150]] = True
+    monitor = ex.TableMonitor({"a": cells, "b": TRAIN["weight"]}, seed=1)
+    assert monitor.schema.columns == plain.schema.columns
+    assert "1 cell of column 'a' in the reference counts as missing" in monitor.schema.notes[0]
+    with pytest.raises(ValueError, match=r"column 'a' must be .* got True"):
+        monitor.update({"a": True, "b": 1.0})
+
+
+def test_messages_about_cells_and_risks() -> None:
+    monitor = new(invalid="missing")
+    nan = {"size": Decimal("sNaN"), "colour": Decimal("sNaN"), "count": Decimal("NaN")}
+    monitor.update(ROWS[0] | nan)
+    assert monitor.invalid_cells == 0
+    grades = ex.TableMonitor(TRAIN, seed=1, categorical="count")
+    with pytest.raises(ValueError, match="column 'count' must be an integer, got 'A' in row 1"):
+        grades.update(ROWS[0] | {"count": "A"})
+    with pytest.raises(ValueError, match="risk must be a Risk, got 5"):
+        monitor.explain(5)  # type: ignore[arg-type]
 
 
 def test_rows_may_come_without_the_label() -> None:

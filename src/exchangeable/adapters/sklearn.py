@@ -172,6 +172,8 @@ class ExchangeabilityTest(BaseEstimator):  # type: ignore[misc]
             if given is not None:
                 raise ValueError(f"{name} must be None if there is a reference, got {given!r:.80}")
         pair = self.reference if isinstance(self.reference, tuple) else (self.reference, None)
+        if len(pair) != 2:
+            raise ValueError(f"reference must be a table X or a pair (X, y), got a tuple of {len(pair)}")
         cells, label = _table(*pair)
         self.monitor_ = monitor = TableMonitor(cells, label, alpha=self.alpha, seed=self.seed)
         self._p, self._log_values = array("d"), array("d")

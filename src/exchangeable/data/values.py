@@ -136,7 +136,7 @@ def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN, NaT or NA."""
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA is neither equal nor unequal to itself; an array has no truth value
+    except (TypeError, ValueError, ArithmeticError):  # pandas.NA or a signalling NaN; an array has no truth value
         return not isinstance(value, np.ndarray)
 
 

@@ -156,7 +156,7 @@ def open_cells(data: Any) -> Cells:
     if isinstance(data, str) or hasattr(data, "__fspath__"):
         return _open_file(data)
     if isinstance(data, Mapping):
-        return _equal_lengths({str(name): _column(values) for name, values in data.items()})
+        return _equal_lengths({name: _column(values) for name, values in _with_text_names(data).items()})
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
         return _rows(list(data))
     if isinstance(data, np.ndarray):
@@ -164,6 +164,8 @@ def open_cells(data: Any) -> Cells:
         if X.ndim != 2:
             raise DataError(f"data must have one or two dimensions, got {data.ndim}")
         return _equal_lengths({f"x{i}": _column(X[:, i]) for i in range(X.shape[1])})
+    if hasattr(data, "collect"):
+        raise DataError("data must be in memory, got a lazy frame; collect() it first")
     _check_distinct(getattr(data, "columns", ()))
     frame = nw.from_native(data, pass_through=True, eager_only=True)
     if frame is data:
@@ -176,6 +178,13 @@ def open_cells(data: Any) -> Cells:
 def _open_file(file: Any) -> Cells:
     contents = read_file(file)
     return open_cells(contents.frame)._replace(inferred=contents.format == "delimited")
+
+
+def _with_text_names(data: Mapping[Any, Any]) -> dict[str, Any]:
+    named = {str(name): value for name, value in data.items()}
+    if len(named) < len(data):
+        _check_distinct(data)
+    return named
 
 
 def _check_distinct(names: Any) -> None:
@@ -194,7 +203,7 @@ def _rows(rows: list[Any]) -> Cells:
         return open_cells(_array(rows))
     if others:
         raise DataError(f"data must be a list of mappings if one row is a mapping, got {format_value(others[0])} too")
-    named = [{str(name): cell for name, cell in row.items()} for row in rows]
+    named = [_with_text_names(row) for row in rows]
     names = dict.fromkeys(name for row in named for name in row)
     columns = {name: [row.get(name, ABSENT) for row in named] for name in names}
     return Cells(columns, len(rows), any(len(row) < len(names) for row in named))

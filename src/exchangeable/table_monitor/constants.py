@@ -127,6 +127,8 @@ class ColumnConstants:
 
     def _check(self, cell: Any) -> None:
         """Raise an error if the reference has no cells of this type."""
+        if self._integers and isinstance(cell, str):
+            raise InvalidCellError(f"must be an integer, got {format_value(cell)}")
         if self._allowed and not is_missing(cell):
             check_type(cell, self._allowed)
 
@@ -304,10 +306,9 @@ def learn_constants(
     label: str | None,
     categorical: Sequence[str] = (),
     keep: Sequence[str] = (),
-    types: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Constants:
-    """Return the constants that these rows, a part of the reference, fix; ``types`` are those of all its cells."""
-    types = types or {}
+    """Return the constants that these rows, a part of the reference, fix."""
+    types = {name: cell_types(column) for name, column in cells.columns.items()}
     how = Preparation(label, None, None, (), keep, categorical, "indicator", "missing").checked()
     reading = read_columns(open_frame(cells.native()), how)
     roles = assign_roles(reading.features, how.keep, ordered=False)
@@ -451,7 +452,11 @@ def given_constants(schema: Mapping[str, Any], label: str | None) -> Constants:
             )
         if categories is not None and not len(categories):
             raise ValueError(f"schema of column {format_value(name)} must list at least one category, got none")
-        names = None if categories is None else tuple(dict.fromkeys(to_category(one) or MISSING for one in categories))
+        try:
+            found = [to_category(one) or MISSING for one in categories or ()]
+        except InvalidCellError as error:
+            raise ValueError(f"a category of column {format_value(name)} in the schema {error}") from None
+        names = None if categories is None else tuple(dict.fromkeys(found))
         summary = (np.nan,) * 5 if names is None else (0.0,) * len(names)
         types = ("number", "boolean") if categories is None else cell_types(categories)
         columns[str(name)] = ColumnConstants(str(name), names, summary=summary, types=types)

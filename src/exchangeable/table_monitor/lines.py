@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from exchangeable.measures import Frozen, NearestDistance, NearestNeighbour, Nea
 from exchangeable.monitor import default_bet
 from exchangeable.protocols import Floats, Integers, Measure
 from exchangeable.pvalues import PValues
-from exchangeable.table_monitor.constants import Constants
+from exchangeable.table_monitor.constants import Component, Constants
 from exchangeable.validation import check_integer, format_value
 
 SHARES = {"column": 0.4, "component": 0.15, "rows": 0.2, "residual": 0.1, "labelled rows": 0.15}
@@ -127,19 +128,52 @@ View = tuple[str, str, Callable[[Rows], Any], Callable[[], Measure] | None]
 def _views(constants: Constants, each: bool, bins: int | None) -> list[View]:
     """Return the name and kind of each line, what it ranks, and its measure unless it ranks numbers."""
     columns = list(enumerate(constants.columns)) if each else []
-    views: list[View] = [(c.name, "column", lambda rows, j=j: rows.scores[:, j], None) for j, c in columns]  # type: ignore[misc]
+    views: list[View] = [(column.name, "column", partial(_scores, j), None) for j, column in columns]
     for component in constants.components if each else ():
-        views.append(
-            (component.name, "component", lambda rows, c=component: constants.project(rows.features, c), None)  # type: ignore[misc]
-        )
+        views.append((component.name, "component", partial(_projections, constants, component), None))
     if constants.has_features:
         views += _row_views(constants, bins)
     if constants.label is not None and each:
-        views.append((f"label {constants.label.name}", "label", lambda rows: rows.y, None))
+        views.append((f"label {constants.label.name}", "label", _labels, None))
         if constants.has_features:
-            name = f"residual of {constants.label.name}"
-            views.append((name, "residual", lambda rows: constants.residuals(rows.features, rows.y), None))
+            views.append((f"residual of {constants.label.name}", "residual", partial(_residuals, constants), None))
     return _distinct(views)
+
+
+def _row_views(constants: Constants, bins: int | None) -> list[View]:
+    """Return the lines of full rows: exact nearest neighbours, or with bins the distance to fixed rows."""
+    if bins is not None:
+        return [("full rows", "rows", partial(_distances, constants), None)]
+    scaled = partial(_scaled_features, constants)
+    views: list[View] = [("full rows", "rows", scaled, NearestDistance)]
+    if constants.label is not None:
+        numbers = constants.label.categories is None
+        views.append(("full rows and label", "labelled rows", scaled, NearestResidual if numbers else NearestNeighbour))
+    return views
+
+
+def _scores(column: int, rows: Rows) -> Floats:
+    return rows.scores[:, column]
+
+
+def _projections(constants: Constants, component: Component, rows: Rows) -> Floats:
+    return constants.project(rows.features, component)
+
+
+def _distances(constants: Constants, rows: Rows) -> Floats:
+    return constants.distances(rows.features)
+
+
+def _scaled_features(constants: Constants, rows: Rows) -> Floats:
+    return rows.features * constants.scales
+
+
+def _labels(rows: Rows) -> Floats:
+    return rows.y
+
+
+def _residuals(constants: Constants, rows: Rows) -> Floats:
+    return constants.residuals(rows.features, rows.y)
 
 
 def _distinct(views: Sequence[View]) -> list[View]:
@@ -150,21 +184,6 @@ def _distinct(views: Sequence[View]) -> list[View]:
             name += " (view)"
         found[name] = (name, *others)  # type: ignore[assignment]
     return list(found.values())
-
-
-def _row_views(constants: Constants, bins: int | None) -> list[View]:
-    """Return the lines of full rows: exact nearest neighbours, or with bins the distance to fixed rows."""
-    if bins is not None:
-        return [("full rows", "rows", lambda rows: constants.distances(rows.features), None)]
-
-    def scaled(rows: Rows) -> Floats:
-        return rows.features * constants.scales
-
-    views: list[View] = [("full rows", "rows", scaled, NearestDistance)]
-    if constants.label is not None:
-        numbers = constants.label.categories is None
-        views.append(("full rows and label", "labelled rows", scaled, NearestResidual if numbers else NearestNeighbour))
-    return views
 
 
 def _scalar_measure(bins: int | None, reference: Floats | None) -> Measure:

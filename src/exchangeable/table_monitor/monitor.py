@@ -25,7 +25,7 @@ from exchangeable.measures import Frozen, Value
 from exchangeable.monitor import FIRST_BATCH, MAX_BATCH
 from exchangeable.protocols import Floats, Integers
 from exchangeable.pvalues import draw_seed, thetas
-from exchangeable.table_monitor.cells import ABSENT, Cells, cell_types, open_cells
+from exchangeable.table_monitor.cells import ABSENT, Cells, open_cells
 from exchangeable.table_monitor.constants import (
     ColumnConstants,
     Constants,
@@ -233,11 +233,10 @@ class TableMonitor(Tracker):
             cells, in_time = split_delays(cells, self.delay, label, _duration(self.wait))
         order = np.argsort(thetas(self.seed, 0, cells.n, DIVISION_STREAM), kind="stable")
         first = min(cells.n // 3, MAX_FIXED)
-        categorical, keep = ((value,) if isinstance(value, str) else tuple(value) for value in (categorical, keep))
+        categorical, keep = _check_names("categorical", categorical), _check_names("keep", keep)
         for name in (name for name in (*categorical, *keep) if name not in cells.columns):
             raise ColumnError(f"categorical and keep must name columns of the reference, got {format_value(name)}")
-        types = {name: cell_types(column) for name, column in cells.columns.items()}
-        self.schema = learn_constants(cells.take(order[:first]), label, categorical, keep, types)
+        self.schema = learn_constants(cells.take(order[:first]), label, categorical, keep)
         rows, wrong = self._rows(cells, "missing")
         fixed, pool = rows.take(order[:first]), rows.take(order[first:])
         if wrong:
@@ -331,6 +330,8 @@ class TableMonitor(Tracker):
         The `Explanation` also says what has changed altogether (``moved``), which rows to keep for retraining
         (``keep_from``) and, with a `Risk` of the model's loss, whether harm is shown (``harm``).
         """
+        if risk is not None and not hasattr(risk, "explain"):
+            raise ValueError(f"risk must be a Risk, got {format_value(risk)}")
         found = self._explain(_sorted_lines(self._lines))
         found.risk = risk
         return found
@@ -751,6 +752,13 @@ def _stored_step(last: Any, n: int) -> TableStep:
     if not valid or log_value != log_value:
         raise ValueError(f"last must be the step of row {n}, got {format_value(last)}")
     return TableStep(count, log_value, alarm)
+
+
+def _check_names(name: str, value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(one, str) for one in names):
+        raise ValueError(f"{name} must be the name of a column or a list of names, got {format_value(value)}")
+    return names
 
 
 def _listed(name: str, values: Any, n: int) -> list[Any]:
