@@ -22,6 +22,11 @@ processor_time = partial(best, clock=time.process_time)  # the machine is shared
 
 COLUMNS, BINS, REFERENCE, EARLIER = (5, 10, 20, 50, 100), 256, 15_000, 1_000
 CATEGORIES = 5  # one column in so many holds categories
+LABELS: list[tuple[str, dict[str, Any], bool]] = [
+    ("with its row", {}, True),
+    ("with its row, though it may come later", {"wait": "forever"}, True),
+    ("later: rows wait", {"wait": "forever"}, False),
+]
 Columns = dict[str, Any]
 
 
@@ -94,6 +99,39 @@ def measured(period: float | None, rows: int) -> str:
     return table(names, found)
 
 
+def label_times(settings: dict[str, Any], rows: int, *, given: bool) -> list[float]:
+    """Return microseconds per row of 50 columns in ``extend`` and in ``update``, and the state in MB.
+
+    Labels are ``given`` with the rows, or the rows wait for them.
+    """
+    rng = np.random.default_rng(1)
+    classes = {"y": rng.choice(["good", "bad"], REFERENCE).tolist()}
+    monitor = ex.TableMonitor(rows_of(rng, 50, REFERENCE) | classes, "y", bins=BINS, seed=1, most=10**6, **settings)
+    ids = iter(range(10**6))
+
+    def batch(n: int) -> tuple[Any, ...]:
+        labels = {"y": rng.choice(["good", "bad"], n).tolist()} if given else {}
+        data = rows_of(rng, 50, n) | labels
+        return (data, [next(ids) for _ in range(n)]) if "wait" in settings else (data,)
+
+    monitor.extend(*batch(EARLIER))
+    size = len(snapshot.encode(monitor)) / 1e6
+    batches = iter([batch(rows) for _ in range(3)])
+    single = iter([zip(one_by_one(data), *more, strict=True) for data, *more in (batch(rows // 10) for _ in range(3))])
+    extend = processor_time(lambda: monitor.extend(*next(batches))) / rows
+    update = processor_time(lambda: [monitor.update(*row) for row in next(single)]) / (rows // 10)
+    return [1e6 * extend, 1e6 * update, size]
+
+
+def measured_labels(rows: int) -> str:
+    """Return the table of labels that come with their rows, or later."""
+    found = []
+    for name, settings, given in LABELS:
+        extend, update, size = label_times(settings, rows, given=given)
+        found.append([name, f"{extend:,.0f}", f"{update:,.0f}", f"{size:.1f}"])
+    return table(["label", "`extend`, us a row", "`update`, us a row", "state after 1,000 rows, MB"], found)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rows", type=int, default=4_000)
@@ -109,6 +147,7 @@ if __name__ == "__main__":
         "the threads among which a large batch is divided; compare ratios, since microseconds depend on the machine "
         "and on what else it does.\n\n"
         f"## With alpha: the bet `Adaptive`\n\n{measured(None, arguments.rows)}\n"
-        f"## With a period: the bet `Sentinel`\n\n{measured(1e5, arguments.rows)}"
+        f"## With a period: the bet `Sentinel`\n\n{measured(1e5, arguments.rows)}\n"
+        f"## With a label of two classes, 50 columns, and alpha\n\n{measured_labels(arguments.rows)}"
     )
     arguments.out.write_text(text)
