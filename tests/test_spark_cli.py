@@ -17,6 +17,7 @@ import exchangeable as ex
 import sparks
 from conftest import Done, Run
 from exchangeable import bets, measures
+from exchangeable.cli.spark.running import CONFIGURED
 from exchangeable.fleet import stream_seed
 
 if TYPE_CHECKING:
@@ -184,6 +185,26 @@ def test_an_existing_output_is_refused_before_java_starts(
     assert f"--output must not exist, got {output!r}: choose another folder, or remove it" in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("report", "nowhere"), 3, "path must be an existing file or folder, got 'nowhere'"),
+        (("report", "{here}"), 3, "path must hold Parquet files, got"),
+        (("reshard", "nowhere", "new", "--buckets", "2"), 3, "checkpoint must be an existing file or folder"),
+        (("reshard", "{here}", "{here}", "--buckets", "2"), 2, "target must not exist, got"),
+    ],
+)
+def test_missing_folders_are_refused_before_java_starts(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, message: str
+) -> None:
+    for variable in CONFIGURED:
+        monkeypatch.delenv(variable, raising=False)
+    for module in ("finished", "reshard"):
+        monkeypatch.setattr(f"exchangeable.cli.spark.{module}.spark_session", None)
+    done = run("spark", *(word.format(here=tmp_path) for word in words))
+    assert (done.code, message in done.err) == (code, True), done.err
+
+
 def test_a_report_of_something_else(spark: SparkSession, here: Run, tmp_path: Path) -> None:
     spark.createDataFrame([("a", 1)], "device string, n int").write.parquet(str(tmp_path / "out"))
     done = here("spark", "report", "out")
@@ -255,7 +276,10 @@ def test_bad_rows_go_to_the_output_if_so_asked(spark: SparkSession, here: Run, t
         assert kinds.count("step") == 2
         assert kinds.count("bad") == 2
         assert {row["seed"] for row in found} == {json.loads(done.out)["seed"]}
+        assert json.loads(done.out)["n_refused"] == 2
         seeds.add(found[0]["seed"])
+    short = here("spark", "test", "bad.csv", *WORDS, "--bad", "report", "--output", "p")
+    assert "\n2 rows were refused, and not tested.\n" in short.out
     assert len(seeds) == 2  # each run draws its own
 
 
@@ -282,6 +306,7 @@ def test_kafka_without_its_package_names_it(spark: SparkSession, here: Run) -> N
 def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     surroundings = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    (tmp_path / "x.csv").touch()
     command = [sys.executable, "-m", "exchangeable", "spark", "test", "x.csv", *WORDS, "--output", "out"]
     done = subprocess.run(command, env=surroundings, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 3

@@ -108,6 +108,10 @@ def test_a_checkpoint_with_another_number_of_buckets(spark: SparkSession, tmp_pa
     rows: Any = watch(spark, tmp_path, "new", buckets=3, expire=timedelta(days=1)).toPandas()
     feeds.assert_steps(rows, recipe, SEED, data)
     assert (rows.groupby("key")["life"].nunique() == 1).all()
+    (tmp_path / "newer-resharding").mkdir()
+    refused = run("spark", "reshard", new, newer, "--buckets", 5)
+    assert (refused.code, "the folder for temporary files must not exist" in refused.err) == (2, True)
+    (tmp_path / "newer-resharding").rmdir()
     shutil.copy(tmp_path / "new/offsets/2", tmp_path / "new/offsets/3")
     for arguments, sentence in (
         ((old, new), "target must not exist"),

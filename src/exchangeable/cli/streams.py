@@ -66,7 +66,9 @@ OrderOption = Annotated[
         "random order. Default: the order of the file.",
     ),
 ]
-Rate = Annotated[float, typer.Option("--alpha", metavar="X", help="Largest acceptable false discovery rate.")]
+Rate = Annotated[
+    float, typer.Option("--alpha", metavar="X", help="Largest acceptable false discovery rate among all streams.")
+]
 AlarmAlpha = Annotated[
     float | None,
     typer.Option(

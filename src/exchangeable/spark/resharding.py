@@ -61,9 +61,12 @@ def reshard(spark: SparkSession, checkpoint: str, target: str, buckets: int) -> 
         raise ValueError(f"target must not exist, got {target!r}: choose another folder")
     query = _read_query(spark, old)
     scratch = Folder(spark, f"{target.rstrip('/')}-resharding")
+    if scratch.exists():
+        reason = "an interrupted reshard left it, or another one is running: remove it, or choose another target"
+        raise ValueError(f"the folder for temporary files must not exist, got {scratch.name!r}: {reason}")
     try:
         rows = _key_rows(spark, old, query.lives).persist()
-        _divided(rows, query, buckets).write.mode("overwrite").parquet(scratch.name)
+        _divided(rows, query, buckets).write.parquet(scratch.name)
         _store(spark, scratch, new, query)
         count = _compare(rows, _key_rows(spark, new, query.lives), buckets)
         rows.unpersist()

@@ -11,7 +11,7 @@ from exchangeable.cli.errors import USAGE, CommandError
 from exchangeable.cli.options import RESULT_PANEL, Format, FormatOption
 from exchangeable.cli.spark.options import Conf, Master, Rate, Streams
 from exchangeable.cli.spark.report import print_report
-from exchangeable.cli.spark.running import spark_session
+from exchangeable.cli.spark.running import check_input, spark_session
 
 WRITTEN = {"alarm", "log10_martingale", "n", "seed"}  # columns of every output
 
@@ -48,6 +48,7 @@ def report(
     Choose the rate before you look: the smallest rate at which some stream is found has no guarantee. The exit code is
     0 if no stream has changed at this false discovery rate, and 1 if some have.
     """
+    check_input("path", path, master, conf, parquet=True)
     with spark_session(master, conf) as spark:
         rows = spark.read.parquet(path)
         missing = sorted(WRITTEN - set(rows.columns))

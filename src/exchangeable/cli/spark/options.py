@@ -67,14 +67,19 @@ Output = Annotated[
     str, typer.Option(help="Folder for the result, as Parquet; it must not exist.", rich_help_panel=RESULT_PANEL)
 ]
 Rate = Annotated[
-    float, typer.Option(help="Largest acceptable false discovery rate among all streams.", rich_help_panel=RESULT_PANEL)
+    float,
+    typer.Option(
+        help="Largest acceptable false discovery rate among all streams; --alpha, where there is one, is for the alarm "
+        "of a single stream.",
+        rich_help_panel=RESULT_PANEL,
+    ),
 ]
 Streams = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="With --available-now: the largest number of streams there will ever be, fixed before the first report. "
-        "Default: the streams so far, which is valid if no more will appear.",
+        help="The largest number of streams there will ever be, fixed before the first report (of spark monitor: with "
+        "--available-now). Default: the streams so far, which is valid if no more will appear.",
         rich_help_panel=RESULT_PANEL,
     ),
 ]

@@ -25,7 +25,7 @@ from exchangeable.cli.spark.options import (
     parse_pairs,
     split_names,
 )
-from exchangeable.cli.spark.running import check_output, progress_bar, read_table, spark_session
+from exchangeable.cli.spark.running import check_input, check_output, progress_bar, read_table, spark_session
 from exchangeable.pvalues import draw_seed
 
 Label = Annotated[str, typer.Option(help="Column of classes.", rich_help_panel=INPUT_PANEL)]
@@ -57,6 +57,7 @@ def pvalues(
     seed = draw_seed() if seed is None else seed
     options = parse_pairs("--option", option)
     check_output(output, master)
+    check_input("path", path, master, conf)
     with spark_session(master, conf) as spark:
         from exchangeable.spark import pvalues as compute
 

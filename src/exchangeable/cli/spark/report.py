@@ -6,7 +6,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from exchangeable.analysis.formats import format_evidence
+from exchangeable.analysis.formats import count_of, format_evidence
 from exchangeable.cli.errors import RejectedError
 from exchangeable.cli.options import Format
 from exchangeable.cli.output import write
@@ -28,14 +28,24 @@ def print_report(
 ) -> None:
     """Print which streams have changed; if there are any, the exit code is 1."""
     record = _count_alarms(rows) if "test" in rows.columns else _find_changed(rows, rate, evidence, fleet_size)
-    record["seed"] = seed
+    record |= {"n_refused": _count_refused(rows), "seed": seed}
     write(
         json.dumps(record, default=lambda name: bytes(name).hex())
         if format is Format.json
-        else f"{output}: {_describe(record)}\nThe seed is {seed}."
+        else f"{output}: {_describe(record)}{_refused(record['n_refused'])}\nThe seed is {seed}."
     )
     if record["n_rejected"]:
         raise RejectedError
+
+
+def _count_refused(rows: DataFrame) -> int:
+    """Count the rows that were not tested, in an output with a row for each stream or for each event."""
+    from pyspark.sql import functions as F
+
+    events = (
+        F.when(F.col("kind").isin("bad", "conflict"), F.col("count")) if "kind" in rows.columns else F.col("refused")
+    )
+    return int((rows.agg(F.sum(events)).first() or (0,))[0] or 0)
 
 
 def _count_alarms(rows: DataFrame) -> dict[str, Any]:
@@ -74,6 +84,10 @@ def _find_changed(rows: DataFrame, rate: float, evidence: str, fleet_size: int |
         "log10_threshold": threshold,
         "first": [row.asDict() for row in named],
     }
+
+
+def _refused(count: int) -> str:
+    return f"\n{count_of(count, 'row')} {'was' if count == 1 else 'were'} refused, and not tested." if count else ""
 
 
 def _describe(record: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from exchangeable.cli.output import write
 from exchangeable.cli.spark.options import CLUSTER_PANEL, Conf, Master
-from exchangeable.cli.spark.running import progress_bar, spark_session
+from exchangeable.cli.spark.running import check_input, check_output, progress_bar, spark_session
 
 Checkpoint = Annotated[str, typer.Argument(help="Checkpoint folder of a stopped `spark monitor`.")]
 Target = Annotated[str, typer.Argument(help="New checkpoint folder; it must not exist.")]
@@ -24,6 +24,8 @@ def reshard(checkpoint: Checkpoint, target: Target, buckets: Buckets, master: Ma
     number of --buckets and the same --output: it continues where the query stopped, with the same numbers. Do not use
     the old checkpoint again.
     """
+    check_input("checkpoint", checkpoint, master, conf)
+    check_output(target, master, "target")
     with spark_session(master, conf) as spark:
         from exchangeable.spark import reshard as copy
 

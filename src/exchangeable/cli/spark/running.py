@@ -26,11 +26,29 @@ if TYPE_CHECKING:
     from exchangeable.monitor import Monitor
 
 
-def check_output(output: str, master: str | None) -> None:
+# With one of these, names may be those of another file system.
+CONFIGURED = ("PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR")
+
+
+def check_input(
+    role: str, name: str, master: str | None, conf: list[str] | None = None, *, parquet: bool = False
+) -> None:
+    """Refuse a file or folder that is not on this machine, before Java starts. Other file systems are left to Spark."""
+    path = _local_path(name, master)
+    elsewhere = not name.startswith("file:") and (conf or any(variable in os.environ for variable in CONFIGURED))
+    if path is None or elsewhere or re.search(r"[*?\[{]", name):
+        return
+    if not path.exists():
+        raise CommandError(f"{role} must be an existing file or folder, got {name!r}", UNDECIDED)
+    if parquet and path.is_dir() and next(path.rglob("*.parquet"), None) is None:
+        raise CommandError(f"{role} must hold Parquet files, got {name!r} without any", UNDECIDED)
+
+
+def check_output(output: str, master: str | None, role: str = "--output") -> None:
     """Refuse an output folder that exists, before Java starts. Other file systems are left to Spark."""
     path = _local_path(output, master)
     if path is not None and os.path.lexists(path):
-        raise CommandError(f"--output must not exist, got {output!r}: choose another folder, or remove it", USAGE)
+        raise CommandError(f"{role} must not exist, got {output!r}: choose another folder, or remove it", USAGE)
 
 
 def check_new_output(output: str, checkpoint: str, master: str | None) -> None:

@@ -47,7 +47,14 @@ from exchangeable.cli.spark.options import (
     split_names,
 )
 from exchangeable.cli.spark.report import print_report
-from exchangeable.cli.spark.running import check_output, monitor_arguments, progress_bar, read_table, spark_session
+from exchangeable.cli.spark.running import (
+    check_input,
+    check_output,
+    monitor_arguments,
+    progress_bar,
+    read_table,
+    spark_session,
+)
 from exchangeable.pvalues import draw_seed
 
 Measure = Annotated[
@@ -110,6 +117,7 @@ def test(
     if measure is None and neighbours is None:
         arguments["measure"] = None  # test_streams chooses by the types of the columns
     check_output(output, master)
+    check_input("path", path, master, conf)
     with spark_session(master, conf) as spark:
         from exchangeable.spark import test_streams
 
