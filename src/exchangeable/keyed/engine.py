@@ -311,6 +311,8 @@ class Monitors:
         """Return monitors of the same recipe and settings: without keys, or those that were encoded.
 
         ``changes`` were encoded with ``since``, in this order. Raise ValueError if one that lies between is missing.
+        They must come from the monitors that ``data`` came from: changes of a copy that went on with other events
+        cannot be recognised if their versions fit.
         """
         store = Store(self._empty) if data is None else self._load(data)
         for change in changes:
