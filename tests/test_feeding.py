@@ -22,7 +22,7 @@ pytest.importorskip("fastapi", reason="the extra 'service' is not installed")
 
 from contracts import settled
 from exchangeable.martingale import LN10
-from exchangeable.service import csv_body, parsing
+from exchangeable.service import csv_body, ingest, parsing
 from exchangeable.service.late_labels import LabelQueue
 from exchangeable.service.logs import JsonLines
 from exchangeable.service.problems import Problem
@@ -500,6 +500,30 @@ def test_a_stream_has_its_own_retention_which_changes_no_result(tmp_path: Path) 
         assert server.app.state.engine.streams.peek("short").retention == {"observations": 100}
         reply = server.ask("PUT", "/v1/streams/short/retention", json={})
         assert reply.json()["retention"] == {"observations": None, "rollups": None}
+
+
+def test_a_new_retention_applies_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only an incomplete block, or a part of a request, may be stored beyond it; the rest is deleted in portions."""
+    monkeypatch.setattr(ingest, "PRUNE_STEPS", 1024)
+    x = np.random.default_rng(4).normal(size=20_000).tolist()
+    with served(tmp_path / "s.db", Settings(limits=Limits(batch=1_000))) as server:
+        engine = server.app.state.engine
+        server.create("a", measure={"kind": "frozen", "reference": x[:50]}, seed=1)
+        for start in range(0, 20_000, 1_000):
+            state = server.take("a", numbered(x[start : start + 1_000], start + 1))["state"]
+        reply = server.ask("PUT", "/v1/streams/a/retention", json={"observations": 500})
+        assert reply.json()["state"] == state
+        for _ in range(10):  # each portion is a job behind the one before
+            engine.answer().result()
+        assert engine.streams.peek("a").kept > 20_000 - 500 - 1024
+        with sqlite3.connect(tmp_path / "s.db") as data:
+            assert data.execute("SELECT min(first), kept FROM steps JOIN streams ON id = stream").fetchone() == (
+                engine.streams.peek("a").kept,
+                engine.streams.peek("a").kept,
+            )
+    with served(tmp_path / "s.db") as server:
+        assert server.show("a")["state"] == state
+        assert server.take("a", [{"seq": 20_001, "x": 0.5}])["accepted"] == 1
 
 
 @pytest.mark.parametrize(

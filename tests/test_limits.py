@@ -302,6 +302,22 @@ def test_a_full_disk_is_relieved_by_deleting_and_resetting(tmp_path: Path, small
         assert "Traceback" not in server.said()
 
 
+def test_a_full_disk_is_relieved_by_a_shorter_retention(tmp_path: Path, small_disk: Path) -> None:
+    x = numbers(1)[:100_000]
+    with Server(small_disk / "streams.db", "[limits]\nreserve_bytes = 1_500_000\n", folder=tmp_path) as server:
+        assert server.ask("PUT", "/v1/streams/full", {"seed": 0, "bet": {"kind": "simple-jumper"}}).status == 201
+        _fill(server, "full", x, 0)
+        _fill_up(small_disk / "dust")
+        state = server.ask("GET", "/v1/streams/full").body["state"]
+        reply = server.ask("PUT", "/v1/streams/full/retention", {"observations": 100})
+        assert (reply.status, reply.body["state"]) == (200, state)
+        first, until = reply.body["next_seq"], time.monotonic() + 30
+        while (reply := post(server, "full", first, x[first - 1 : first + 99])).status == 507:
+            assert time.monotonic() < until
+            time.sleep(0.02)  # the space is given back in small steps
+        assert reply.body["accepted"] == 100
+
+
 def test_a_quota_rejects_what_grows_until_something_is_deleted(tmp_path: Path) -> None:
     with Server(tmp_path / "streams.db", "[limits]\ndatabase_bytes = 1_000_000\n") as server:
         assert server.ask("PUT", "/v1/streams/a", {"seed": 0}).status == 201

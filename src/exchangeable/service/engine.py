@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from exchangeable.data.events.schema import LateLabel
@@ -75,9 +76,22 @@ class Engine(Writer):
         return self.submit(Job(work, stream=name, grows=True))
 
     def set_retention(self, name: str, retention: dict[str, int]) -> Future[dict[str, Any]]:
-        """Change how much history of a stream is kept; the result is the stream's description."""
-        work = lambda connection: self.lifecycle.set_retention(connection, name, retention)  # noqa: E731
-        return self.submit(Job(work, stream=name))
+        """Change how much history of a stream is kept, and delete the rest; the result is the stream's description."""
+
+        def finish(connection: sqlite3.Connection, planned: tuple[LiveStream, bytes]) -> dict[str, Any]:
+            description = self.lifecycle.set_retention(connection, planned[0], retention, planned[1])
+            self._prune(connection, planned[0])
+            return description
+
+        task = Task(cost=state_cost, plan=lambda connection, stream: (stream, stream.encode()), finish=finish)
+        return self._submit(name, task, frees=True)
+
+    def _prune(self, connection: sqlite3.Connection, stream: LiveStream) -> None:
+        """Delete history that need not be retained, in portions: each is a job behind the requests of clients."""
+        if self.ingest.prune(connection, stream):
+            task = Task(cost=lambda stream: 0, plan=lambda connection, stream: stream, finish=self._prune)
+            with suppress(Problem):  # the server is stopping or busy: the rest is deleted with later observations
+                self._submit(stream.name, task, frees=True)
 
     def columns(self, name: str) -> Future[tuple[int, dict[str, Any], list[ColumnConstants]]]:
         """Describe the columns and views of a stream of rows."""

@@ -128,13 +128,27 @@ class Ingest:
 
     def _save_and_prune(self, connection: sqlite3.Connection, plan: Plan) -> None:
         """Save a snapshot if there were enough steps since the last one, and delete steps that need not be retained."""
-        stream, retention = plan.stream, self._retention(plan.stream)
-        n = stream.monitor.n
-        if self.is_snapshot_due(stream, n):
-            stream.save_snapshot(connection, plan.snapshot)
+        if self.is_snapshot_due(plan.stream, plan.stream.monitor.n):
+            plan.stream.save_snapshot(connection, plan.snapshot)
+        self._prune(connection, plan.stream, PRUNE_STEPS)
+
+    def prune(self, connection: sqlite3.Connection, stream: LiveStream) -> bool:
+        """Delete steps and labels that need not be retained, in a portion; return whether there may be more of them."""
+        with self._streams.changing(stream):
+            before = stream.kept
+            self._prune(connection, stream, history.BLOCK)
+            if stream.configuration.takes_labels:
+                self._delete_labels(connection, stream, stream.next_seq)
+            stream.update_row(connection)
+        return stream.kept > before
+
+    def _prune(self, connection: sqlite3.Connection, stream: LiveStream, min_steps: int) -> None:
+        """Delete a portion of the steps that need not be retained, if there are this many."""
+        n, retention = stream.monitor.n, self._retention(stream)
         keep_from = min(n - retention.observations, stream.snapshot_n) + 1
-        if keep_from - stream.kept >= PRUNE_STEPS:
-            keep_from = min(keep_from, stream.kept + 4 * PRUNE_STEPS)  # in small portions
+        if keep_from - stream.kept >= min_steps:
+            portion = 4 * PRUNE_STEPS + self._settings.limits.batch  # more than the steps of one row
+            keep_from = min(keep_from, stream.kept + portion)
             history.prune_times(connection, stream.id, stream.kept, keep_from)
             stream.kept = history.prune(connection, stream.id, keep_from, n - retention.rollups + 1)
 
@@ -145,6 +159,9 @@ class Ingest:
     def _prune_labels(self, connection: sqlite3.Connection, stream: LiveStream, next_seq: int) -> None:
         """Delete labels and expired observations that need not be retained, at every multiple of ``PRUNE_LABELS``."""
         if stream.configuration.takes_labels and next_seq // PRUNE_LABELS != stream.next_seq // PRUNE_LABELS:
-            seq = next_seq - self._retention(stream).observations
-            for table in ("labels", "expired"):
-                connection.execute(f"DELETE FROM main.{table} WHERE stream = ? AND seq < ?", (stream.id, seq))  # noqa: S608
+            self._delete_labels(connection, stream, next_seq)
+
+    def _delete_labels(self, connection: sqlite3.Connection, stream: LiveStream, next_seq: int) -> None:
+        seq = next_seq - self._retention(stream).observations
+        for table in ("labels", "expired"):
+            connection.execute(f"DELETE FROM main.{table} WHERE stream = ? AND seq < ?", (stream.id, seq))  # noqa: S608

@@ -148,11 +148,16 @@ class Lifecycle:
             self._announcements.add(stream)
         return True, stream.describe()
 
-    def set_retention(self, connection: sqlite3.Connection, name: str, retention: dict[str, int]) -> dict[str, Any]:
-        """Change how much history of a stream is kept; return the stream's description. No result depends on it."""
-        stream = self._streams.get(connection, name)
+    def set_retention(
+        self, connection: sqlite3.Connection, stream: LiveStream, retention: dict[str, int], snapshot: bytes
+    ) -> dict[str, Any]:
+        """Change how much history of a stream is kept; return the stream's description. No result depends on it.
+
+        The snapshot of the monitor is stored, since only steps before it can be deleted.
+        """
         with self._streams.changing(stream):
             stream.retention = retention
+            stream.save_snapshot(connection, snapshot)
             stream.update_row(connection)
             self._announcements.add(stream)
         return stream.describe()

@@ -110,8 +110,8 @@ async def create_streams(request: Request) -> Response:
 async def set_retention(request: Request, name: Name) -> Response:
     """Change how much history of a stream is kept, in place of the retention in the settings of the server.
 
-    What is left out, or null, is as in the settings. It applies from the next observation on: steps above it are
-    deleted, and those that were deleted before do not come back. No result depends on it.
+    What is left out, or null, is as in the settings. Steps above it are deleted at once, except for a part of 1,024
+    of them or of one request, and do not come back. No result depends on it.
     """
     body, depth = await request.body(), request.app.state.settings.limits.json_depth
     values = await run_in_threadpool(parsing.json_object, body, depth)
