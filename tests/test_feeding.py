@@ -8,7 +8,7 @@ import json
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -215,7 +215,11 @@ def test_long_bodies_are_not_parsed_in_the_event_loop(server: Served, monkeypatc
     threads: list[int] = []
     for module, name in ((csv_body, "observations"), (parsing, "observations"), (parsing, "labels")):
         parse = getattr(module, name)
-        seen = lambda *values, parse=parse, **more: threads.append(threading.get_ident()) or parse(*values, **more)  # noqa: E731
+
+        def seen(*values: Any, parse: Callable[..., Any] = parse, **more: Any) -> Any:
+            threads.append(threading.get_ident())
+            return parse(*values, **more)
+
         monkeypatch.setattr(module, name, seen)
     server.create("long", measure={"kind": "nearest-neighbour"})
     short = {"text/csv": "x\n", "application/json": "[]", "application/x-ndjson": "{}"}
@@ -411,6 +415,28 @@ def test_a_row_without_a_column_of_the_reference_is_not_one_of_missing_values(se
     assert server.ask("PUT", "/v1/streams/lenient/reference", content=content, headers=NDJSON).status_code == 201
     for body, headers in (('{"seq": 1, "x": 2}', JSON), ("{}", JSON), ("speed,seq\n1,1\n", CSV)):
         assert "line 1 must name columns of the reference ('id', " in refused(server, "lenient", body, headers)
+
+
+def test_errors_in_rows_name_the_line(server: Served) -> None:
+    create_table(server, "lines")
+    taken(server, "lines", as_csv(ROWS[:5]), CSV)
+    good, bad = ({**ROWS[1], "note": "a, b", "size": size} for size in (1.5, "many"))
+    header, *cells = as_csv([good, bad]).splitlines()
+    bodies = {
+        "line 4": ("\n".join([header, "", *cells]), CSV),
+        "line 2": (ndjson([{"row": good}, {"row": bad}]), NDJSON),
+        "item 2": (json.dumps([good, bad]), JSON),
+    }
+    for where, (body, headers) in bodies.items():
+        reply = post(server, "lines", body, headers).json()
+        assert (reply["error"], reply["line"]) == ("bad-observation", int(where[-1]))
+        assert reply["message"].startswith(f"{where}, stream 'lines': column 'size' ")
+
+
+def test_half_of_a_surrogate_pair_is_named(server: Served) -> None:
+    server.create("surrogates")
+    message = refused(server, "surrogates", '{"x": 1}\n{"x": 1, "id": "\\ud800"}', NDJSON, 400)
+    assert message == "line 2 must be JSON: a string must not hold half of a surrogate pair"
 
 
 def test_a_reference_in_csv_is_that_of_the_same_file_in_python(server: Served) -> None:

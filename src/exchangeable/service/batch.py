@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,21 @@ def _check_rows(stream: LiveStream, new: Batch) -> None:
     try:
         test.check(rows)
     except ValueError as error:
-        raise invalid(error, "bad-observation", f"stream {stream.name!r}: {error}") from error
+        i = next((i for i, row in enumerate(rows) if _is_rejected(test, row)), None)
+        if i is None or new.lines is None:
+            raise invalid(error, "bad-observation", f"stream {stream.name!r}: {error}") from error
+        number = int(new.lines[i])
+        problem = invalid(error, "bad-observation", f"{new.noun} {number}, stream {stream.name!r}: {error}")
+        problem.extra |= {"line": number} if problem.status == 422 else {}
+        raise problem from error
+
+
+def _is_rejected(test: TableTest, row: dict[str, Any]) -> bool:
+    try:
+        test.check([row])
+    except ValueError:
+        return True
+    return False
 
 
 def no_reference(name: str) -> Problem:

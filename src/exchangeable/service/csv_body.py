@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from exchangeable.data.events.cells import read_cell
 from exchangeable.data.events.delimited import BOOLEANS
 from exchangeable.data.events.errors import LineError
@@ -64,7 +66,7 @@ def observations(
         if fields is None:
             return _numbers(table, width, text)
         rows = [_row(table.names, cells, fields, i) for i, cells in enumerate(table.cells, 1)]
-        return parsing.rows(rows, width, text)
+        return replace(parsing.rows(rows, width, text), lines=np.array(table.lines))
 
 
 # ------------------------------------------------------------------ cells

@@ -59,6 +59,8 @@ class Batch:
     extras: Extras
     has_booleans: bool = False  # in x
     numbered: bool = True  # by the client; else ``seq`` counts from 1, until the stream numbers the batch
+    lines: Integers | None = None  # of rows of a table: the line or the item of the body that holds each
+    noun: str = "line"  # or "item"
     created: float | None = None  # of the stream whose columns decided how the rows were read
 
     def __len__(self) -> int:
@@ -69,7 +71,8 @@ class Batch:
         selected: dict[str, Any] = {
             name: column and [column[i] for i in positions] for name, column in self.extras._asdict().items()
         }
-        return replace(self, seq=self.seq[positions], x=self.x[positions], extras=Extras(**selected))
+        lines = None if self.lines is None else self.lines[positions]
+        return replace(self, seq=self.seq[positions], x=self.x[positions], extras=Extras(**selected), lines=lines)
 
     def at(self, next_seq: int) -> Batch:
         """Return the batch with numbers: its own, or those from ``next_seq`` on."""
@@ -104,23 +107,25 @@ def observations(
     ...
     exchangeable.service.problems.Problem: line 1 must be JSON: invalid character (byte 16); numbers must be finite
     """
-    with as_problems(_item(body, form)):
+    with as_problems(noun := _item(body, form)):
         lines, many = _split(body, form, batch)
         keys = lines if many else _one_line(lines)
         if has_rows(keys):
-            return _rows(_decode(ROWS, lines, many, batch, "observation"), keys, width, text)
+            events = _decode(ROWS, lines, many, batch, "observation")
+            return replace(_rows(events, keys, width, text), noun=noun)
         if fields is not None:
             plain = _decode(PLAIN_ROWS, lines, many, batch, "observation")
-            return _rows([fields.separate(row, i) for i, row in enumerate(plain, 1)], keys, width, text)
-        events = _decode(OBSERVATIONS, lines, many, batch, "observation")
+            events = [fields.separate(row, i) for i, row in enumerate(plain, 1)]
+            return replace(_rows(events, keys, width, text), noun=noun)
+        observed = _decode(OBSERVATIONS, lines, many, batch, "observation")
         columns: dict[str, list[Any]] = {
-            "y": [event.y for event in events],
-            "id": [event.id for event in events],
-            "time": [event.time for event in events],
+            "y": [event.y for event in observed],
+            "id": [event.id for event in observed],
+            "time": [event.time for event in observed],
         }
-        seqs, values = _given_seqs(events), [event.x for event in events]
+        seqs, values = _given_seqs(observed), [event.x for event in observed]
         counts = {name: len(column) - column.count(None) for name, column in {"seq": seqs, **columns}.items()}
-        check_unique_keys(keys, {"x": len(events), **counts})
+        check_unique_keys(keys, {"x": len(observed), **counts})
         return numbers(seqs, values, columns, width, text)
 
 
@@ -173,7 +178,8 @@ def rows(events: Sequence[TableRow], width: int, text: int) -> Batch:
         time=times if any(time is not None for time in times) else None,
         row=[event.row for event in events],
     )
-    return Batch(_seq(seqs), np.empty((len(events), 0)), extras, numbered=_is_numbered(seqs))
+    lines = np.arange(1, len(events) + 1)
+    return Batch(_seq(seqs), np.empty((len(events), 0)), extras, numbered=_is_numbered(seqs), lines=lines)
 
 
 def labels(body: bytes, form: Form = "ndjson", *, batch: int = 10_000, text: int = TEXT_LENGTH) -> list[LateLabel]:

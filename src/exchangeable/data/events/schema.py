@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -93,6 +94,7 @@ _ANY_LINE = "must be a number, a list of numbers, or an object with x, and optio
 _QUOTED = {name: f'"{name}"'.encode() for name in _FIELD_RULES}
 _UNKNOWN = "Object contains unknown field "
 _NOT_FINITE = re.compile(rb"(?i)(?<![a-z])(nan|inf|infinity)(?![a-z])")
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -253,9 +255,18 @@ def _line_error(number: int, line: bytes, error: Exception, decoder: msgspec.jso
         reason = "not UTF-8 text"
     else:
         reason = str(error).removeprefix("JSON is malformed: ").lower()
+    if _has_half_pair(line):
+        reason = "a string must not hold half of a surrogate pair"
     if _NOT_FINITE.search(line):
         reason += "; numbers must be finite"
     return LineError(number, f"must be JSON: {reason}", malformed=True)
+
+
+def _has_half_pair(line: bytes) -> bool:
+    """Return whether a line is JSON apart from half of a surrogate pair in a string."""
+    with suppress(ValueError, RecursionError):
+        return _HALF_PAIR.search(json.dumps(json.loads(line), ensure_ascii=False)) is not None
+    return False
 
 
 def _describe(error: msgspec.ValidationError, line_rule: str) -> str:
