@@ -141,6 +141,7 @@ def test_the_fleet_line_counts_the_changed(fresh: Server, tab: Open) -> None:
     seen(page, "#fleet-found", "changed")
     expect(page.locator("#fleet-found a")).to_have_attribute("href", "/streams/changed")
     seen(page, "#fleet-found", "The j-th stream that ever joined has weight 1/(j (j + 1))")
+    seen(page, "#fleet-found", "e is the evidence of a stream in this comparison.")
     for i in range(2):
         fresh.call("DELETE", f"/v1/streams/calm-{i}")
     page.reload()
@@ -291,13 +292,17 @@ def test_a_new_test_after_each_alarm(server: Server, tab: Open) -> None:
     server.create("st-again", measure={"kind": "p-values"}, on_alarm="restart")
     server.send("st-again", *CALM, *ODD[:30])
     server.send("st-again", *CALM)
+    server.call("PUT", "/v1/streams/st-again/retention", {"observations": 5000})
     alarms = server.state("st-again")["alarms"]
     assert alarms >= 1
     page = tab().page
     page.goto(f"{server.url}/streams/st-again")
     seen(page, "#verdict", f"This test started after example {server.state('st-again')['since']}.")
     seen(page, "#verdict", "There was one alarm before." if alarms == 1 else f"There were {alarms} alarms before.")
-    seen(page, "#legend", "alarm at example")
+    seen(page, "#legend", "alarm at example" if alarms == 1 else "alarms at examples")
+    raised = server.state("st-again")["state"]["alarm_at"]
+    seen(page, "#figures", f"of the alarm at {raised}, in an earlier test")
+    seen(page, "#configuration", "the latest 5,000 observations")
 
 
 def test_pause_and_resume(server: Server, tab: Open) -> None:

@@ -112,7 +112,13 @@ def test_a_risk_has_a_limit_and_a_band(server: Server, tab: Open) -> None:
     assert measure == {"kind": "risk", "limit": 0.2, "bounds": [0.0, 1.0]}
     page.goto(f"{server.url}/streams/error-risk")
     seen(page, "#verdict", "the rise probably started")
-    seen(page, "#verdict", "The mean loss of this test is 0.225, the limit is 0.2.")
+    change = server.state("error-risk")["state"]["risk"]["change"]
+    assert change["before"] < 0.2 < change["after"]
+    seen(
+        page,
+        "#verdict",
+        re.compile(r"The mean loss from there to the alarm was 0\.\d+, and 0\.\d+ before; the limit is 0\.2\."),
+    )
     seen(page, "#figures", "Mean loss")
     visible(page, "#betting", False)
     title = page.locator("#loss svg").get_attribute("aria-label") or ""
@@ -133,6 +139,7 @@ def test_the_columns_of_a_table_are_ranked(server: Server, tab: Open) -> None:
     page = tab().page
     page.goto(f"{server.url}/streams/rows")
     seen(page, "#verdict", "The stream has no reference yet: send it first.")
+    seen(page, "#pill", "No reference yet")
     seen(page, "#send", "/v1/streams/rows/reference")
     rows = [{"size": random.gauss(0, 1), "<b>colour": random.choice("ab")} for _ in range(500)]
     server.call("PUT", f"{path}/reference", rows[:300], lines=True)
@@ -147,8 +154,22 @@ def test_the_columns_of_a_table_are_ranked(server: Server, tab: Open) -> None:
     assert first.locator("svg").count() == 2
     assert (first.locator("svg").nth(1).get_attribute("aria-label") or "").startswith("Mean of size: now ")
     seen(page, "#columns-rows", "<b>colour")
+    seen(page, "#columns-rows", re.compile(r"a: \d+% \(reference \d+%\)"))
+    expect(page.locator("#figures div", has_text="Changed")).to_contain_text(re.compile(r"size, .+ and \d+ more"))
     visible(page, "#betting", False)
     seen(page, "#send", '"row": {')
+
+
+def test_why_no_column_can_be_tested(server: Server, tab: Open) -> None:
+    page = tab().page
+    page.goto(f"{server.url}/new?name=unread")
+    page.locator("#drop").evaluate(DROP, ["thousands.csv", 'v\n"2,345"\n"1,234"\n'])
+    seen(page, "#csv-rising", "“2,345” in the column “v” is not read as a number: write decimals with a point")
+    page.locator("#send").click()
+    seen(page, "#send-problem", "Choose at least one feature column. “2,345” in the column “v” is not read as a number")
+    page.locator("#drop").evaluate(DROP, ["words.csv", "v\nred\nblue\n"])
+    page.locator("#send").click()
+    seen(page, "#send-problem", "Choose at least one feature column. No column holds numbers.")
 
 
 def test_a_name_that_is_taken(server: Server, tab: Open) -> None:
@@ -163,7 +184,7 @@ def test_a_name_that_is_taken(server: Server, tab: Open) -> None:
     visible(page, "#created", False)
     page.locator("#measure").select_option("p-values")
     page.locator("#create").click()
-    seen(page, "#created", "The stream exists already, with 1 observations.")
+    seen(page, "#created", "The stream exists already, with 1 observation.")
 
 
 def test_rows_join_an_existing_stream_only_if_told_to(server: Server, tab: Open) -> None:

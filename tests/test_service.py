@@ -186,7 +186,7 @@ def test_a_stream_of_events_is_a_rate_monitor(server: Served) -> None:
 def test_a_stream_of_losses_is_a_risk_monitor(server: Served) -> None:
     made = server.create("a", measure={"kind": "risk", "limit": 0.2, "bounds": [-1, 2]}, on_alarm="restart")
     assert (made["configuration"]["bet"], made["bet"], made["notes"]) == (None, None, [])
-    assert made["state"]["risk"] == {"limit": 0.2, "mean": None, "low": -1.0, "high": 2.0}
+    assert made["state"]["risk"] == {"limit": 0.2, "mean": None, "low": -1.0, "high": 2.0, "change": None}
     monitor = ex.Risk(0.2, bounds=(-1, 2), on_alarm="restart")
     losses = [*np.random.default_rng(1).uniform(-0.5, 0.5, 300), *[1.5] * 60]
     path = monitor.extend(losses)
@@ -196,7 +196,9 @@ def test_a_stream_of_losses_is_a_risk_monitor(server: Served) -> None:
     assert (refused.status_code, refused.json()["message"]) == (422, message)
     server.take("a", numbered(losses[200:], 201))
     shown = server.show("a")
-    assert shown["state"]["risk"] == {"limit": 0.2, "mean": monitor.mean, **monitor.interval._asdict()}
+    assert monitor.change is not None
+    expected = {"limit": 0.2, "mean": monitor.mean, **monitor.interval._asdict(), "change": monitor.change._asdict()}
+    assert shown["state"]["risk"] == expected
     assert (shown["alarms"], shown["state"]["alarm_at"]) == (int(path.alarm.sum()), monitor.alarm_at)
     history = server.ask("GET", "/v1/streams/a/history?from=1").json()
     assert [mark["n"] for mark in history["marks"]] == path.n[path.alarm].tolist()

@@ -577,7 +577,7 @@ def test_a_new_category_and_missing_values_are_values() -> None:
     assert scores[0].scores.tolist() == [[2.0, LOWEST], [3.0, 1.0]]
     monitor.extend([{"c": "z", "x": None}] * 60)
     found = {finding.name: finding.description for finding in monitor.explain()}
-    assert found["c"].startswith("(new) 100% (reference 0%)")
+    assert found["c"].startswith("(new): 100% (reference 0%)")
     assert found["x"].startswith("all values are missing (reference 3")
     assert monitor.changepoint is not None
     assert monitor.changepoint <= 3

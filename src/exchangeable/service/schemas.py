@@ -32,6 +32,13 @@ class RateState(BaseModel):
     change: RateChange | None
 
 
+class RiskChange(BaseModel):
+    """The mean loss before the rise and from there to the alarm, as estimated at the alarm."""
+
+    before: float | None = Field(description="null if the rise started with the first loss")
+    after: float
+
+
 class RiskState(BaseModel):
     """The state of a risk."""
 
@@ -39,6 +46,7 @@ class RiskState(BaseModel):
     mean: float | None = Field(description="the mean loss in this test; null before the first loss")
     low: float = Field(description="the lower end of the interval of the mean risk in this test")
     high: float
+    change: RiskChange | None
 
 
 class TableState(BaseModel):

@@ -306,7 +306,9 @@ class LiveStream:
             return {"rate": {"shares": shares, "change": None if change is None else change._asdict()}}
         if isinstance(self.monitor, Risk):
             mean = None if math.isnan(self.monitor.mean) else self.monitor.mean
-            return {"risk": {"limit": self.monitor.limit, "mean": mean, **self.monitor.interval._asdict()}}
+            rise = None if self.monitor.change is None else self.monitor.change._asdict()
+            interval = self.monitor.interval._asdict()
+            return {"risk": {"limit": self.monitor.limit, "mean": mean, **interval, "change": rise}}
         return {}
 
     @property

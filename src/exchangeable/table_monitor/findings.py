@@ -177,7 +177,7 @@ def describe_change(column: ColumnConstants, recent: Floats) -> str:
     before = np.append(column.summary, [0.0, column.missing])
     most = int(np.abs(shares - before).argmax())
     reference = f" (reference {before[most]:.0%})" if known else ""
-    return f"{column.describe(most)} {shares[most]:.0%}{reference}"
+    return f"{column.describe(most)}: {shares[most]:.0%}{reference}"
 
 
 def _describe_numbers(values: Floats, reference: tuple[float, ...] | None) -> str:

@@ -191,13 +191,14 @@ export function hasHeader({ rows }) {
 }
 
 /**
- * Return the names of the columns, whether the first value of each is a number, and whether its values only rise, as
- * those of an index or a time do.
+ * Return the names of the columns, the first value of each, whether it is a number, and whether the values only rise,
+ * as those of an index or a time do.
  */
 export function columns({ rows, decimal }, header) {
   const body = rows.slice(header && rows.length > 1 ? 1 : 0);
   return rows[0].map((text, i) => ({
     name: header && text.trim() ? text.trim() : `column ${i + 1}`,
+    first: body[0][i].trim(),
     numeric: number(body[0][i], decimal) !== null,
     rising: body.length >= RISING_ROWS && body.every((row, k) => number(row[i], decimal) !== null && (k === 0 || number(row[i], decimal) > number(body[k - 1][i], decimal))),
   }));

@@ -62,7 +62,10 @@ export function markOf(stream) {
   return stream.restarted && now !== "alarm" && now !== "bankrupt" ? "restarted" : now;
 }
 
-export const PILLS = {
+/** Return the text of the mark of a stream. */
+export const pill = (stream) => (stream.state.table?.reference === false ? "No reference yet" : PILLS[markOf(stream)]);
+
+const PILLS = {
   alarm: "Alarm",
   restarted: "Restarted",
   empty: "No data yet",
@@ -99,9 +102,13 @@ function changeStart({ changepoint, risk }) {
   return changepoint === 0 ? `the ${what} probably started with the first example.` : `the ${what} probably started around example ${count(changepoint)}.`;
 }
 
-/** Compare the mean loss with the limit, if the risk is monitored. */
+/** Compare the mean loss since the rise with the limit, if the risk is monitored. */
 function riskSoFar({ risk }) {
-  return risk ? ` The mean loss of this test is ${signed(risk.mean)}, the limit is ${signed(risk.limit)}.` : "";
+  if (!risk) return "";
+  const { change, mean, limit } = risk; // in the whole test, the mean may be near the limit
+  if (!change) return ` The mean loss of this test is ${signed(mean)}, the limit is ${signed(limit)}.`;
+  const before = change.before === null ? "" : `, and ${signed(change.before)} before`;
+  return ` The mean loss from there to the alarm was ${signed(change.after)}${before}; the limit is ${signed(limit)}.`;
 }
 
 /** Describe how the rate changed, if it is monitored. */

@@ -5,6 +5,7 @@ import { BadFile, columns, firstNumbers, hasHeader, observations, readFile } fro
 import { $, copy, el, settled, show, write } from "./dom.js";
 import { count, verdict } from "./format.js";
 import { startPage } from "./shell.js";
+import { DOCS } from "./words.js";
 
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 const BATCH = 1000;
@@ -168,7 +169,7 @@ async function onSubmit(event) {
   show($("#created"), stream !== null);
   if (stream === null) return;
   const link = el("a", { href: pagePath(stream.name), text: `See ${stream.name}` });
-  const text = stream.next_seq > 1 ? `The stream exists already, with ${count(stream.next_seq - 1)} observations. ` : "Created. ";
+  const text = stream.next_seq > 1 ? `The stream exists already, with ${count(stream.next_seq - 1)} observation${stream.next_seq === 2 ? "" : "s"}. ` : "Created. ";
   $("#created").replaceChildren(text, link, ", or send it a CSV file below.");
   link.focus();
 }
@@ -238,13 +239,21 @@ function drawFile() {
   const first = firstNumbers(named);
   const used = (i) => (needs().scalar ? i === first : named[i].numeric && !named[i].rising && i !== label);
   const rising = named.filter((one) => one.rising).map(({ name }) => `“${name}”`);
-  write($("#csv-rising"), rising.length ? `Not chosen, because the numbers only rise, as an index or a time does: ${rising.join(", ")}.` : "");
+  const left = rising.length ? ` Not chosen, because the numbers only rise, as an index or a time does: ${rising.join(", ")}.` : "";
+  write($("#csv-rising"), (notNumbers(named) + left).trim());
   $("#csv-x").replaceChildren(...named.map(({ name }, i) => el("label", {},
     el("input", { type: needs().scalar ? "radio" : "checkbox", name: "x", value: i, checked: used(i), onchange: drawRows }), el("span", { text: name }))));
   $("#csv-y").replaceChildren(...named.map(({ name }, i) => el("option", { value: i, text: name, selected: i === label })));
   show($("#csv-label"), Boolean(needs().label));
   show($("#csv-body"), true);
   drawRows();
+}
+
+/** Describe columns that look like numbers, but cannot be read as such. */
+function notNumbers(named) {
+  const unread = named.filter(({ numeric, first }) => !numeric && /^[+-]?\d[\d.,'’ \u00a0\u202f]*$/.test(first));
+  if (unread.length) return ` “${unread[0].first}” in the column “${unread[0].name}” is not read as a number: write decimals with a point, and thousands without a mark between them.`;
+  return named.some(({ numeric }) => numeric) ? "" : " No column holds numbers.";
 }
 
 /** Return the column that is called label, else the last one without numbers, else the last. */
@@ -273,7 +282,7 @@ function drawRows() {
 function* batches() {
   const header = $("#csv-header").checked;
   const x = chosen();
-  if (!x.length) throw new BadFile("Choose at least one feature column.");
+  if (!x.length) throw new BadFile(`Choose at least one feature column.${notNumbers(columns(table, header))}`);
   const y = needs().label ? Number($("#csv-y").value) : null;
   if (x.includes(y)) throw new BadFile("The label column cannot be a feature column too.");
   const length = table.rows.length - (header ? 1 : 0);
@@ -422,6 +431,7 @@ startPage(() => {
   $("#alarm").append(...Object.entries(ALARMS).map(([value, [text]]) => el("option", { value, text })));
   $("#name").value = (new URLSearchParams(location.search).get("name") ?? "").slice(0, 64);
   write($("#reference-line"), REFERENCE);
+  $("#table-hint").append(el("a", { href: `${DOCS}operations.md#rows-of-a-table`, rel: "noreferrer", text: "How to do this" }));
   $("#form").addEventListener("input", redraw);
   $("#form").addEventListener("submit", onSubmit);
   $("#name").addEventListener("input", checkName);

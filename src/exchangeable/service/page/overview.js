@@ -2,7 +2,7 @@
 
 import { curl, pagePath, query, request } from "./api.js";
 import { $, el, perFrame, settled, show, throttled, write } from "./dom.js";
-import { PILLS, ago, capital, count, markOf, moment, verdict } from "./format.js";
+import { ago, capital, count, markOf, moment, pill, verdict } from "./format.js";
 import { announce, attempt, startPage, connection, quietly, troublePanel } from "./shell.js";
 import { Spark } from "./spark.js";
 import { Listener } from "./sse.js";
@@ -57,10 +57,8 @@ class Row {
   paint() {
     const { state, measure, bet, alarm_kind: alarm } = this.summary;
     const now = markOf(this.summary);
-    if (this.node.dataset.condition !== now) {
-      this.node.dataset.condition = this.pill.dataset.condition = now;
-      write(this.pill, PILLS[now]);
-    }
+    if (this.node.dataset.condition !== now) this.node.dataset.condition = this.pill.dataset.condition = now;
+    write(this.pill, pill(this.summary));
     write(this.kinds, [measure, bet, alarm, ...earlierAlarms(this.summary)].filter(Boolean).join(" · "));
     write(this.capital, state.n ? capital(state.log10_martingale) : "–");
     write(this.n, count(state.n));
@@ -249,8 +247,11 @@ async function loadFleet() {
     found.length > 100 ? el("p", { text: `and ${count(found.length - 100)} more` }) : "",
     ...missedAlarms(missed, more),
     deleted ? el("p", { class: "hint", text: deleted === 1 ? "One deleted stream still counts." : `${count(deleted)} deleted streams still count.` }) : "",
+    found.length || more ? el("p", { class: "hint", text: E_VALUE }) : "",
     el("p", { class: "hint", text: fleet.promise }));
 }
+
+const E_VALUE = "e is the evidence of a stream in this comparison. It is computed from the highest capital so far, but is smaller, because it must hold whenever you look; in the k-th test of a stream it is also divided by k (k + 1).";
 
 /** Say why some alarms are not among the changed streams. */
 function missedAlarms(missed, total) {

@@ -5,7 +5,7 @@ import { areDates, axisLine, chooseClock, placeOf, placed, stepsBetween } from "
 import { LineChart, bet, histogram, lossBand, showEmpty } from "./charts.js";
 import { loadColumns } from "./columns.js";
 import { $, copy, el, perFrame, save, settled, show, throttled, write } from "./dom.js";
-import { PILLS, ago, capital, count, markOf, moment, percent, plain, probability, signed, verdict } from "./format.js";
+import { ago, capital, count, markOf, moment, percent, pill as pillText, plain, probability, signed, verdict } from "./format.js";
 import { announce, attempt, startPage, connection, quietly, toast, troublePanel } from "./shell.js";
 import { Listener } from "./sse.js";
 import { explained } from "./words.js";
@@ -144,7 +144,7 @@ function drawText() {
   const pill = $("#pill");
   show(pill, true);
   pill.dataset.condition = $("#heading").dataset.condition = now;
-  write(pill, PILLS[now]);
+  write(pill, pillText(page.stream));
   write($("#verdict"), verdict(page.stream));
   write($("#guarantee"), state.guarantee);
   for (const [key, text, small] of figures(page.stream)) figure(key, text, small);
@@ -158,9 +158,15 @@ function figures({ state, next_seq: next, observed_at: seen, threshold_log10: th
     ["Highest", has ? capital(state.log10_max) : "1", ""],
     ["Examples", count(state.n), next - 1 > state.n ? `of ${count(next - 1)} sent` : ""],
     state.rate ? rateFigure(state.rate) : state.risk ? riskFigure(state.risk) : state.table ? tableFigure(state.table) : ["Last p-value", probability(state.p), ""],
-    ["Change point", state.changepoint === null || state.changepoint === undefined ? "–" : count(state.changepoint), ""],
+    changeFigure(state),
     ["Last seen", ago(seen), ""],
   ];
+}
+
+/** Return the change point; after a restart it is that of the alarm before. */
+function changeFigure({ alarm, alarm_at: raised, changepoint }) {
+  if (changepoint === null || changepoint === undefined) return ["Change point", "–", ""];
+  return ["Change point", count(changepoint), alarm ? "" : `of the alarm at ${count(raised)}, in an earlier test`];
 }
 
 /** Return the share of events, or of each of several values. */
@@ -175,10 +181,13 @@ function riskFigure({ mean, low, high, limit }) {
   return ["Mean loss", signed(mean), `${signed(low)} to ${signed(high)}, limit ${signed(limit)}`];
 }
 
+const CHANGED = "Changed";
+
 /** Return how many columns and views have changed. */
 function tableFigure({ reference, columns, rejected, rejected_by: names }) {
-  if (!reference) return ["Columns changed", "–", "no reference yet"];
-  return ["Columns changed", count(rejected), names.length ? names.slice(0, 2).join(", ") : `of ${count(columns)} columns, and views`];
+  if (!reference) return [CHANGED, "–", "no reference yet"];
+  const more = rejected > 2 ? ` and ${count(rejected - 2)} more` : "";
+  return [CHANGED, count(rejected), names.length ? names.slice(0, 2).join(", ") + more : `of ${count(columns)} columns, and views`];
 }
 
 const figureNodes = new Map();
@@ -243,15 +252,23 @@ function chartMarks() {
   return [...new Map(known.map((line) => [`${line.kind} ${line.n}`, line])).values()].sort((a, b) => a.n - b.n);
 }
 
+const LIST = new Intl.ListFormat("en-GB");
+const LEGEND = [
+  ["alarm", "alarm", "alarm at example", "alarms at examples"],
+  ["change", "change", "change probably started around example", "changes probably started around examples"],
+  ["restart", "mark", "restarted after example", "restarted after examples"],
+  ["reset", "mark", "reset after example", "reset after examples"],
+];
 let lastLegend = "";
 
 function drawLegend(threshold, lines) {
   const of = (kind) => lines.filter((line) => line.kind === kind).map((line) => count(line.n));
-  const few = (steps) => (steps.length > 3 ? `${steps.slice(-3).join(", ")} and ${count(steps.length - 3)} earlier` : steps.join(", "));
+  const few = (steps) => (steps.length > 3 ? `${steps.slice(-3).join(", ")} and ${count(steps.length - 3)} earlier` : LIST.format(steps));
   const entries = [["line", "capital"]];
   if (threshold !== null) entries.push(["threshold", `alarm at ${capital(threshold)}`]);
-  for (const [kind, key, word] of [["alarm", "alarm", "alarm at example"], ["change", "change", "change probably started around example"], ["restart", "mark", "restarted after example"], ["reset", "mark", "reset after example"]]) {
-    if (of(kind).length) entries.push([key, `${word} ${few(of(kind))}`]);
+  for (const [kind, key, one, many] of LEGEND) {
+    const steps = of(kind);
+    if (steps.length) entries.push([key, `${steps.length > 1 ? many : one} ${few(steps)}`]);
   }
   if (lastLegend === (lastLegend = JSON.stringify(entries))) return;
   $("#legend").replaceChildren(...entries.map(([key, text]) => el("li", {}, el("i", { class: key, "aria-hidden": "true" }), text)));
@@ -412,6 +429,7 @@ function drawConfiguration() {
     ["Labels", labels && (LABELLED.has(measure.kind) || measure.kind === "table") ? waits(labels) : null],
     ["Created", moment(created)],
     ["Resets", resets ? count(resets) : null],
+    ["Retention", retained(page.stream.retention)],
     ["Note", page.stream.notes?.join(" ")],
   ];
   $("#configuration").replaceChildren(...facts.filter(([, text]) => text).flatMap(([key, text]) => [el("dt", { text: key }), el("dd", { text })]));
@@ -425,6 +443,15 @@ function sendCommand({ kind }) {
   const command = curl(path("/observations"), example(kind, page.stream.next_seq));
   if (page.stream.state.table?.reference !== false) return command;
   return `curl -X PUT ${location.origin}${path("/reference")} \\\n  -H 'Content-Type: application/x-ndjson' --data-binary @reference.ndjson\n\n${command}`;
+}
+
+/** Describe how much history is kept. */
+function retained({ observations, rollups }) {
+  const parts = [
+    observations === null ? "observations as in the settings of the server" : `the latest ${count(observations)} observations`,
+    rollups === null ? null : `finest roll-ups of the latest ${count(rollups)} steps`,
+  ];
+  return parts.filter(Boolean).join(", ");
 }
 
 const waits = ({ wait, clock, most }) =>

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 
-const DOCS = "https://github.com/exchangeable-dev/exchangeable/blob/main/docs/";
+export const DOCS = "https://github.com/exchangeable-dev/exchangeable/blob/main/docs/";
 const WORDS = {
   capital: ["Capital", "A gambler bets against the data being exchangeable, starts with 1, and never goes into debt. On exchangeable data no strategy makes the capital grow on average, so a large capital is evidence of a change.", "idea.md"],
   evidence: ["Evidence", "The capital, on a log scale. Below about 3 it is barely worth mentioning; at 100 the data is called changed, unless the stream is set up otherwise.", "idea.md"],
