@@ -76,7 +76,12 @@ def _check_names(streams: list[NewStream], errors: list[dict[str, Any]]) -> None
 
 
 def rejected(status: int, outcome: str, errors: list[dict[str, Any]], *, created: int, existing: int) -> Problem:
-    """Return the reply to a request with lines that were rejected."""
+    """Return the reply to a request with lines that were rejected.
+
+    >>> error = {"line": 2, "error": "bad-request", "message": "name must be given"}
+    >>> rejected(422, "nothing was created", [error], created=0, existing=0).message
+    '1 line was rejected, nothing was created; the first is line 2: name must be given'
+    """
     first = errors[0]
     lines = "1 line was" if len(errors) == 1 else f"{len(errors)} lines were"
     message = f"{lines} rejected, {outcome}; the first is line {first['line']}: {first['message']}"
