@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -89,6 +90,8 @@ def serve(db: Path, host: str, port: int, settings: Settings, *, page: bool = Tr
         listener = _bind(store, host, port, settings)
         app = create_app(store, settings, loopback=not origins.is_exposed(host, settings.trusted), page=page)
         sys.setswitchinterval(SWITCH_INTERVAL)
+        gc.collect()
+        gc.freeze()  # what exists now lives as long as the process: full collections, which stop all threads, skip it
         reload = _reloader(app, host, config)
         server = Server(_uvicorn_config(app, settings.limits), app.state.feed, app.state.engine, reload)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
