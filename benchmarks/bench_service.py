@@ -41,6 +41,7 @@ MANY = 100_000 // SMALL  # streams
 ACTIVE = 12_000 // SMALL  # of them that get observations, in turn
 READERS = 500 // SMALL
 POSTS = 1_000 // SMALL  # to a quiet stream, at least, beside each load
+GOAL = 5.0  # times as long, at most, a single post may take beside heavy requests
 CONSTANT = {"measure": {"kind": "frozen", "reference": list(np.linspace(-3.0, 3.0, 2001)), "bins": 1024}}
 MB = 1e6
 
@@ -202,8 +203,12 @@ def ask(server: Server, method: str, path: str, body: Any = None, kind: str = "a
     return reply.body
 
 
-def table_rows(count: int, *, numbered: bool) -> bytes:
-    rows = [dict(zip("abcdefgh", row, strict=True)) for row in numbers(8 * count).reshape(-1, 8).round(3).tolist()]
+def table_rows(count: int, *, numbered: bool, labelled: bool = True) -> bytes:
+    """Rows of a table of 8 columns; without the last one, the label, they have an id."""
+    cells = numbers(8 * count).reshape(-1, 8).round(3).tolist()
+    rows: list[dict[str, Any]] = [dict(zip("abcdefgh", row, strict=True)) for row in cells]
+    if not labelled:
+        rows = [{"id": f"i{i}", **row, "h": None} for i, row in enumerate(rows)]
     return "\n".join(json.dumps({"seq": i, "row": row} if numbered else row) for i, row in enumerate(rows, 1)).encode()
 
 
@@ -236,6 +241,17 @@ def heavy_loads(server: Server) -> Loads:
         ask(server, "PUT", f"{name}/reference", reference, NDJSON)
         ask(server, "POST", f"{name}/observations", rows, NDJSON)
 
+    late_rows, late_labels = table_rows(3_000 // SMALL, numbered=False, labelled=False), 3_000 // SMALL
+    late_given = b"\n".join(b'{"id": "i%d", "y": 0.5}' % i for i in range(late_labels))
+
+    def send_late_rows(i: int) -> None:
+        made = {"measure": {"kind": "table", "label": "h"}, "labels": {}}
+        name = fresh(i, "late-rows", made)
+        ask(server, "PUT", f"{name}/reference", exact_reference, NDJSON)
+        ask(server, "POST", f"{name}/observations", late_rows, NDJSON)
+        ask(server, "POST", f"{name}/labels", late_given, NDJSON)
+
+    exact_reference = table_rows(3_000 // SMALL, numbered=False)
     shape = f"{count:,} x 16"
     yield f"nearest neighbours, {shape}", send_near
     yield f"late labels, {len(labels):,} released by one", send_late
@@ -251,6 +267,15 @@ def heavy_loads(server: Server) -> Loads:
         "the same table, its columns and its export",
         lambda i: [ask(server, "GET", f"table0/{what}") for what in ("columns", "export")],
     )
+    yield f"a table: {late_labels:,} rows, and then their labels", send_late_rows
+    exact = fresh(0, "exact", {"measure": {"kind": "table", "bins": None}})
+    ask(server, "PUT", f"{exact}/reference", exact_reference, NDJSON)
+    ask(server, "POST", f"{exact}/observations", rows, NDJSON)
+    row = table_rows(1, numbered=False)
+    yield (
+        "a table without bins, 5,000 rows, loaded after a kill by one row",
+        lambda i: ask(server, "POST", f"{exact}/observations", row, NDJSON),
+    )
     yield (
         "1,000 streams created with one request",
         lambda i: ask(server, "POST", "", b"\n".join(b'{"name": "bulk-%d-%d"}' % (i, k) for k in range(1000)), NDJSON),
@@ -262,23 +287,25 @@ NEAR = {"measure": {"kind": "nearest-neighbour"}}
 
 def beside() -> str:
     """Single posts to a quiet stream, alone and while other requests are as heavy as the limits allow."""
-    rows, worst = [], 0.0
+    rows, ratios = [], []
     with served() as server:
         put(server, "quiet")
         idle = _beside(server, lambda i: time.sleep(0.4))
         base = float(np.quantile(idle[0], 0.99))
         rows.append(_line("nothing", idle, base))
         for name, work in heavy_loads(server):
-            if "loaded from" in name:  # nothing is in memory after a restart
-                server.end(signal.SIGTERM)
+            if "loaded" in name:  # nothing is in memory after a restart, and after a kill, steps must be replayed
+                server.end(signal.SIGKILL if "kill" in name else signal.SIGTERM)
                 server.start()
                 server.ready()
             measured = _beside(server, work)
-            worst = max(worst, float(np.quantile(measured[0], 0.99)) / base)
+            ratios.append(float(np.quantile(measured[0], 0.99)) / base)
             rows.append(_line(name, measured, base))
     columns = ["beside", "posts", "heavy requests", "median", "99 %", "99 %, relative to idle", "longest"]
     said = "Single observations posted to a quiet stream, while others send what is heaviest."
-    return f"\n{said} Worst ratio: {worst:.1f}.\n\n" + table(columns, rows)
+    reached = sum(ratio <= GOAL for ratio in ratios)
+    goal = f"The goal is a 99 % quantile of at most {GOAL} times that without them: it was reached beside {reached} of"
+    return f"\n{said} {goal} {len(ratios)} (worst ratio: {max(ratios):.1f}).\n\n" + table(columns, rows)
 
 
 def _beside(server: Server, work: Callable[[int], object]) -> tuple[list[float], int]:
@@ -333,13 +360,12 @@ def grown() -> str:
             ["memory of the server", *(f"{memory / MB:.0f} MB" for memory in memories)],
         ]
         shown = table([f"`{kind}`, after observations", *(f"{mark:,}" for mark in marks)], rows)
-        parts.append(f"{shown}\nThe file has {size / MB:.0f} MB at the end.\n")
+        parts.append(f"{shown}\nThe file is {size / MB:.0f} MB at the end.\n")
     said = (
-        f"\nAn hour at a thousand a second, as quickly as it goes, in batches of {BATCH:,}; and a stream that keeps all"
+        f"An hour's data at 1,000 a second, sent as fast as possible, in batches of {BATCH:,}; and a stream that keeps"
     )
-    return f"{said} its numbers, because each is ranked among all. (Retention: the newest million.)\n\n" + "\n".join(
-        parts
-    )
+    why = "all its numbers, because each is ranked among all. (Retention: the newest million.)"
+    return f"\n{said} {why}\n\n" + "\n".join(parts)
 
 
 # ------------------------------------------------------------------ many
@@ -451,7 +477,7 @@ def watched() -> str:
                 ]
             )
             assert server.ask("DELETE", "/v1/streams/watched").status == 204
-    columns = ["readers of events", "observations a second", "told of the last step", "after the last reply", "memory"]
+    columns = ["readers of events", "observations a second", "received the last step", "after the last reply", "memory"]
     return f"\nReaders of one stream's events while {BATCHES * BATCH:,} observations come:\n\n" + table(columns, rows)
 
 
@@ -497,7 +523,14 @@ def long() -> str:
                     f"{path.stat().st_size / MB:.0f} MB",
                 ]
             )
-    columns = ["observations", "ready", "first batch acknowledged", "history opens", "its second half", "file"]
+    columns = [
+        "observations",
+        "ready",
+        "first batch acknowledged",
+        "history opens",
+        "history of the second half",
+        "file",
+    ]
     return (
         "\nA stream of constant memory (`frozen`, `adaptive`) after a kill: from the start of the process until it is"
         " ready, and until it has acknowledged the next batch (the snapshot is read and the rest replayed).\n\n"

@@ -81,7 +81,7 @@ def flips() -> str:
             counts[kind] += 1
             counts["missed by verify"] += now != right and not _found(path)
     columns = ["bits flipped, one at a time", *counts]
-    return "Answers are descriptions and whole histories.\n\n" + table(
+    return "\nCompared: stream descriptions and complete histories.\n\n" + table(
         columns, [[f"{FLIPS}", *map(str, counts.values())]]
     )
 
