@@ -74,15 +74,16 @@ def create(
     with service_imports():
         from exchangeable.service import access, store, tokens
     names = [*(stream or []), *(f"{start}*" for start in prefix or [])] or None
+    now = time.time()
     with usage_errors():
-        end = _expiry(expires)
+        end = _expiry(expires, now)
     if if_none and store.earlier_version(db) is not None:
         return
     with database(db, create=True) as connection, usage_errors(), _transaction(connection):
         if if_none and access.tokens_exist(connection):
             return
         scopes = [one.value for one in scope]
-        write(tokens.create(connection, scopes, note, streams=names, expires=end, user=_user()))
+        write(tokens.create(connection, scopes, note, now, streams=names, expires=end, user=_user()))
 
 
 @commands.command()
@@ -97,10 +98,11 @@ def rotate(
     """Give a token a new secret and print it. Its id, scopes and streams stay, as does its expiry by default."""
     with service_imports():
         from exchangeable.service import tokens
+    now = time.time()
     with usage_errors():
-        seconds, end = _duration("grace", grace), _expiry(expires)
+        seconds, end = _duration("grace", grace), _expiry(expires, now)
     with database(db) as connection, usage_errors(), _transaction(connection):
-        write(tokens.rotate(connection, id, seconds, expires=end, user=_user()))
+        write(tokens.rotate(connection, id, seconds, now, expires=end, user=_user()))
 
 
 @commands.command(name="list")
@@ -170,12 +172,12 @@ def _duration(option: str, text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3_600, "d": 86_400}[match[2]]
 
 
-def _expiry(text: str | None) -> float | None:
-    """Return when a token expires: after a duration, or at a date."""
+def _expiry(text: str | None, now: float) -> float | None:
+    """Return when a token expires: after a duration from now on, or at a date."""
     if text is None:
         return None
     if re.fullmatch("[0-9]+[a-z]", text):
-        return time.time() + _duration("expires", text)
+        return now + _duration("expires", text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
