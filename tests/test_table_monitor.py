@@ -416,6 +416,15 @@ def test_a_batch_of_late_rows_that_is_interrupted(monkeypatch: pytest.MonkeyPatc
     monkeypatch.undo()
     with pytest.raises(ValueError, match="interrupted in the middle of a row"):
         monitor.extend(ROWS[:3], [4, 5, 6])
+    with pytest.raises(ValueError, match="interrupted in the middle of a row"):
+        snapshot.encode(monitor)
+
+
+def test_without_a_reference_none_is_mentioned() -> None:
+    monitor = ex.TableMonitor(schema={"a": "number", "b": ["u", "v"]}, seed=1)
+    monitor.extend([{"a": 1.0, "b": "u"}, {"a": None, "b": "u"}, {"a": None, "b": None}])
+    found = {finding.name: finding.description for finding in monitor.explain()}
+    assert found == {"a": "median 1; missing 67%", "b": "u: 67%"}
 
 
 def test_a_constant_column_that_begins_to_vary_is_named() -> None:
@@ -461,7 +470,7 @@ def test_more_than_256_features() -> None:
     monitor = ex.TableMonitor(WIDE, seed=1)
     monitor.extend(WIDE | {"unit": ["g"] * 320})
     assert "unit" in monitor.rejected_by
-    assert {finding.name: finding.description for finding in monitor.explain()}["unit"] == "kg 0% (reference 100%)"
+    assert {finding.name: finding.description for finding in monitor.explain()}["unit"] == "kg: 0% (reference 100%)"
 
 
 @pytest.mark.parametrize(

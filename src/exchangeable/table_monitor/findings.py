@@ -167,16 +167,17 @@ def describe_change(column: ColumnConstants, recent: Floats) -> str:
     """
     known = sum(column.summary) + column.missing > 0.0 if column.categories else column.summary[0] == column.summary[0]
     missing = float((recent == column.missing_score).mean())
-    gone = f"; missing {missing:.0%} (reference {column.missing:.0%})" if abs(missing - column.missing) > 0.01 else ""
+    before = f" (reference {column.missing:.0%})" if known else ""
+    gone = f"; missing {missing:.0%}{before}" if abs(missing - column.missing) > 0.01 else ""
     if column.categories is None:
         present = recent[recent != column.missing_score]
         if not len(present):
-            return f"all values are missing (reference {column.missing:.0%})"
+            return f"all values are missing{before}"
         return _describe_numbers(present, column.summary if known else None) + gone
     shares = np.bincount(recent.astype(np.intp), minlength=len(column.categories) + 2) / len(recent)
-    before = np.append(column.summary, [0.0, column.missing])
-    most = int(np.abs(shares - before).argmax())
-    reference = f" (reference {before[most]:.0%})" if known else ""
+    expected = np.append(column.summary, [0.0, column.missing])
+    most = int(np.abs(shares - expected).argmax())
+    reference = f" (reference {expected[most]:.0%})" if known else ""
     return f"{column.describe(most)}: {shares[most]:.0%}{reference}"
 
 

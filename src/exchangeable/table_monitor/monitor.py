@@ -508,8 +508,7 @@ class TableMonitor(Tracker):
 
     def _consume(self, rows: Rows) -> TablePath:
         """Bet on rows; after a restart the remaining ones are ranked again, in small batches at first."""
-        if self._interrupted:
-            raise ValueError("a monitor that was interrupted in the middle of a row cannot be used any more")
+        self._check_not_interrupted()
         self._interrupted = True
         n, done, size, parts = len(rows.y), 0, MAX_BATCH * 4, []
         while done < n:
@@ -524,6 +523,10 @@ class TableMonitor(Tracker):
             self.last = TableStep(int(path.n[-1]), float(path.log_value[-1]), bool(path.alarm[-1]))
         self._interrupted = False
         return path
+
+    def _check_not_interrupted(self) -> None:
+        if self._interrupted:
+            raise ValueError("a monitor that was interrupted in the middle of a row cannot be used any more")
 
     def _next(self, rows: Rows, first: int, stop: int) -> int:
         """Return where the next part ends: before the first row without a label that begins a new run."""
@@ -619,6 +622,7 @@ class TableMonitor(Tracker):
     # ------------------------------------------------------------------------------------------------------ snapshots
 
     def _get_state(self) -> dict[str, Any]:
+        self._check_not_interrupted()
         queue = None if self._queue is None else self._queue._get_state()
         return {
             "settings": {name: getattr(self, name) for name in SETTINGS}
