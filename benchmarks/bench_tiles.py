@@ -47,7 +47,7 @@ def timed(name):
         finally:
             took[name] = time.perf_counter() - start
     setattr(table, name, outer)
-timed("_packed")
+timed("_pieces")
 timed("_ranks")
 def read(n, folder):
     X, y = labelled(n, width)
@@ -63,7 +63,7 @@ for n in (sizes[0], *sizes):  # the first one compiles, and starts the workers
         frame = spark.read.parquet(folder)
         start = time.perf_counter()
         found = pvalues(frame, "t", "x", "y", seed=1)
-        rows.append([n, time.perf_counter() - start, took["_packed"], took["_ranks"]])
+        rows.append([n, time.perf_counter() - start, took["_pieces"], took["_ranks"]])
         if n == sizes[0]:
             p = PValues(measures.NearestNeighbour(), seed=1).extend(X, y)
             equal &= bool((found.toArrow()["p"].to_numpy() == p).all())
