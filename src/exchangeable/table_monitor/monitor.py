@@ -130,9 +130,10 @@ class TableMonitor(Tracker):
     - ``on_alarm="restart"`` starts a new test after an alarm, with empty pools: the reference is not used again.
     - ``categorical`` names columns of numbers that are categories, and ``keep`` those to test in any case.
 
-    Time per row with ``bins``: little more than that of the bets of all lines, which one native call places; a large
-    batch is divided among threads (benchmarks/TABLE_MONITOR.md). Without, that of the nearest neighbours of full rows
-    is added, which grows with the rows so far, up to ``max_rows``.
+    Time per row in ``extend`` with ``bins``: little more than that of the bets of all lines, which one native call
+    places, and with a period, whose bets are cheap, a few times as much; a large batch is divided among threads
+    (benchmarks/TABLE_MONITOR.md). Without ``bins``, that of the nearest neighbours of full rows is added, which grows
+    with the rows so far, up to ``max_rows``.
 
     >>> rng = np.random.default_rng(0)
     >>> train = {"size": rng.normal(size=600), "colour": rng.choice(["red", "blue"], 600).tolist()}
