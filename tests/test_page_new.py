@@ -89,7 +89,7 @@ def test_a_rate_has_a_direction_and_no_bet(server: Server, tab: Open) -> None:
     seen(page, "#figures", "Rate so far")
     visible(page, "#betting", False)
     seen(page, "#send", '{"seq": 581, "x": 1}')
-    seen(page, "#configuration", "rate, values 0,1, direction up")
+    seen(page, "#configuration", "rate, values 0 and 1, direction up")
 
 
 def test_a_risk_has_a_limit_and_a_band(server: Server, tab: Open) -> None:

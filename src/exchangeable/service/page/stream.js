@@ -476,7 +476,7 @@ function example(kind, seq) {
 const described = ({ kind, ...rest }) =>
   [kind, ...Object.entries(rest).filter(([, value]) => value !== null && value.length !== 0).map(([key, value]) => (key === "reference" ? `${count(value.length)} ${key} scores` : `${key} ${valueText(value)}`))].join(", ");
 
-const valueText = (value) => (Array.isArray(value) ? value.join(" and ") : typeof value === "number" && value >= 1000 ? count(value) : value);
+const valueText = (value) => (Array.isArray(value) ? value.join(value.length > 2 ? ", " : " and ") : typeof value === "number" && value >= 1000 ? count(value) : value);
 
 /** Shorten a long list of reference scores. */
 function shortened(configuration) {
