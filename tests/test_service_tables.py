@@ -119,6 +119,13 @@ def test_columns_are_described(server: Served) -> None:
     assert by_name["full rows"]["values"] is None
 
 
+def test_a_view_that_has_stopped_is_named(server: Served) -> None:
+    create(server, measure={"kind": "table", "bins": None, "max_rows": len(REFERENCE) + 20})
+    server.take("a", numbered(ROWS))
+    described = server.ask("GET", "/v1/streams/a/columns").json()["columns"]
+    assert {line["name"] for line in described if line["stopped"]} == {"full rows", "full rows and label"}
+
+
 def test_a_restarted_server_and_a_reset_continue_with_the_same_numbers(tmp_path: Path) -> None:
     like, path = monitor(), tmp_path / "streams.db"
     settings = Settings(snapshot_every=60)

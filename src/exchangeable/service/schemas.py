@@ -252,7 +252,8 @@ class Column(BaseModel):
     rejected: bool
     alarm_at: int | None
     changepoint: int | None = Field(description="rows before the change, as estimated at the alarm of this column")
-    part: str = Field(description="what has moved if it rejects: inputs, labels, or rows with labels")
+    part: str = Field(description="what has changed if it rejects: inputs, labels, or rows with labels")
+    stopped: bool = Field(description="whether it holds max_rows rows and no longer bets (only without bins)")
     rows: list[int] = Field(default=[], description="the strangest recent rows, the strangest first")
     description: str = Field(description="how the latest rows differ from the reference")
     curve: Points

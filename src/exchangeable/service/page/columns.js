@@ -30,7 +30,7 @@ function draw({ columns, aside }, more) {
   show($("#columns .scroll"), columns.length > 0);
 }
 
-/** Name what has moved, and since when. */
+/** Name what has changed, and since when. */
 function line(columns, aside) {
   if (!columns.length) return "There is no reference yet.";
   const rejected = columns.filter((column) => column.rejected);
@@ -45,7 +45,7 @@ const started = ({ changepoint }) => (changepoint ? `since about row ${count(cha
 
 function row(column) {
   const { name, kind, rejected, alarm_at: raised, log10_evidence: evidence, description } = column;
-  const when = rejected ? `alarm at row ${count(raised)}, ${started(column)}` : "";
+  const when = [rejected && `alarm at row ${count(raised)}, ${started(column)}`, column.stopped && "no longer bets: it holds max_rows rows"].filter(Boolean).join("; ");
   return el("tr", { "data-rejected": String(rejected) },
     el("th", { scope: "row" }, el("span", { text: name }), el("small", { text: KINDS[kind] ?? `view: ${kind}` })),
     el("td", { class: "number", text: capital(evidence) }),
